@@ -44,7 +44,7 @@ openapi: $(VENV)/.runtime ## renew docs/openapi.yaml from the routes of the API
 	@DEBUG=1 $(MANAGE) spectacular --validate --fail-on-warn --file docs/openapi.yaml
 
 fuzz: $(VENV)/.dev ## many generated examples: parsers, aggregation, every route (routes need DATABASE_URL of a PostgreSQL server)
-	@HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n auto $$(grep -lE '^(import|from) hypothesis' -r tests --include='test_*.py') $(ARGS)
+	@HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n auto $$(grep -lE '^(import|from) hypothesis' -r tests --include='test_*.py') $$(grep -l THOROUGH -r tests --include='test_*.py') $(ARGS)
 	@FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-50} $(BIN)/python -m pytest -q -n 0 tests/api/test_contract.py $(ARGS)
 
 chaos: $(VENV)/.dev ## five minutes of load while everything fails, then the invariants (needs PostgreSQL's and Redis's programs; ARGS="--seconds 60")
@@ -61,7 +61,7 @@ e2e-local: $(VENV)/.runtime ## measure one agent with a real small model on this
 
 audit: $(VENV)/.dev ## ask the public advisory database about every locked dependency (needs the network)
 	@$(BIN)/python -m pip install --quiet pip-audit
-	@$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip
+	@$(BIN)/pip-audit --strict --requirement requirements.lock --require-hashes --disable-pip
 
 lock: $(VENV)/.dev ## resolve the dependencies anew
 	@$(BIN)/python -m pip install --quiet uv

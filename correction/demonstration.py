@@ -16,7 +16,7 @@ from django.db import transaction
 from agents.chat import PERSON, begin_chat, exchange
 from agents.commands import console_on
 from agents.debates.debate import ask_rounds, play, start_debate
-from agents.debates.report import DebateReport, exit_line, report, round_name, talking_lines
+from agents.debates.report import exit_line, report, round_name, talking_lines
 from agents.llm.ledger import totals
 from agents.models import Agent, Channel, ChannelMember, Debate, LLMCall, Message, Run, SwarmTurn, owner_name
 from agents.seed import Demo
@@ -75,36 +75,15 @@ REPEATING = (
 )
 
 TOPIC = "Should the Monday meeting move to Friday afternoon?"
-Line = tuple[str, float, str, str]  # stance, confidence, position, reasoning
-SEATS: dict[str, tuple[Line, ...]] = {  # seat by seat what the scripted actor says: in the poll, in round 1, in round 2
+SEATS = {  # seat by seat what the scripted actor says in the poll, in rounds 1 and 2: stance, confidence, position, reasoning
     "michael": (
-        (
-            "yes",
-            0.85,
-            "Friday! A meeting that ends in a weekend is a party with an agenda.",
-            "Everybody smiles on Fridays.",
-        ),
-        (
-            "yes",
-            0.9,
-            "Friday afternoon, the greatest meeting in the history of meetings!",
-            "Nobody hurries home from a party.",
-        ),
+        ("yes", 0.85, "Friday! A meeting that ends in a weekend is a party with an agenda.", "Everybody smiles on Fridays."),
+        ("yes", 0.9, "Friday afternoon, the greatest meeting in the history of meetings!", "Nobody hurries home from a party."),
         ("yes", 0.95, "Friday afternoon, and I will bring the cake.", "The whole family is with me. I knew it."),
     ),
     "dwight": (
-        (
-            "no",
-            0.9,
-            "No. Orders are given on Monday, before the week begins.",
-            "Troops that get orders on Friday forget them.",
-        ),
-        (
-            "no",
-            0.85,
-            "No. Orders belong to Monday.",
-            "In 11 years no order that was given on a Friday was carried out.",
-        ),
+        ("no", 0.9, "No. Orders are given on Monday, before the week begins.", "Troops that get orders on Friday forget them."),
+        ("no", 0.85, "No. Orders belong to Monday.", "In 11 years no order that was given on a Friday was carried out."),
         ("yes", 0.85, "Friday afternoon. I withdraw.", "The majority is for Friday."),
     ),
     "pam": (
@@ -117,7 +96,7 @@ SEATS: dict[str, tuple[Line, ...]] = {  # seat by seat what the scripted actor s
         ("yes", 0.8, "Friday afternoon, then.", "The others are right: everybody smiles on Fridays."),
         ("yes", 0.9, "Friday afternoon.", "We all agree."),
     ),
-}
+}  # fmt: skip
 
 EATER = "kevin"
 DOSE, MEAL, SPEECH = "How much ibuprofen may I take?", "I ate two eggs", "How did Michael end his speech at the picnic?"
@@ -128,6 +107,19 @@ LATER, EARLIER = "41", "40"
 CAST, STEPS = ("angela", "dwight", "jim", "kevin", "michael", "stanley"), 6
 
 WORDS = 96  # characters of a text shown on one line
+
+
+def example_agents(slugs: Iterable[str]) -> dict[str, Agent]:
+    """The active example agents of these slugs.
+
+    Raises:
+        LookupError: One is missing.
+    """
+    wanted = set(slugs)
+    agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=wanted, is_active=True)}
+    if missing := ", ".join(sorted(wanted - set(agents))):
+        raise LookupError(f"the demonstration needs the active example agents {missing}: run `manage.py seed`")
+    return agents
 
 
 def gate_settings() -> dict[str, Any]:
@@ -160,9 +152,7 @@ class Stage:
         Raises:
             LookupError: An example agent is missing.
         """
-        agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=MEMBERS, is_active=True)}
-        if missing := ", ".join(sorted(set(MEMBERS) - set(agents))):
-            raise LookupError(f"the demonstration needs the active example agents {missing}: run `manage.py seed`")
+        agents = example_agents(MEMBERS)
         number = 1
         while Channel.objects.filter(slug__in=[f"demo-{number}", f"demo-{number}-picnic"]).exists():
             number += 1
@@ -210,7 +200,7 @@ def show_correction(out: Any, *, again: bool = False) -> None:
     if (before := shown.order_by("-pk").first()) is not None and not again:
         drafts = CorrectionLog.objects.filter(channel=before).count()
         out.write(
-            f"Shown before: {drafts} checked drafts in channel {before.slug}, see Correction logs in the console.\n"
+            f"Shown before: {drafts} checked drafts in channel {before.slug}: Gate › Log in the console.\n"
             "--again runs the scenes again."
         )
         return
@@ -303,10 +293,7 @@ def show_debate(out: Any, *, again: bool = False) -> None:
     if before is not None and not again:
         out.write(f"Shown before: debate {before.pk}, see Debates in the console. --again plays it again.")
         return
-    if missing := ", ".join(
-        sorted(set(SEATS) - set(Agent.objects.filter(slug__in=SEATS, is_active=True).values_list("slug", flat=True)))
-    ):
-        raise LookupError(f"the debate needs the active example agents {missing}: run `manage.py seed`")
+    example_agents(SEATS)
     names = ("stance", "confidence", "position", "reasoning")
     script = {
         seat: [{**dict(zip(names, line, strict=True)), "text": line[2]} for line in lines]
@@ -317,29 +304,19 @@ def show_debate(out: Any, *, again: bool = False) -> None:
     out.write(f"Debate {debate.pk}, devils-advocate: {TOPIC}")
     if str(settings.ACTOR_MODEL).startswith("offline:"):
         out.write(f"Actor {settings.ACTOR_MODEL} says given lines; the figures below are computed from them.")
-    for evidence in shown.evidence.rounds:
-        _round(out, shown, evidence.round)
-    out.write("\n   What talking changed")
-    for line in talking_lines(shown.decision.what_talking_changed):
-        out.write(f"     {line}")
-    if shown.evidence.groupthink is not None and shown.evidence.groupthink.detected:
-        out.write("     Warning: groupthink")
-        for indicator in shown.evidence.groupthink.indicators:
-            out.write(f"       ✗ {indicator}")
-        out.write(f"       → {shown.evidence.groupthink.recommendation}")
-    out.write(f"     {exit_line(shown) or f'It is {shown.metadata.status}: {shown.metadata.error}'}")
-    out.write(f"     manage.py debate {debate.pk} --markdown     and: Debates in the console")
-
-
-def _round(out: Any, shown: DebateReport, number: int) -> None:
-    blind = ": nobody sees another's answer" if number == 0 else ""
-    out.write(f"\n   {round_name(number).capitalize()}{blind}")
-    for one in (one for one in shown.agent_responses if one.round == number):
+    for one in shown.agent_responses:
         sure = "" if one.confidence is None else f" {one.confidence:.2f}"
         said = f"{one.stance or one.status}{sure}"
-        out.write(f"     {one.agent:8} {one.role:11} {said:13} “{_short(one.position or one.error)}”")
+        out.write(f"     {round_name(one.round):8} {one.agent:8} {said:13} “{_short(one.position or one.error)}”")
         if one.violation:
             out.write(f"       ✗ {_short(one.violation)}")
+    for line in talking_lines(shown.decision.what_talking_changed):
+        out.write(f"     {line}")
+    groupthink = shown.evidence.groupthink
+    if groupthink is not None and groupthink.detected:
+        out.write(f"     Warning: groupthink: {'; '.join(groupthink.indicators)}")
+    out.write(f"     {exit_line(shown) or f'It is {shown.metadata.status}: {shown.metadata.error}'}")
+    out.write(f"     manage.py debate {debate.pk} --export markdown     and: Debates in the console")
 
 
 def show_swarm(out: Any, *, again: bool = False) -> None:
@@ -354,9 +331,7 @@ def show_swarm(out: Any, *, again: bool = False) -> None:
             f"Shown before: channel {before.channel.slug}, see Swarm turns in the console. --again shows it again."
         )
         return
-    agent = Agent.objects.filter(slug=EATER, is_active=True).first()
-    if agent is None:
-        raise LookupError(f"the swarm needs the active example agent {EATER}: run `manage.py seed`")
+    agent = example_agents([EATER])[EATER]
     had, channel = list(agent.swarms.all()), begin_chat(agent)
     Channel.objects.filter(pk=channel.pk).update(topic=SWARM_TOPIC)
     assign_swarms(agent=agent, swarms=[ensure_default_swarm(), *ensure_food_swarms()])
@@ -399,16 +374,13 @@ def show_experiment(out: Any, *, again: bool = False) -> None:
             f"Shown before: experiment {before.pk}. manage.py experiment report {before.pk}; --again plays it again."
         )
         return
-    agents = list(Agent.objects.filter(slug__in=CAST, is_active=True).order_by("slug"))
-    if missing := ", ".join(sorted(set(CAST) - {agent.slug for agent in agents})):
-        raise LookupError(f"the experiment needs the active example agents {missing}: run `manage.py seed`")
     said = {
-        (agent.slug, build): list(
+        (slug, build): list(
             Message.objects.filter(agent=agent, synthetic=False, tags__build=build)
             .order_by("pk")
             .values_list("text", flat=True)
         )
-        for agent in agents
+        for slug, agent in example_agents(CAST).items()
         for build in (LATER, EARLIER)
     }
     steps = [

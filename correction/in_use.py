@@ -7,7 +7,6 @@ that does not drift, newer than builds 40 and 41 and without their tags: no figu
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -15,30 +14,25 @@ from django.db import transaction
 from django.db.models import Max, QuerySet
 from django.utils import timezone
 
-from agents.llm.ledger import totals
-from agents.models import Agent, Channel, ChannelMember, LLMCall, Message, owner_name
-from agents.persona import render_persona
+from agents.models import Agent, Channel, ChannelMember, Message, owner_name
 from agents.seed import Demo
 from agents.turn.orchestrator import run_turn
 from agents.turn.receive import receive_message
 from agents.turn.send_message import start_turn
 from correction.behavior import work as requests
 from correction.config.configure import configure
-from correction.demonstration import Stage, gate_settings
+from correction.demonstration import Stage, example_agents, gate_settings
 from correction.gate import observe
 from correction.models import BehaviorRequest, Intervention, ObservedMessage
 from evaluation import jobs, lineup
 from evaluation.calibration.agreement import refresh
 from evaluation.calibration.labels import draw_label_set, drawn_ids, key_of, save_label
 from evaluation.change.over_time import look_for_drift
-from evaluation.drafting.suggesting import Suggestions, path_for, sift, write_suggestions
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, EvaluationScore, Job, LineUpRun
-from evaluation.propositions.editing import CannotSave, team_folder
-from evaluation.propositions.files import PropositionError, load_all, load_file
 from evaluation.runs.execute import execute
 from evaluation.runs.planning import RunSpec
 from evaluation.schedules import fire_if_due, save_schedule
-from evaluation.wording import counted, spent_json
+from evaluation.wording import counted
 
 MEASURED, ANSWERING = ("michael", "kelly"), "pam"
 OFFLINE = "offline:lexical-1"  # what is measured again here costs nothing, whatever the judge
@@ -53,30 +47,6 @@ OBSERVED = "I left the sample cards at the front desk, kind of sorted by color. 
 ASKED = "@pam could you please be a bit shorter from now on?"
 SORRY = "Sorry, the phones are a little wild today, so it might be a bit. I saved you the good chair, though."
 DRAWN, LABELLED = 40, 12  # fewer labels than a judge's agreement is shown from
-SUGGESTED: tuple[dict[str, Any], ...] = (  # each with the words of the persona that it rests on
-    {
-        "id": "short",
-        "claim": "{{agent_name}} writes at most three sentences",
-        "quote": "One to three sentences.",
-        "rule": {"max_sentences": 3},
-        "recommendation": "Stop after the third sentence.",
-    },
-    {
-        "id": "quarrels",
-        "claim": "{{agent_name}} finds the version that both people in a quarrel can live with",
-        "quote": "If two people are quarrelling you find the version both can live with.",
-        "supports": ["both of you", "meet in the middle", "take turns"],
-        "contradicts": ["pick a side", "your own fault"],
-    },
-    {
-        "id": "knows-everything",
-        "claim": "{{agent_name}} pretends to know everything",
-        "inverted": True,
-        "quote": "never pretend to know everything",
-        "supports": ["as everyone knows", "trust me"],
-        "contradicts": ["i'm not sure", "i think"],
-    },
-)
 
 
 def fill_console(out: Any) -> None:
@@ -87,20 +57,17 @@ def fill_console(out: Any) -> None:
     """
     if EvaluationSchedule.objects.filter(name=Demo.SCHEDULE).exists():
         return
-    agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=(*MEASURED, ANSWERING), is_active=True)}
-    if missing := ", ".join(sorted({*MEASURED, ANSWERING} - set(agents))):
-        raise LookupError(f"the console needs the active example agents {missing}: run `manage.py seed`")
+    agents = example_agents((*MEASURED, ANSWERING))
     runs = _measure_every_few_days([agents[slug] for slug in MEASURED])
     _label(runs)
     _check_the_judge()
     _answer_a_visitor(agents[ANSWERING])
-    _suggest(agents[ANSWERING])
     queued, _ = lineup.queue_line_up(channel=Channel.objects.get(slug="general"))
     _work_off(LineUpRun.objects.filter(pk=queued.pk, status__in=LineUpRun.OPEN), lineup.work_one)
     alerts = DriftAlert.objects.filter(schedule__name=Demo.SCHEDULE).count()
     out.write(
         f"In use: {len(runs)} evaluations of {' and '.join(MEASURED)} by a schedule ({counted(alerts, 'alert')}), labels, "
-        f"a check of the judge, suggestions, a request, and checked messages in channel {Demo.CHANNEL}: see the console."
+        f"a check of the judge, a request, and checked messages in channel {Demo.CHANNEL}: see the console."
     )
 
 
@@ -183,36 +150,3 @@ def _answer_a_visitor(agent: Agent) -> None:
     _work_off(BehaviorRequest.objects.filter(message=asked, status__in=BehaviorRequest.OPEN), requests.work_one)
     observed = ObservedMessage.objects.filter(message__channel=channel, status__in=ObservedMessage.OPEN)
     _work_off(observed, observe.work_one)
-
-
-def _suggest(agent: Agent) -> None:
-    """Store suggestions as a model would make them; none where there is no folder for them."""
-    folder = team_folder()
-    if folder is None or path_for(folder, agent.slug).exists():
-        return
-    usable, _ = sift(
-        SUGGESTED,
-        slug=agent.slug,
-        name=agent.display_name,
-        persona=render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()),
-        in_use=[p.id for file in load_all() for p in (*file.propositions, *file.inactive)],
-    )
-    suggestions = Suggestions(
-        agent=agent.slug, suggestions=[dict(one.entry) for one in usable], dropped=[], reason="", failed=False,
-        **spent_json(spent := totals(LLMCall.objects.none())),
-        of=agent, judge="the demonstration", usable=usable, spent=spent,
-    )  # fmt: skip
-    with suppress(CannotSave):  # a folder that cannot be written to
-        write_suggestions(suggestions, folder=folder)
-
-
-def remove_suggestions() -> None:
-    """Delete the file of suggestions unless something in it was decided or added since."""
-    path = path_for(folder, ANSWERING) if (folder := team_folder()) else None
-    if path is None or not path.is_file():
-        return
-    with suppress(PropositionError):
-        file = load_file(path)
-        ours = {f"{ANSWERING}-{one['id']}" for one in SUGGESTED}
-        if not file.propositions and all(p.id in ours and not p.rejected for p in file.inactive):
-            path.unlink(missing_ok=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django.db import transaction
-
 from agents.models import Agent, Alert
 from agents.seed import Demo
 from correction.config.configure import ensure_rows
@@ -21,8 +19,6 @@ def seed_configs(agents: Sequence[Agent]) -> str:
 
 def remove_logs(agents: Sequence[Agent]) -> dict[str, int]:
     """Remove the logs, requests and alerts of the examples, which would stay without a name, and what the demonstration named."""
-    from correction.in_use import remove_suggestions
-
     removed = {}
     others = Agent.objects.exclude(pk__in=[agent.pk for agent in agents])
     for rows in (
@@ -34,7 +30,6 @@ def remove_logs(agents: Sequence[Agent]) -> dict[str, int]:
     ):
         removed[str(rows.model._meta.verbose_name_plural)] = len(rows)
         rows.model._default_manager.filter(pk__in=[row.pk for row in rows]).delete()  # joined rows cannot be deleted
-    transaction.on_commit(remove_suggestions)  # a dry run deletes no file
     for model in (CorrectionLog, InterventionLog, BehaviorRequest, Alert):
         rows = model._default_manager.filter(agent__in=agents)
         removed[str(model._meta.verbose_name_plural)] = rows.count()

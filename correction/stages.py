@@ -49,9 +49,9 @@ class Interventions:
     name = "interventions"
 
     def prepare(self, turn: Turn) -> None:
-        from correction import interventions
+        from correction.interventions import evaluate
 
-        interventions.prepare(turn)
+        evaluate.prepare(turn)
 
 
 class ActionGate:

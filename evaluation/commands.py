@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -12,19 +13,19 @@ from django.core.management.base import CommandError
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from agents.commands import WRONG_USAGE, Cell, console_for_bars, console_on, print_table
+from agents.commands import STOPPED, WRONG_USAGE, Cell, console_for_bars, console_on, print_table
 from agents.models import Channel
 from agents.models.conversations import find_agents
+from agents.work.running import stopping_on_sigterm
 from evaluation.calibration.agreement import agreements_text, calibration_of, swap_text
-from evaluation.models import BY_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, Method, is_heuristic
-from evaluation.propositions.files import default_dimensions
+from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method, is_heuristic
+from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.planning import ENOUGH, RunSpec
 from evaluation.runs.summary import (
     DimensionSummary,
     RunSummary,
     Spending,
     Used,
-    channels_of,
     pending_count,
     with_share,
     worst_judgement,
@@ -41,10 +42,7 @@ if TYPE_CHECKING:
     from evaluation.runs.planning import AnswerLength
 
 
-AGENTS: dict[str, Any] = {
-    "default": "all",
-    "help": "slugs separated by commas, or all (default: all active agents)",
-}
+AGENTS: dict[str, Any] = {"default": "all", "help": "slugs separated by commas, or all (default: all active agents)"}
 HOW = ("samples", "seed", "per_call", "repeats", "hard", "double_check", "method")
 
 
@@ -191,25 +189,51 @@ IN_A_CELL = 90  # characters of a text
 
 
 class ProgressBar(Progress):
-    """A bar over all judgements of all runs, on a terminal; silent elsewhere."""
+    """Bars on a terminal, silent elsewhere: one over the judgements of all runs, and one per agent over the lines said to it."""
 
     def __init__(self, title: str, stream: TextIO, *, quiet: bool = False) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         super().__init__(*columns, console=console_for_bars(stream, quiet=quiet), transient=True)
         self._title, self._total = title, 0
-        self._bar: TaskID | None = None
+        self._bars: dict[str, TaskID] = {}
 
     def prepared(self, runs: Sequence[EvaluationRun]) -> None:
         """Count in what is to be judged of these runs."""
-        if self._bar is None:
-            self._bar = self.add_task(self._title, total=0)
         self._total += sum(pending_count(run) for run in runs)
-        self.update(self._bar, total=self._total)
+        self.update(self._bar(self._title), total=self._total)
 
     def progress(self, run: EvaluationRun, done: int) -> None:
-        if self._bar is not None:
-            target = run.agent.slug if run.agent else run.channel
-            self.update(self._bar, advance=done, description=f"{self._title} {target}")
+        target = run.agent.slug if run.agent else run.channel
+        self.update(self._bar(self._title), advance=done, description=f"{self._title} {target}")
+
+    def simulated(self, agent: str, done: int, total: int) -> None:
+        self.update(self._bar(f"{self._title} {escape(agent)}"), completed=done, total=total)
+
+    def _bar(self, name: str) -> TaskID:
+        if name not in self._bars:
+            self._bars[name] = self.add_task(name, total=0)
+        return self._bars[name]
+
+
+@contextmanager
+def measuring(
+    stored: str = "What was judged is stored; run the same command again to go on with the rest.",
+) -> Iterator[None]:
+    """Inside, a signal to stop and proposition files that cannot be used end the command with a sentence.
+
+    Args:
+        stored: What of its work stays when it is stopped.
+
+    Raises:
+        CommandError: With its exit code.
+    """
+    try:
+        with stopping_on_sigterm():
+            yield
+    except KeyboardInterrupt:
+        raise CommandError(f"Stopped. {stored}", returncode=STOPPED) from None
+    except PropositionError as error:
+        raise wrong(f"proposition files cannot be used:\n{error}") from None
 
 
 # -- scores
@@ -218,28 +242,26 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
     console = console_on(out)
     summaries = [result.summary for result in results]
     dimensions = list(dict.fromkeys(d for summary in summaries for d in summary.run.dimensions))
-    narrow = console.width < 110
+    narrow = len(dimensions) > 3
     heads = [
-        *("Agent", ">Overall"),
-        *(f">{heading_of(name, narrow=narrow or len(dimensions) > 3)}" for name in dimensions),
-        *([">Scored", ">Unsc."] if narrow else [">Scored", ">Trivial", ">Unscored", ">Calls"]),
+        "Agent",
+        ">Overall",
+        *(f">{heading_of(name, narrow=narrow)}" for name in dimensions),
+        ">Scored",
+        ">Unsc.",
         ">Cost",
     ]
-    rows: list[list[Cell]] = []
-    for summary in summaries:
-        counts = [
-            sum(getattr(d, kind) for d in summary.dimensions.values()) for kind in ("scored", "trivial", "unscored")
-        ]
-        cells: list[Cell] = [
-            *(_target(summary.run), _overall(summary)),
-            *(_score(summary.dimensions.get(name)) for name in dimensions),
-            *([counts[0], counts[2]] if narrow else [*counts, summary.calls]),
+    rows: list[list[Cell]] = [
+        [
+            *(_target(summary.run), _overall(summary).replace(" · ", "\n")),
+            *((_score(summary.dimensions.get(name)) or "–").replace(" · ", "\n") for name in dimensions),
+            *(sum(getattr(d, kind) for d in summary.dimensions.values()) for kind in ("scored", "unscored")),
             money(summary.cost_usd, summary.unpriced_calls),
         ]
-        stacked = narrow or len(dimensions) > 3
-        rows.append([cell.replace(" · ", "\n") if stacked and isinstance(cell, str) else cell for cell in cells])
+        for summary in summaries
+    ]
     title = f"Baseline by {judge_label(judge)}, 0 to 9, higher is better"
-    print_table(console, heads, rows, title=title, tight=narrow, unwrapped=["Agent"], wrapped=True)
+    print_table(console, heads, rows, title=title, tight=True, unwrapped=["Agent"], wrapped=True)
     console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
     short: dict[str, list[str]] = {}
     for summary in summaries:
@@ -258,20 +280,6 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
         title="Weakest proposition of each agent, and the message that scored lowest on it",
         unwrapped=["Agent"],
     )
-    if channels := channels_of(summaries):
-        names = [name for name in CHANNEL_DIMENSIONS if any(name in summary.run.dimensions for summary in channels)]
-        print_table(
-            console,
-            ["Channel", *(f">{heading_of(name, narrow=False)}" for name in names), ">Calls", ">Cost", ""],
-            [
-                [
-                    *(_target(summary.run), *(_score(summary.dimensions.get(name)) for name in names)),
-                    *(summary.calls, money(summary.cost_usd, summary.unpriced_calls), _short(summary.run.error)),
-                ]
-                for summary in channels
-            ],
-            title="Channels these agents spoke in",
-        )
     for sentence in trust_notes([result.summary.run for result in results]):
         console.print(escape(sentence))
     if is_heuristic(judge):
@@ -298,7 +306,7 @@ def _score(dimension: DimensionSummary | None) -> str | None:
     if dimension is None:
         return None
     score = number(dimension.score) if dimension.count is None else str(dimension.count)
-    return with_share(score, dimension.share)
+    return with_share(score, dimension.share, between="\n")
 
 
 def _weakest(summary: RunSummary) -> list[Cell]:
@@ -379,27 +387,34 @@ def answer_words(estimates: Sequence[Estimate]) -> str:
     return "; ".join(said)
 
 
-def spending_table(estimate: Spending | None, actual: Used, out: Any) -> None:
-    """What was estimated before and what was really used, one under the other; nothing when the judge was not asked."""
+def estimate_line(estimate: Spending) -> str:
+    """Before any call, e.g. ``Estimate: 524 calls, 2,032,851 tokens in, 606,160 out, $0.5064``."""
+    return f"Estimate: {_amounts(estimate)} (if nothing was judged before)"
+
+
+def spent_line(estimate: Spending | None, actual: Used) -> str:
+    """What judging used, with the estimate where there was one; empty when nothing was asked over a network."""
     if not actual.calls or (estimate is None and not actual.input_tokens):
-        return
-    rows: list[list[Cell]] = [
-        [
-            *(name, spent.calls, spent.input_tokens),
-            *(None if share is None else f"{share:.0%}", spent.output_tokens, money(spent.cost_usd, unpriced)),
-        ]
-        for name, spent, share, unpriced in (
-            ("estimate", estimate, None, 0),
-            ("actual", actual, actual.cache_read_share, actual.unpriced_calls),
-        )
-        if spent is not None
-    ]
-    console = console_on(out)
-    heads = ["", ">Calls", ">Tokens in", ">of them cached", ">Tokens out", ">Cost"]
-    print_table(console, heads, rows, title="Estimate before, actual after")
-    if actual.unpriced_calls:
-        calls = counted(actual.unpriced_calls, "call has", "calls have")
-        console.print(f"{calls} no price and {'is' if actual.unpriced_calls == 1 else 'are'} not in the cost.")
+        return ""
+    share = actual.cache_read_share
+    cached = f", {share:.0%} of the tokens in from the prompt cache" if share else ""
+    before = f"estimated {_amounts(estimate)}; " if estimate else ""
+    return f"Judging: {before}used {_amounts(actual)}{cached}."
+
+
+def _amounts(spending: Spending) -> str:
+    cost = money(spending.cost_usd, spending.unpriced_calls if isinstance(spending, Used) else 0)
+    return f"{counted(spending.calls, 'call')}, {spending.input_tokens:,} tokens in, {spending.output_tokens:,} out, {cost}"
+
+
+def show_estimates(
+    estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = (), *, as_json: bool
+) -> None:
+    """A dry run, for people or as JSON."""
+    if as_json:
+        out.write(as_text(estimate_json(estimates, simulations)))
+    else:
+        estimate_table(estimates, out, simulations)
 
 
 def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = ()) -> None:
@@ -440,20 +455,6 @@ SCRIPTED = (
     "It says them again and again: where its fluency is low, that is why."
 )
 TOO_FEW = f"They have fewer than {ENOUGH} messages of their own (--no-simulate: measure these)."
-
-
-class SimulationBar(Progress):
-    """A bar per agent over the lines said to it, on a terminal; silent elsewhere."""
-
-    def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        super().__init__(*columns, console=console_for_bars(stream, quiet=quiet), transient=True)
-        self._bars: dict[str, TaskID] = {}
-
-    def progress(self, agent: str, done: int, total: int) -> None:
-        if agent not in self._bars:
-            self._bars[agent] = self.add_task(f"Simulating {escape(agent)}", total=total)
-        self.update(self._bars[agent], completed=done)
 
 
 def simulations_table(simulations: Sequence[Simulation], out: Any, *, why: str = "") -> None:

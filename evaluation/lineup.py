@@ -41,6 +41,7 @@ class Voice(BaseModel):
         lines: What the speaker said; `compared` of these were used.
         recall: Share of the compared lines attributed to the speaker, 0 to 1.
         chance: What the recall is on average with the labels shuffled.
+        taken_for: The speaker whom the other lines are most often taken for, `taken` of them; empty without any.
     """
 
     speaker: str
@@ -49,6 +50,8 @@ class Voice(BaseModel):
     compared: int
     recall: float
     chance: float
+    taken_for: str = ""
+    taken: int = 0
 
 
 class LeftOut(BaseModel):
@@ -60,26 +63,16 @@ class LeftOut(BaseModel):
     reason: str
 
 
-class Confusion(BaseModel):
-    """How many of a speaker's lines were taken for another's; `share` of those compared, 0 to 1."""
-
-    speaker: str
-    taken_for: str
-    lines: int
-    share: float
-
-
 class LineUp(BaseModel):
     """The voices of a channel, and whether they can be told apart. Shares are 0 to 1.
 
     Attributes:
-        reason: Why there is no figure; empty when there is. Then the figures are None and there are no voices and confusions.
+        reason: Why there is no figure; empty when there is. Then the figures are None and there are no voices.
         lines: Lines said by those who could be in the line-up; `compared` of them were.
         others: Users and outsiders who spoke but are not looked at.
         balanced_accuracy: Mean of the speakers' recalls, 0 to 1: 1 = every line goes to its speaker.
         chance: The same on average with the labels shuffled; `chance_high` is what 95 % of the shuffles do not exceed.
         p_value: Chance of such an accuracy or a better one if there were no difference between the voices.
-        confusions: Who is taken for whom, the largest share first.
         notes: What was capped, in sentences.
     """
 
@@ -94,9 +87,7 @@ class LineUp(BaseModel):
     chance_high: float | None = None
     p_value: float | None = None
     permutations: int = PERMUTATIONS
-    seed: int = 0
     voices: list[Voice] = []
-    confusions: list[Confusion] = []
     left_out: list[LeftOut] = []
     notes: list[str] = []
 
@@ -106,30 +97,6 @@ class LineUp(BaseModel):
         """Whether the voices can be told apart better than by chance (p ≤ 0.05); None without a figure."""
         return None if self.p_value is None else self.p_value <= SIGNIFICANT
 
-    def most_taken_for(self) -> dict[str, Confusion]:
-        """By speaker the one whom its lines are most often taken for."""
-        worst: dict[str, Confusion] = {}
-        for confusion in self.confusions:
-            worst.setdefault(confusion.speaker, confusion)
-        return worst
-
-
-def check_options(
-    *, min_lines: int = MIN_LINES, permutations: int = PERMUTATIONS, seed: int = 0, everybody: bool = False
-) -> None:
-    """Refuse an option of `line_up` that is out of range.
-
-    Raises:
-        ValueError: Names the option, its value and what is allowed.
-    """
-    for name, value, low, high in (
-        ("min_lines", min_lines, 2, None),
-        ("permutations", permutations, 19, 100_000),
-        ("seed", seed, 0, 2**63 - 1),
-    ):
-        if value < low or (high is not None and value > high):
-            raise ValueError(f"{name} is {value}; allowed: {low} {f'to {high:,}' if high else 'or more'}")
-
 
 def line_up(
     *,
@@ -137,34 +104,23 @@ def line_up(
     window: MessageWindow | None = None,
     where: Mapping[str, str] | None = None,
     everybody: bool = False,
-    min_lines: int = MIN_LINES,
-    permutations: int = PERMUTATIONS,
-    seed: int = 0,
 ) -> LineUp:
     """Attribute every line of a channel to a speaker, by the lines of the other stretches of time.
 
     The lines are cut into 5 contiguous stretches; those of one are attributed by the others (never a random split: neighbouring lines
     share their topic). Names and mentions are masked. What is compared is bounded, so that a channel of any length takes seconds and
-    some 200 MB. Same lines and seed, same result.
+    some 200 MB. Same lines, same result.
 
     Args:
         channel: Whose messages.
         window: Which of them; default all.
         where: Tags they must have.
         everybody: Users and outsiders too, not only agents.
-        min_lines: Speakers with fewer lines are left out; at least 2.
-        permutations: Shuffles of the labels for the null; 19 to 100,000.
-        seed: Of the shuffles, 0 or more.
 
     Returns:
         Without figures, and with a reason, when fewer than two speakers have enough lines.
-
-    Raises:
-        ValueError: An option out of range.
     """
-    check_options(min_lines=min_lines, permutations=permutations, seed=seed)
-    result, said, lines = _lines_to_compare(channel, window or MessageWindow(), where or {}, everybody, min_lines)
-    result.permutations, result.seed = permutations, seed
+    result, said, lines = _lines_to_compare(channel, window or MessageWindow(), where or {}, everybody)
     if result.reason:
         return result
     makers = [speaker for speaker, _ in lines]
@@ -173,16 +129,14 @@ def line_up(
         character_similarities([text for _, text in lines]),
         [speakers.index(speaker) for speaker in makers],
         time_blocks(makers, BLOCKS),
-        permutations=permutations,
-        seed=seed,
+        permutations=PERMUTATIONS,
     )
     compared = Counter(makers)
     guesses = [speakers[maker] for maker in attribution.predictions]
+    taken: dict[_Speaker, tuple[int, _Speaker]] = {}
     mistakes = Counter(pair for pair in zip(makers, guesses, strict=True) if pair[0] != pair[1])
-    confusions = [
-        Confusion(speaker=s.name, taken_for=other.name, lines=n, share=round(n / compared[s], 4))
-        for (s, other), n in mistakes.items()
-    ]
+    for (s, other), n in sorted(mistakes.items(), key=lambda item: (item[1], item[0]), reverse=True):
+        taken.setdefault(s, (n, other))
     voices = [
         Voice(
             speaker=s.name,
@@ -191,6 +145,7 @@ def line_up(
             compared=compared[s],
             recall=round(recall, 4),
             chance=round(chance, 4),
+            **({"taken": taken[s][0], "taken_for": taken[s][1].name} if s in taken else {}),
         )
         for s, recall, chance in zip(speakers, attribution.recalls, attribution.null_recalls, strict=True)
     ]
@@ -201,12 +156,11 @@ def line_up(
             "chance_high": round(attribution.null[-(-95 * len(attribution.null) // 100) - 1], 4),
             "p_value": round(attribution.p_value, 6),
             "voices": voices,
-            "confusions": sorted(confusions, key=lambda c: (-c.share, -c.lines, c.speaker, c.taken_for)),
         }
     )
 
 
-def _too_few(candidates: int, usable: int, others: int, min_lines: int) -> str:
+def _too_few(candidates: int, usable: int, others: int) -> str:
     """Why there can be no figure; empty when there can."""
     if usable >= 2:
         return ""
@@ -215,7 +169,7 @@ def _too_few(candidates: int, usable: int, others: int, min_lines: int) -> str:
     if candidates == 1:
         return "only one speaker, so that no line can be taken for another's"
     have = f"{usable or 'none'} of {candidates} speakers has"
-    return f"{have} {min_lines} lines in at least two stretches of time; two are needed"
+    return f"{have} {MIN_LINES} lines in at least two stretches of time; two are needed"
 
 
 # -- the lines
@@ -227,12 +181,12 @@ class _Speaker(NamedTuple):
 
 
 def _lines_to_compare(
-    channel: Channel, window: MessageWindow, where: Mapping[str, str], everybody: bool, min_lines: int
+    channel: Channel, window: MessageWindow, where: Mapping[str, str], everybody: bool
 ) -> tuple[LineUp, dict[_Speaker, int], list[tuple[_Speaker, str]]]:
     """Choose the lines: at most 2,000, evenly spread over what each of the at most 50 speakers said who said most.
 
     Only primary keys are read of all messages, texts of the chosen ones. A line that is nothing but names and mentions is no line. Speakers
-    with fewer than `min_lines`, or with lines in only one of the 5 stretches of time, are left out.
+    with fewer than `MIN_LINES`, or with lines in only one of the 5 stretches of time, are left out.
 
     Returns:
         The line-up without figures, how many lines each candidate said, and the lines to compare: masked, in the channel's order.
@@ -247,8 +201,8 @@ def _lines_to_compare(
         for (agent, user, outsider), pks in by_author.items()
     }
     said = {speaker: pks for speaker, pks in everything.items() if everybody or speaker.kind == "agent"}
-    few = f"fewer than {min_lines} lines"
-    left = {speaker: few for speaker, pks in said.items() if len(pks) < min_lines}
+    few = f"fewer than {MIN_LINES} lines"
+    left = {speaker: few for speaker, pks in said.items() if len(pks) < MIN_LINES}
     by_lines = sorted((s for s in said if s not in left), key=lambda s: (-len(said[s]), s))
     left.update(dict.fromkeys(by_lines[MOST_SPEAKERS:], f"not among the {MOST_SPEAKERS} who said most"))
     chosen = by_lines[:MOST_SPEAKERS]
@@ -264,14 +218,14 @@ def _lines_to_compare(
     lines, cut = _masked({pk: s for s in chosen for pk in _evenly(said[s], share)}, NameMask(names | outsiders))
     if cut:
         notes.append(f"Of {cut} lines only the first {MOST_CHARACTERS:,} characters were compared.")
-    while drop := _unusable([speaker for speaker, _ in lines], min_lines):
+    while drop := _unusable([speaker for speaker, _ in lines]):
         left.update(drop)
         lines = [line for line in lines if line[0] not in drop]
     usable = {speaker for speaker, _ in lines}
     left.update({s: f"{few} that are more than names" for s in chosen if s not in usable and s not in left})
     counts = {speaker: len(pks) for speaker, pks in said.items()}
     others = len(everything) - len(said)
-    too_few = _too_few(len(said), len(usable), others, min_lines)
+    too_few = _too_few(len(said), len(usable), others)
     if not everything:
         too_few += why_outside(said_in(channel=channel, window=MessageWindow(), where=where), window)
     result = LineUp(
@@ -327,12 +281,12 @@ def _masked(picked: Mapping[int, _Speaker], mask: NameMask) -> tuple[list[tuple[
     return lines, cut
 
 
-def _unusable(speakers: Sequence[_Speaker], min_lines: int) -> dict[_Speaker, str]:
+def _unusable(speakers: Sequence[_Speaker]) -> dict[_Speaker, str]:
     """Who has to be left out of these lines before they can be cut into stretches of time."""
     few = {
-        s: f"fewer than {min_lines} lines that are more than names"
+        s: f"fewer than {MIN_LINES} lines that are more than names"
         for s, n in Counter(speakers).items()
-        if n < min_lines
+        if n < MIN_LINES
     }
     if few:
         return few
@@ -343,21 +297,18 @@ def _unusable(speakers: Sequence[_Speaker], min_lines: int) -> dict[_Speaker, st
 
 # -- queued line-ups
 def queue_line_up(
-    *, channel: Channel, window: str = "all", where: Mapping[str, str] | None = None, **options: Any
+    *, channel: Channel, window: str = "all", where: Mapping[str, str] | None = None, everybody: bool = False
 ) -> tuple[LineUpRun, bool]:
-    """Have a worker measure the voices of a channel in a window (see `parse_window`), of messages with these tags.
-
-    Args:
-        options: Of `line_up`: `everybody`, `min_lines`, `permutations`, `seed`.
+    """Have a worker measure the voices of a channel in a window (see `parse_window`); the others are those of `line_up`.
 
     Returns:
         The line-up, and whether it is new: one at a time waits for a channel.
 
     Raises:
-        ValueError: The window is not understood, or an option out of range.
+        ValueError: The window is not understood.
     """
     parse_window(window)
-    check_options(**options)
+    options = {"everybody": everybody}
     try:
         with transaction.atomic():
             queued = LineUpRun.objects.create(channel=channel, window=window, where=dict(where or {}), options=options)
@@ -365,7 +316,7 @@ def queue_line_up(
     except IntegrityError:
         waiting = LineUpRun.objects.filter(channel=channel, status__in=WAITING).first()
         if waiting is None:  # it ended between the two statements
-            return queue_line_up(channel=channel, window=window, where=where, **options)
+            return queue_line_up(channel=channel, window=window, where=where, everybody=everybody)
         return waiting, False
     return queued, True
 

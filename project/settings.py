@@ -292,7 +292,8 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api",
-    "SERVE_INCLUDE_SCHEMA": True,
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "COMPONENT_SPLIT_PATCH": False,  # the body of a PATCH is a model of its own
     # Not the hook that names enums: the names would change with every new field.
     "POSTPROCESSING_HOOKS": ["agents.api.schema.tidied"],

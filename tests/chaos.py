@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,9 @@ INVARIANTS = {
         where judge = 'test-model' and status = 'scored' and call_id is null""",
     "scores whose call served other work, or failed": """select count(*) from evaluation_scores s join llm_calls c on c.id = s.call_id
         where c.work_id <> 'evaluation_run:' || s.evaluation_run_id or (s.status = 'scored' and c.status <> 'ok')""",
+    "verdicts of the gate whose call served another message": """select count(*) from correction_dimension_results r
+        join correction_logs l on l.id = r.log_id join llm_calls c on c.id = r.call_id
+        where c.work_id <> 'gate_session:' || l.session""",
     "scores outside 0 to 9": "select count(*) from evaluation_scores where score not between 0 and 9",
     "conversations with a place taken twice or left empty": """select count(*) from (select channel_id, count(*) n,
         count(distinct position) d, max(position) - min(position) + 1 w from messages group by 1) x where n <> d or n <> w""",
@@ -191,16 +195,21 @@ class Chaos:
         self.plumbline = Plumbline(
             folder,
             {
-                **{
-                    "DATABASE_URL": postgres.url,
-                    "CELERY_BROKER_URL": redis.url,
-                    "PROPOSITION_DIRS": "",
-                    "SENTRY_DSN": "",
-                },
-                **{"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-test"},
-                **{"JUDGE_MODEL": "test-model", "ACTOR_MODEL": "test-model", "LOG_LEVEL": "ERROR"},
-                **{"WORKER_SWEEP": "2", "WORKER_GRACE": "1", "WORKER_THREADS": "4", "LLM_BATCH_POLL_SECONDS": "2"},
-                **{"LLM_EVALUATION_DEADLINE": "5", "TURN_STEP_DEADLINE": "5"},
+                "DATABASE_URL": postgres.url,
+                "CELERY_BROKER_URL": redis.url,
+                "ANTHROPIC_BASE_URL": server.url,
+                "ANTHROPIC_API_KEY": "sk-test",
+                "JUDGE_MODEL": "test-model",
+                "ACTOR_MODEL": "test-model",
+                "PROPOSITION_DIRS": "",
+                "SENTRY_DSN": "",
+                "LOG_LEVEL": "ERROR",
+                "WORKER_SWEEP": "2",
+                "WORKER_GRACE": "1",
+                "WORKER_THREADS": "4",
+                "LLM_BATCH_POLL_SECONDS": "2",
+                "LLM_EVALUATION_DEADLINE": "5",
+                "TURN_STEP_DEADLINE": "5",
             },
         )
         self.workers: dict[str, Any] = {}
@@ -228,18 +237,7 @@ class Chaos:
 
     # -- what happens
     def start_worker(self, name: str, *, hours: float = 0) -> None:
-        words = [
-            "celery",
-            "-A",
-            "project",
-            "worker",
-            "--concurrency",
-            "3",
-            "--hostname",
-            f"{name}@%h",
-            "--loglevel",
-            "error",
-        ]
+        words = f"celery -A project worker --concurrency 3 --hostname {name}@%h --loglevel error".split()
         if hours:
             self.workers[name] = self.plumbline.start(name, "-c", CLOCK.format(hours, words))
         else:
@@ -297,7 +295,10 @@ class Chaos:
         return self.plumbline.log_of("waiting").strip()
 
     def play(self, seconds: float, say: Callable[[str], None]) -> dict[str, int]:
-        """Load and faults for so many seconds, then quiet until nothing waits; the invariants that do not hold, with how often."""
+        """Return the invariants that do not hold, with how often, after so many seconds of load and faults, each at least once.
+
+        They are looked at when nothing waits any more.
+        """
         self.execute("drop schema public cascade; create schema public")
         make_tables(self.postgres.url)
         self.plumbline.start_and_wait("set-up", "-c", SET_UP)
@@ -305,26 +306,14 @@ class Chaos:
         self.plumbline.celery("beat", "beat", "--schedule", str(self.plumbline.folder / "schedule"))
         for name in ("a", "b"):
             self.start_worker(name)
-        happenings = [
-            self.kill_worker,
-            self.kill_worker,
-            self.restart_redis,
-            self.restart_postgres,
-            self.fill_disk,
-            self.end_batches,
-        ]
         stop = threading.Event()
-        until = time.monotonic() + seconds
-        load = threading.Thread(target=self._load, args=(stop,))
-        load.start()
-        while time.monotonic() < until:
-            happening = self.random.choice(happenings)
-            say(f"{until - time.monotonic():4.0f} s left: {happening.__name__.replace('_', ' ')}")
-            happening()
-            self.done[happening.__name__] += 1
-            time.sleep(self.random.uniform(1, max(2, seconds / 25)))
-        stop.set()
-        load.join()
+        with ThreadPoolExecutor(1) as thread:
+            load = thread.submit(self._load, stop)
+            try:
+                self._break_things(seconds, say)
+            finally:
+                stop.set()
+            load.result()
         self.faulty = False
         say("no more faults; the rest of the work is done")
         self._drain(say)
@@ -336,6 +325,17 @@ class Chaos:
             for name, n in {**lost, **{name: self.number(query) for name, query in INVARIANTS.items()}}.items()
             if n
         }
+
+    def _break_things(self, seconds: float, say: Callable[[str], None]) -> None:
+        happenings = [self.kill_worker, self.restart_redis, self.restart_postgres, self.fill_disk, self.end_batches]
+        until = time.monotonic() + seconds
+        first = self.random.sample(happenings, len(happenings))
+        while first or time.monotonic() < until:
+            happening = first.pop() if first else self.random.choice([self.kill_worker, *happenings])
+            say(f"{max(0, until - time.monotonic()):4.0f} s left: {happening.__name__.replace('_', ' ')}")
+            happening()
+            self.done[happening.__name__] += 1
+            time.sleep(self.random.uniform(1, max(2, seconds / 25)))
 
     def _load(self, stop: threading.Event) -> None:
         wave = 0

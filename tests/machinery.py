@@ -21,6 +21,8 @@ import pytest
 from tests import zygote
 
 ROOT = Path(__file__).resolve().parents[1]
+# `make fuzz` tries more moments to die at, longer conversations and larger channels than fit into the minutes of a usual run.
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
 
 def free_port() -> int:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from django.apps import apps
 from django.contrib import admin
 from django.core.management import call_command
-from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 from pytest_django.plugin import DjangoDbBlocker
 
 from agents.models import Agent, Channel
@@ -18,7 +16,6 @@ from agents.registry import table_of
 from agents.seed import Demo
 from correction.models import BehaviorRequest, CorrectionLog, InterventionLog, ObservedMessage
 from evaluation.models import DriftAlert, EvaluationRun, ScoreLabel
-from evaluation.propositions.files import load_all
 from tests.console import list_of, plain, read, signed_in, superuser
 from tests.once import rows_for_all
 
@@ -37,22 +34,11 @@ EMPTY = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A team's own propositions."""
-    return tmp_path_factory.mktemp("propositions")
-
-
 @pytest.fixture(scope="module", autouse=True)
-def demo(folder: Path, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    with rows_for_all(django_db_blocker, JUDGE_MODEL="offline:lexical-1", PROPOSITION_DIRS=[folder], WORKER_THREADS=1):
+def demo(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    with rows_for_all(django_db_blocker, JUDGE_MODEL="offline:lexical-1", WORKER_THREADS=1):
         call_command("demo", stdout=StringIO())
         yield
-
-
-@pytest.fixture(autouse=True)
-def _own_folder(folder: Path, settings: Settings) -> None:
-    settings.PROPOSITION_DIRS = [folder]
 
 
 def counts() -> dict[str, int]:
@@ -106,11 +92,7 @@ def test_an_ordinary_channel_has_checked_and_observed_messages_and_a_request_tha
     assert InterventionLog.objects.filter(fired=True, channel=channel).count() == 1
 
 
-def test_three_suggestions_wait_and_fewer_labels_are_given_than_an_agreement_is_shown_of(folder: Path) -> None:
-    waiting = [p for file in load_all() if folder in file.path.parents for p in file.inactive]
-
-    assert len(waiting) == 3
-    assert all(p.quote for p in waiting)
+def test_fewer_labels_are_given_than_an_agreement_is_shown_of() -> None:
     assert 0 < ScoreLabel.objects.count() < 20
 
 
@@ -122,20 +104,13 @@ def test_running_it_again_adds_nothing() -> None:
 
 
 @pytest.mark.parametrize("sure", [False, True])
-def test_the_examples_go_with_all_that_the_demo_made_and_only_then(
-    sure: bool, folder: Path, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
-) -> None:
-    file, before = folder / "adherence" / "pam.suggestions.yaml", counts()
-    text = file.read_bytes()
-    try:
-        with django_capture_on_commit_callbacks(execute=True):
-            call_command("seed", "--remove", "--yes" if sure else "--dry-run", stdout=StringIO())
-        after, is_there = counts(), file.exists()
-    finally:
-        file.write_bytes(text)
+def test_the_examples_go_with_all_that_the_demo_made_and_only_then(sure: bool) -> None:
+    before = counts()
+    call_command("seed", "--remove", *(["--yes"] if sure else []), stdout=StringIO())
+    after = counts()
 
     if not sure:
-        assert (after, is_there) == (before, True)
+        assert after == before
         return
     left = {label for label, rows in after.items() if rows}
     assert left == {
@@ -145,5 +120,4 @@ def test_the_examples_go_with_all_that_the_demo_made_and_only_then(
         "auth.group",
         "correction.agentevaluationconfig",
     }
-    assert not is_there
     assert not Agent.objects.exists()

@@ -18,6 +18,7 @@ import pytest
 import yaml
 from django.conf import settings
 
+from tests import zygote
 from tests.machinery import missing
 
 ROOT = Path(settings.BASE_DIR)
@@ -49,7 +50,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 shutil.copytree(ROOT / source, app / target, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy(ROOT / source, app / target)
-    run = subprocess.run(
+    run = zygote.run(
         [sys.executable, "manage.py", "collectstatic", "--noinput", "-v", "0"],
         cwd=app,
         env={**environment(app, app.parent), "SECRET_KEY": "only-to-collect-files"},
@@ -174,7 +175,7 @@ def test_check_deploy_finds_nothing_under_production_settings(image: Path, tmp_p
     (tmp_path / "secret_key").write_text("vZ0-long-and-random-8Ufe_qLw2R7nXb4TjYk1Gm5HsPd9Ca3E")
     (tmp_path / "database_url").write_text("postgres://plumbline@127.0.0.1/plumbline")
 
-    run = subprocess.run(
+    run = zygote.run(
         [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "INFO"],
         cwd=image, env=env, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
@@ -190,7 +191,7 @@ def test_check_deploy_with_nothing_set_says_what_is_missing_and_other_commands_d
     del env["ALLOWED_HOSTS"]
 
     deploy, plain = (
-        subprocess.run(
+        zygote.run(
             [sys.executable, "manage.py", "check", *arguments, "--fail-level", "WARNING"],
             cwd=ROOT, env=env, capture_output=True, text=True, timeout=60,
         )
@@ -208,7 +209,7 @@ def test_check_deploy_with_nothing_set_says_what_is_missing_and_other_commands_d
 
 @pytest.mark.parametrize("name", ["DEBUG", "LOG_TEXTS", "TRUST_PROXY_HEADERS"])
 def test_a_setting_that_is_neither_yes_nor_no_is_refused(name: str) -> None:
-    run = subprocess.run(
+    run = zygote.run(
         [sys.executable, "manage.py", "check"],
         cwd=ROOT, env={"PATH": os.environ["PATH"], name: "maybe"}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
@@ -218,7 +219,7 @@ def test_a_setting_that_is_neither_yes_nor_no_is_refused(name: str) -> None:
 
 
 def test_a_secret_s_file_that_is_missing_is_named() -> None:
-    run = subprocess.run(
+    run = zygote.run(
         [sys.executable, "manage.py", "check"],
         cwd=ROOT, env={"PATH": os.environ["PATH"], "SECRET_KEY_FILE": "/nonexistent/key"},
         capture_output=True, text=True, timeout=60,

@@ -12,8 +12,10 @@ import os
 import re
 import shutil
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -24,7 +26,7 @@ from typing import NamedTuple
 import pytest
 from django.conf import settings
 
-from tests import reference
+from tests import reference, zygote
 
 ROOT = Path(settings.BASE_DIR)
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```", re.DOTALL | re.MULTILINE)
@@ -79,30 +81,66 @@ def demo_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def environment(database: Path) -> dict[str, str]:
     outer = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR")}
-    return {**outer, "DATABASE_URL": f"sqlite:///{database}", "DEBUG": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**outer, "DATABASE_URL": f"sqlite:///{database}", "DEBUG": "1"}
 
 
 def manage(database: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "manage.py"), *words]
-    return subprocess.run(
-        command, env=environment(database), cwd=ROOT, capture_output=True, text=True, timeout=LONGEST, check=False
-    )
+    return zygote.run(command, env=environment(database), cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
+
+
+# The shell's ``manage.py``: it hands its words, its environment and its streams to the socket {address}, and ends as the command does.
+CLIENT = """#!{python} -IS
+import array, json, os, socket, sys
+end = socket.socket(socket.AF_UNIX)
+end.connect("{address}")
+order = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode()
+end.sendmsg([len(order).to_bytes(8, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (0, 1, 2)))])
+end.sendall(order)
+sys.exit(int(end.recv(20)))
+"""
+
+
+class Commands(socketserver.ThreadingUnixStreamServer):
+    """Runs the commands of a page in processes that start fast."""
+
+    daemon_threads, block_on_close = True, False
+
+
+class Command(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        (words, given, folder), streams = zygote._receive(self.request)
+        command = [sys.executable, str(ROOT / "manage.py"), *words]
+        with STARTING:
+            process = zygote.Popen(
+                command, env=given, cwd=folder, stdin=streams[0], stdout=streams[1], stderr=streams[2]
+            )
+        for stream in streams:
+            os.close(stream)
+        self.request.sendall(str(process.wait()).encode())
+
+
+STARTING = threading.Lock()
 
 
 @pytest.fixture
-def shell(demo_database: Path, tmp_path: Path) -> tuple[Path, dict[str, str]]:
+def shell(demo_database: Path, tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     """A folder to work in and an environment in which ``manage.py`` and ``.venv/bin/python manage.py`` are this checkout's."""
     database, folder, programs = tmp_path / "page.sqlite3", tmp_path / "work", tmp_path / "bin"
     shutil.copy(demo_database, database)
     for made in (folder, programs, folder / ".venv"):
         made.mkdir()
-    (programs / "manage.py").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{ROOT}/manage.py" "$@"\n')
+    address = tmp_path / "commands"
+    (programs / "manage.py").write_text(CLIENT.format(python=sys.executable, address=address))
     (programs / "manage.py").chmod(0o755)
     (folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
     (folder / "manage.py").symlink_to(ROOT / "manage.py")
     (folder / "docs").symlink_to(ROOT / "docs")
     given = environment(database)
-    return folder, {**given, "PATH": f"{programs}:{Path(sys.executable).parent}:{given['PATH']}"}
+    with Commands(str(address), Command) as commands:
+        threading.Thread(target=commands.serve_forever, daemon=True).start()
+        yield folder, {**given, "PATH": f"{programs}:{Path(sys.executable).parent}:{given['PATH']}"}
+        commands.shutdown()
 
 
 @pytest.fixture

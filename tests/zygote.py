@@ -168,7 +168,9 @@ def _become(order: dict[str, Any], files: list[int]) -> list[str]:
     sys.stdout = sys.__stdout__ = io.TextIOWrapper(out, write_through=now)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = io.TextIOWrapper(err, errors="backslashreplace", line_buffering=True)  # type: ignore[misc]
     sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    sys.path.insert(0, order["cwd"])
+    sys.path.insert(
+        0, order["cwd"] if order["argv"][0].startswith("-") else str(Path(order["argv"][0]).resolve().parent)
+    )
     return list(order["argv"])
 
 

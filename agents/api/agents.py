@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
-from django.contrib.auth.models import AbstractBaseUser
-from django.db import IntegrityError, transaction
 from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
 from pydantic import AfterValidator, Field, StringConstraints
 from rest_framework.exceptions import ValidationError
@@ -27,10 +25,10 @@ from rest_framework.serializers import (
 from agents.api import filters
 from agents.api.bodies import ABSENT, Body, Traits
 from agents.api.filters import Filters, the_agent
-from agents.api.headers import Changed, etag_of, located
+from agents.api.headers import etag_of, located
 from agents.api.pagination import Log
 from agents.api.rows import Row
-from agents.api.views import Editable, Rows, or_404
+from agents.api.views import Editable, Rows, new_slug, or_404
 from agents.llm.endpoints import problem_of, provider_of
 from agents.models import Agent, Channel, MemoryBlock, Message, PersonaVersion, Trait
 from agents.models.conversations import no_agent
@@ -120,26 +118,6 @@ class NewAgent(AgentChange):
     slug: Annotated[str, AfterValidator(not_reserved)] = Field(max_length=64, pattern="^[-a-zA-Z0-9_]+$")
 
 
-def create_agent(given: dict[str, Any], user: AbstractBaseUser) -> str:
-    """Save a new agent with its first version.
-
-    Raises:
-        ValidationError: The slug is used already.
-    """
-    traits, note = given.pop("traits", None), given.pop("note", "") or "created over the API"
-    same = Agent.objects.filter(slug=given["slug"])
-    agent = Agent(**given, description_origin=_PERSON if given.get("description") else "")
-    try:
-        if not same.exists():
-            save_persona(agent=agent, traits=traits, note=note, source=user.get_username(), user=user)
-            return agent.slug
-    except IntegrityError:  # another request was faster
-        if not same.exists():
-            raise
-    text = f"slug {agent.slug!r}: there is an agent of that name already; allowed: another one"
-    raise ValidationError({"slug": [text]})
-
-
 class StageFields(Serializer[Any]):
     """What one stage did."""
 
@@ -202,23 +180,24 @@ class Agents(Editable):
 
     def create(self, request: Request) -> Response:
         """Create an agent. It needs `slug`, `display_name` and `system_prompt`; 201 with the agent."""
-        self.kwargs["slug"] = create_agent(self.read_body().sent, request.user)  # type: ignore[arg-type]  # no user is anonymous here
+        fields, user = self.read_body().sent, request.user
+        traits, note = fields.pop("traits", None), fields.pop("note", "") or "created over the API"
+        agent = Agent(**fields, description_origin=_PERSON if fields.get("description") else "")
+        with new_slug(Agent.objects.all(), agent.slug):
+            save_persona(agent=agent, traits=traits, note=note, source=user.get_username(), user=user)  # type: ignore[arg-type]  # no user is anonymous here
+        self.kwargs["slug"] = agent.slug
         return located(self.get_serializer(self.get_object()).data)
 
-    def change(self, row: Agent, fields: dict[str, Any], expected: tuple[str, ...] | None) -> None:
-        """Save changes, with a version when the persona changed. Two that change it at once wait for each other."""
-        user, note = self.request.user, fields.pop("note", "")
-        traits = fields.pop("traits", None)
-        with transaction.atomic():
-            agent = Agent.objects.select_for_update().get(pk=row.pk)
-            if expected is not None and (etag := self.etag_of_row(agent)) not in expected:
-                raise Changed(etag)
-            if fields.get("description", agent.description) != agent.description:
-                agent.description_origin = _PERSON
-            for name, value in fields.items():
-                setattr(agent, name, value)
-            said = f"edited: {note}" if note else WITHOUT_NOTE
-            save_persona(agent=agent, traits=traits, note=said, source=user.get_username(), user=user)  # type: ignore[arg-type]  # no user is anonymous here
+    def change(self, row: Agent, fields: dict[str, Any]) -> None:
+        """Save changes, with a version when the persona changed."""
+        user, note, traits = self.request.user, fields.pop("note", ""), fields.pop("traits", None)
+        agent = Agent.objects.get(pk=row.pk)
+        if fields.get("description", agent.description) != agent.description:
+            agent.description_origin = _PERSON
+        for name, value in fields.items():
+            setattr(agent, name, value)
+        said = f"edited: {note}" if note else WITHOUT_NOTE
+        save_persona(agent=agent, traits=traits, note=said, source=user.get_username(), user=user)  # type: ignore[arg-type]  # no user is anonymous here
 
 
 def named_message(pk: int | None, name: str, channel: Channel) -> Message | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from django.contrib.auth import get_user_model
-from django.db import IntegrityError, transaction
 from django.db.models import Prefetch, QuerySet
 from pydantic import Field
 from rest_framework.exceptions import ValidationError
@@ -16,9 +15,9 @@ from rest_framework.serializers import CharField, DictField, SerializerMethodFie
 from agents.api import filters
 from agents.api.bodies import Body, OneOf, Tags
 from agents.api.filters import Filters, no_channel
-from agents.api.headers import Changed, etag_of, located
+from agents.api.headers import etag_of, located
 from agents.api.rows import QueryLink, Row
-from agents.api.views import Editable
+from agents.api.views import Editable, new_slug
 from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import no_agent
 
@@ -103,29 +102,17 @@ class Channels(Editable):
     def create(self, request: Request) -> Response:
         """Make a channel. It needs `slug` and `name`; 201 with the channel."""
         fields = self.read_body().sent
-        members, slug = _members(fields), str(fields["slug"])
-        same, self.kwargs["slug"] = Channel.objects.filter(slug=slug), slug
-        try:
-            if not same.exists():
-                with transaction.atomic():
-                    _set_members(Channel.objects.create(**fields), members)
-                return located(self.get_serializer(self.get_object()).data)
-        except IntegrityError:  # another request was faster
-            if not same.exists():
-                raise
-        text = f"slug {slug!r}: there is a channel of that name already; allowed: another one"
-        raise ValidationError({"slug": [text]})
+        members, self.kwargs["slug"] = _members(fields), fields["slug"]
+        with new_slug(Channel.objects.all(), fields["slug"]):
+            _set_members(Channel.objects.create(**fields), members)
+        return located(self.get_serializer(self.get_object()).data)
 
-    def change(self, row: Channel, fields: dict[str, Any], expected: tuple[str, ...] | None) -> None:
+    def change(self, row: Channel, fields: dict[str, Any]) -> None:
         """Only the columns that are given: the counter of positions belongs to those who speak."""
         members = _members(fields)
-        with transaction.atomic():
-            Channel.objects.select_for_update().get(pk=row.pk)  # two that set the members wait for each other
-            if expected is not None and (etag := self.etag_of_row(self.get_object())) not in expected:
-                raise Changed(etag)
-            if fields:
-                Channel.objects.filter(pk=row.pk).update(**fields)
-            _set_members(row, members)
+        if fields:
+            Channel.objects.filter(pk=row.pk).update(**fields)
+        _set_members(row, members)
 
     def etag_of_row(self, row: Channel) -> str:
         """Of what a change replaces, not of what is said there."""

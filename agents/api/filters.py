@@ -54,9 +54,6 @@ class Backend(DjangoFilterBackend):  # type: ignore[misc]  # as above
         chosen: type[Filters] = view.get_filterset_class()
         return chosen
 
-    def to_html(self, request: Any, queryset: Any, view: Any) -> str:
-        return ""  # the browsable page has no form for them
-
 
 class _Field(forms.Field):
     def __init__(self, *, read: Callable[[str], Any], allowed: str, **kwargs: Any) -> None:

@@ -12,7 +12,6 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.core.files.uploadedfile import UploadedFile
 from django.db import Error as DatabaseError
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
@@ -223,17 +222,8 @@ def _held(row: IdempotentRequest) -> QuerySet[IdempotentRequest]:
 
 
 def digest(data: Any) -> str:
-    """Of what was sent, however it was spelt; of files, what is in them."""
-    fields = dict(data.lists()) if hasattr(data, "lists") else data
-    return hashlib.sha256(json.dumps(fields, sort_keys=True, default=_of_file).encode()).hexdigest()
-
-
-def _of_file(file: UploadedFile[Any]) -> str:
-    content = hashlib.sha256()
-    for chunk in file.chunks():
-        content.update(chunk)
-    file.seek(0)
-    return content.hexdigest()
+    """Of what was sent, however it was spelt."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def of(request: Request, rows: type[Message] | type[Run]) -> str:

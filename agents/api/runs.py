@@ -230,14 +230,14 @@ class Turns(View):
     @answers({202: RunRow})
     def create(self, request: Request, slug: str) -> Response:
         """Ask for a turn of an agent. 202 with the run and its URL: a worker takes it. 409 when the agent is inactive or no member."""
-        agent, given = or_404(the_agent, slug), self.read_body()
+        agent, body = or_404(the_agent, slug), self.read_body()
         try:
             run = start_turn(
                 agent=agent,
-                channel=given.channel,
-                prompt=given.prompt,
-                trigger=named_message(given.trigger, "trigger", given.channel),
-                overrides=overrides_of(request, given, agent=agent, channel=given.channel),
+                channel=body.channel,
+                prompt=body.prompt,
+                trigger=named_message(body.trigger, "trigger", body.channel),
+                overrides=overrides_of(request, body, agent=agent, channel=body.channel),
                 idempotency_key=headers.of(request, Run) or None,
             )
         except TurnRefused as error:

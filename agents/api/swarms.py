@@ -8,17 +8,16 @@ from typing import Any, ClassVar
 from django.db import transaction
 from django.db.models import Prefetch, QuerySet
 from pydantic import BaseModel, Field
-from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import CharField, ListField, SerializerMethodField
 
 from agents.api import filters
-from agents.api.bodies import AgentSlug, Body, Said
+from agents.api.bodies import AgentSlug, Body
 from agents.api.filters import Filters, the_agent, the_channel
-from agents.api.headers import Changed, etag_of, located
-from agents.api.requests import PAID, ActionPermissions, ReadsMessages
+from agents.api.headers import etag_of, located
+from agents.api.requests import ReadsMessages
 from agents.api.rows import Row
 from agents.api.schema import answers
 from agents.api.views import Editable, View, or_404
@@ -26,7 +25,6 @@ from agents.models import Agent, Channel, DialogState, Swarm, SwarmPhase
 from agents.swarm.assign import Name, PhaseValues, SwarmRefused, SwarmValues, check_clashes, save_swarm
 from agents.swarm.memory import newest_summary, text_of
 from agents.swarm.state import KINDS, Entry, entries
-from agents.swarm.talk import Trial, try_swarm
 
 
 class PhaseRow(Row):
@@ -47,7 +45,7 @@ class SwarmRow(Row):
         model = Swarm
         fields = (
             *("id", "url", "name", "intents", "tools", "enabled", "post_executor", "agents", "phases"),
-            *("created_at", "updated_at", "try_url"),
+            *("created_at", "updated_at"),
         )
 
     def get_agents(self, swarm: Swarm) -> list[str]:
@@ -72,14 +70,6 @@ class SwarmChange(SwarmBody):
     intents: list[str] = Field([], min_length=1, max_length=100, description="of messages that it answers")
 
 
-class TryBody(Body):
-    """A message of a stranger, for a trial."""
-
-    agent: AgentSlug = Field(description="slug of the agent that answers; it need not have the swarm")
-    message: Said
-    draft: Said = Field("", description="polished instead of an answer of the agent's")
-
-
 class SwarmFilters(Filters):
     search = filters.search("name")
     enabled = filters.flag()
@@ -97,7 +87,7 @@ class Swarms(Editable):
     lookup_field = "pk"
     lookup_value_converter = "int"
     filterset_class = SwarmFilters
-    bodies: ClassVar = {"create": SwarmBody, "partial_update": SwarmChange, "try_": TryBody}
+    bodies: ClassVar = {"create": SwarmBody, "partial_update": SwarmChange}
 
     def get_queryset(self) -> QuerySet[Swarm]:
         return self.queryset.prefetch_related("phases", Prefetch("agents", Agent.objects.only("slug")))
@@ -108,35 +98,12 @@ class Swarms(Editable):
         self.kwargs["pk"] = swarm.pk
         return located(self.get_serializer(self.get_object()).data)
 
-    def change(self, row: Swarm, fields: dict[str, Any], expected: tuple[str, ...] | None) -> None:
-        with transaction.atomic():
-            Swarm.objects.select_for_update().get(pk=row.pk)
-            now = self.get_object()
-            if expected is not None and (etag := self.etag_of_row(now)) not in expected:
-                raise Changed(etag)
-            _saved(now, fields)
+    def change(self, row: Swarm, fields: dict[str, Any]) -> None:
+        _saved(row, fields)
 
     def etag_of_row(self, row: Swarm) -> str:
         agents = sorted(agent.slug for agent in row.agents.all())
         return etag_of([_values_of(row), agents])
-
-    @answers(Trial)
-    @action(
-        detail=True,
-        methods=["post"],
-        url_path="try",
-        url_name="try",
-        permission_classes=(ActionPermissions,),
-        throttle_scope=PAID,
-    )
-    def try_(self, request: Request, pk: int) -> Response:
-        """Pass a message through the swarm: calibration, draft, and each polish.
-
-        Nothing is said and nothing stored but the calls in the ledger.
-        """
-        given: TryBody = self.read_body()
-        trial = try_swarm(self.get_object(), agent=given.agent, message=given.message, draft=given.draft)
-        return Response(trial.model_dump(mode="json"))
 
 
 def _values_of(swarm: Swarm) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 from django.urls import include, path
+from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
 from agents.api.agents import Agents, Versions
@@ -6,7 +7,7 @@ from agents.api.alerts import Alerts
 from agents.api.channels import Channels
 from agents.api.debates import Debates
 from agents.api.messages import Messages
-from agents.api.root import Docs, Root, SchemaFile
+from agents.api.root import Docs, Generator, Root
 from agents.api.runs import LLMCalls, Runs, Turns
 from agents.api.swarms import Dialogs, Swarms
 from agents.api.transcripts import Spans, Transcripts
@@ -24,7 +25,7 @@ router.register("transcripts", Transcripts, "transcript")
 
 urlpatterns = [
     path("", Root.as_view({"get": "retrieve"}), name="api-root"),
-    path("schema/", SchemaFile.as_view({"get": "retrieve"}), name="schema"),
+    path("schema/", SpectacularAPIView.as_view(generator_class=Generator), name="schema"),
     path("docs/", Docs.as_view(), name="docs"),
     path("agents/<slug:slug>/turns/", Turns.as_view({"post": "create"}), name="agent-turns"),
     path("agents/<slug:slug>/versions/", Versions.as_view({"get": "list"}), name="agent-versions"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django_filters.utils import translate_validation
 from rest_framework.exceptions import NotFound, Throttled, ValidationError
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
@@ -17,7 +20,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from agents.api.bodies import Nothing, read
 from agents.api.filters import Filters
-from agents.api.headers import Conditional, IdempotentPosts
+from agents.api.headers import Changed, Conditional, IdempotentPosts
 
 T = TypeVar("T")
 
@@ -28,6 +31,26 @@ def or_404(find: Callable[[str], T], slug: str) -> T:
         return find(slug)
     except LookupError as error:
         raise NotFound(str(error.args[0])) from None
+
+
+@contextmanager
+def new_slug(rows: QuerySet[Any], slug: str) -> Iterator[None]:
+    """Make the row of this slug inside, in one transaction.
+
+    Raises:
+        ValidationError: There is one already.
+    """
+    name = rows.model._meta.verbose_name
+    taken = ValidationError({"slug": [f"slug {slug!r}: there is another {name} of that name; allowed: another one"]})
+    if rows.filter(slug=slug).exists():
+        raise taken
+    try:
+        with transaction.atomic():
+            yield
+    except IntegrityError:  # another request was faster
+        if rows.filter(slug=slug).exists():
+            raise taken from None
+        raise
 
 
 class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
@@ -70,7 +93,7 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         return chosen
 
     @property
-    def given(self) -> dict[str, Any]:
+    def query(self) -> dict[str, Any]:
         """The values of the parameters of an action that is no list."""
         filters = self.get_filterset_class()(self.request.query_params, queryset=self.queryset)
         if not filters.is_valid():
@@ -108,7 +131,7 @@ class Rows(View, ListModelMixin, RetrieveModelMixin):
 class Editable(Rows):
     """Shows rows with an ETag, and changes them.
 
-    A subclass says in `etag_of_row` what a change replaces, and in `change` how it is made.
+    A subclass says in `etag_of_row` what a change replaces, and makes it in `change`, inside a transaction in which the row is locked.
     """
 
     etags = ("retrieve", "partial_update")
@@ -118,7 +141,7 @@ class Editable(Rows):
     def etag_of_row(self, row: Any) -> str:
         raise NotImplementedError
 
-    def change(self, row: Any, fields: dict[str, Any], expected: tuple[str, ...] | None) -> None:
+    def change(self, row: Any, fields: dict[str, Any]) -> None:
         raise NotImplementedError
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -127,5 +150,11 @@ class Editable(Rows):
 
     def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Change the fields given; the others stay. With `If-Match`, the ETag of what you read, it is a 412 when it was changed since."""
-        self.change(self.get_object(), self.read_body().sent, self.expected(request))
+        row, fields, expected = self.get_object(), self.read_body().sent, self.expected(request)
+        with transaction.atomic():
+            type(row)._default_manager.select_for_update().get(pk=row.pk)  # two editors wait for each other
+            row = self.get_object()
+            if expected is not None and (etag := self.etag_of_row(row)) not in expected:
+                raise Changed(etag)
+            self.change(row, fields)
         return self.retrieve(request, *args, **kwargs)

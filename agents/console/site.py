@@ -18,7 +18,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import JSONField, Model, Prefetch, QuerySet, TextField
+from django.db.models import JSONField, Model, QuerySet, TextField
 from django.forms import Widget
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.http.response import HttpResponseBase
@@ -98,9 +98,8 @@ class PagedList(ChangeList):
         by_key = {row.pk: row for row in rows}
         shown = [by_key[key] for key in keys if key in by_key]
         self.model_admin.fill_in(shown)  # type: ignore[attr-defined]
-        said = [one.fill(shown) for one in extensions(self.model, request) if one.fill is not None]
         self.result_list = shown
-        self.said_once = self._say_once(shown) or next(filter(None, said), None)
+        self.said_once = self._say_once(shown)
         ways = table_of(self.model).start
         self.starts = [(label, reverse(name)) for label, name, needed in ways if request.user.has_perm(needed)]
 
@@ -138,29 +137,21 @@ class Extension:
 
     Attributes:
         permission: ``app.codename`` that a user needs to get any of it.
-        columns: Functions of one object, shown as the last columns of the list (see ``admin.display``).
-        prefetch: What the columns read, so that their number of queries does not grow with the rows.
-        fill: Sets what else the columns show of the rows of a page; may return a label and value that is said once above the list.
         actions: Admin actions ``(model_admin, request, queryset)``.
         panels: Functions ``(request, object)`` to HTML at the top of the object's page.
         sections: The same below its form; long ones are folded (``details``), empty ones a line (``pl-nothing``).
         buttons: Functions ``(request, object)`` to what can be done with it, shown where the page has a row of buttons.
         anchors: Ids of panels and sections with their names, for the links to them.
         notes: Functions ``(request, objects on a page)`` to HTML by primary key, shown beside each (the channel transcript).
-        filters: Filters of the list, as in ``list_filter``, after its own.
     """
 
     permission: str
-    columns: tuple[Callable[[Any], object], ...] = ()
-    prefetch: tuple[str | Prefetch[Any], ...] = ()
-    fill: Callable[[list[Any]], tuple[object, object] | None] | None = None
     actions: tuple[Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None], ...] = ()
     panels: tuple[Callable[[HttpRequest, Any], SafeString], ...] = ()
     sections: tuple[Callable[[HttpRequest, Any], SafeString], ...] = ()
     buttons: tuple[Callable[[HttpRequest, Any], list[Button]], ...] = ()
     anchors: tuple[tuple[str, str], ...] = ()
     notes: tuple[Callable[[HttpRequest, list[Any]], dict[int, SafeString]], ...] = ()
-    filters: tuple[Any, ...] = ()
 
 
 _extensions: dict[type[Model], list[Extension]] = defaultdict(list)
@@ -368,9 +359,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         return self.table.empty
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[M]:
-        queryset = super().get_queryset(request)
-        for extension in extensions(self.model, request):
-            queryset = queryset.prefetch_related(*extension.prefetch)
+        queryset: QuerySet[M] = super().get_queryset(request)  # the theme's has no types
         return queryset
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -394,14 +383,6 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
             self.message_user(request, text, messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
         return super().response_action(request, queryset)
-
-    def get_list_display(self, request: HttpRequest) -> Any:
-        added = [column for extension in extensions(self.model, request) for column in extension.columns]
-        return [*super().get_list_display(request), *added]
-
-    def get_list_filter(self, request: HttpRequest) -> Any:
-        added = [spec for extension in extensions(self.model, request) for spec in extension.filters]
-        return [*super().get_list_filter(request), *added]
 
     def get_actions(self, request: HttpRequest) -> Any:
         actions = super().get_actions(request)

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict
 from agents.debates.answers import Answer
 from agents.debates.measures import Cluster, Consensus, Share, offline_consensus
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
+from agents.llm.requests import object_schema
 from agents.models import Debate
-from agents.text.fences import fence, neutral, new_nonce, render_prompt
+from agents.text.fences import fence, indented, neutral, new_nonce, render_prompt
 
 MAX_TOKENS = 2_000
 POSITION_CHARACTERS, REASONING_CHARACTERS = 2_000, 4_000  # of an answer that the judge is shown
@@ -102,14 +103,10 @@ def _entry(answer: Answer) -> str:
         lines.append(f"stance: {answer.stance}")
     if answer.confidence is not None:
         lines.append(f"confidence: {answer.confidence:g}")
-    lines.append("position: " + _quoted(answer.position, POSITION_CHARACTERS))
+    lines.append("position: " + indented(answer.position, POSITION_CHARACTERS))
     if answer.reasoning:
-        lines.append("reasoning: " + _quoted(answer.reasoning, REASONING_CHARACTERS))
+        lines.append("reasoning: " + indented(answer.reasoning, REASONING_CHARACTERS))
     return "\n".join(lines)
-
-
-def _quoted(text: str, limit: int) -> str:
-    return neutral(text, limit)[0].replace("\n", "\n    | ")
 
 
 def _read(data: Any, seats: set[int]) -> _Judged:
@@ -131,17 +128,13 @@ def offline(request: LLMRequest) -> Mapping[str, Any]:
     return offline_consensus([Answer(**answer) for answer in request.facts["answers"]]).model_dump(mode="json")
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
 _TEXT, _TEXTS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
-_SCHEMA = _object(
+_SCHEMA = object_schema(
     {
         "agreement": {"anyOf": [{"type": "number"}, {"type": "null"}]},
         "clusters": {
             "type": "array",
-            "items": _object({"position": _TEXT, "seats": {"type": "array", "items": {"type": "integer"}}}),
+            "items": object_schema({"position": _TEXT, "seats": {"type": "array", "items": {"type": "integer"}}}),
         },
         "common_ground": _TEXTS,
         "disagreements": _TEXTS,

@@ -9,21 +9,20 @@ the debate is leased, in one transaction: when a debate is cancelled, its turns 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AbstractBaseUser
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
 from pydantic import Field, ValidationError
 
 from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
 from agents.debates.measures import Consensus, Criteria, Exit, changes, check_exit, groupthink, statistics, vote
-from agents.debates.modes import MODES, POLL, Mode, answer_of, labels_for, mode_of
+from agents.debates.modes import POLL, Mode, answer_of, labels_for, mode_of
 from agents.llm.endpoints import problem_of
 from agents.models import (
     Agent,
@@ -38,7 +37,7 @@ from agents.models import (
     RunStep,
 )
 from agents.models.conversations import UnknownAgent, find_agent
-from agents.text.fences import fault_of
+from agents.text.fences import fault_of, new_nonce
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.receive import receive_message
@@ -76,19 +75,12 @@ class Settings(Criteria):
     Attributes:
         poll: Ask every seat before the first round, without showing it another's answer (round 0).
         judge: Ask the judge after each round how far the answers agree.
-        extra_rounds_on_groupthink: Rounds played at most where the debate would end and groupthink is detected.
         config: What the mode itself is given, e.g. the perspectives of an expert panel.
     """
 
     poll: bool = True
     judge: bool = True
-    extra_rounds_on_groupthink: Annotated[int, Field(ge=0, le=10)] = 0
     config: dict[str, Any] = Field(default_factory=dict)
-
-    @property
-    def most_rounds(self) -> int:
-        """Rounds that are played at most, the poll not counted."""
-        return self.max_rounds + self.extra_rounds_on_groupthink
 
 
 def settings_of(debate: Debate) -> Settings:
@@ -170,24 +162,16 @@ def checked_settings(rules: Mode, rounds: int, given: Mapping[str, Any]) -> Sett
     Raises:
         DebateRefused: One is unknown or has a value that is not allowed.
     """
-    own = {name: value for name, value in given.items() if name in Settings.model_fields and name != "max_rounds"}
-    config = {
-        **dict(own.pop("config", None) or {}),
-        **{n: v for n, v in given.items() if n not in own and n != "config"},
-    }
-    for name in config:
-        if name not in rules.config.model_fields:
-            modes = [other.name for other in MODES.values() if name in other.config.model_fields]
-            allowed = f"in the mode {', '.join(modes)}" if modes else ", ".join(sorted(_every_setting(rules)))
-            raise DebateRefused(name, f"{'not a setting' if not modes else 'not'} of {rules.name}; allowed: {allowed}")
+    own = {name: value for name, value in given.items() if name in Settings.model_fields and name != "config"}
+    config = {name: value for name, value in given.items() if name not in own and name != "config"}
+    config = {**(given.get("config") or {}), **config}
+    if unknown := next((name for name in config if name not in rules.config.model_fields), ""):
+        allowed = ({*Settings.model_fields, *rules.config.model_fields} - {"config", "max_rounds"}) | {"rounds"}
+        raise DebateRefused(unknown, f"not a setting of {rules.name}; allowed: {', '.join(sorted(allowed))}")
     try:
         return Settings.model_validate({**own, "max_rounds": rounds, "config": config})
     except ValidationError as error:
         raise _refused(error) from None
-
-
-def _every_setting(rules: Mode) -> set[str]:
-    return ({*Settings.model_fields, *rules.config.model_fields} - {"config", "max_rounds"}) | {"rounds"}
 
 
 def _refused(error: ValidationError) -> DebateRefused:
@@ -224,11 +208,11 @@ def _busy(agent: Agent) -> str:
     return f"turn {run.pk} in {run.channel.slug if run.channel else 'a deleted channel'}" if run else ""
 
 
-def _models(agents: Sequence[Agent], given: Mapping[str, str]) -> dict[int, str]:
+def _models(agents: Sequence[Agent], models: Mapping[str, str]) -> dict[int, str]:
     """Number of the seat to the model that acts there."""
     names = {name: number for number, agent in enumerate(agents, 1) for name in (str(number), agent.slug)}
     acting: dict[int, str] = {}
-    for name, model in given.items():
+    for name, model in models.items():
         if name not in names:
             raise DebateRefused("models", f"there is no seat {name!r}; allowed: {', '.join(names)}")
         if not 0 < len(model.strip()) <= 200:
@@ -244,22 +228,17 @@ def _new_channel(topic: str, *, synthetic: bool) -> Channel:
 
     It does not hold words of the question: slug and tags stay when the question is erased.
     """
-    newest = Debate.objects.order_by("-pk").values_list("channel__slug", flat=True).first() or ""
-    suffix = newest.rpartition("-")[2]
-    number = int(suffix) if suffix.isdecimal() else 0
-    while True:
-        number += 1
-        slug = f"{Debate.TAG}-{number}"
-        with suppress(IntegrityError), transaction.atomic():
-            channel: Channel = Channel.objects.create(
-                slug=slug,
-                name=topic[:200],
-                kind=Channel.Kind.DEBATE,
-                topic=topic,
-                tags={Debate.TAG: slug},
-                synthetic=synthetic,
-            )
-            return channel
+    channel: Channel = Channel.objects.create(
+        slug=f"{Debate.TAG}-{new_nonce()}",
+        name=topic[:200],
+        kind=Channel.Kind.DEBATE,
+        topic=topic,
+        synthetic=synthetic,
+    )
+    channel.slug = f"{Debate.TAG}-{channel.pk}"
+    channel.tags = {Debate.TAG: channel.slug}
+    channel.save(update_fields=["slug", "tags"])
+    return channel
 
 
 # -- between the rounds
@@ -272,14 +251,14 @@ def ask_rounds(debate: Debate, rounds: int | None = 1) -> Debate:
     Raises:
         DebateRefused: It has ended, or the number is out of range.
     """
-    most = settings_of(debate).most_rounds
+    most = settings_of(debate).max_rounds
     if rounds is not None and not 1 <= rounds <= MOST_ROUNDS:
         raise DebateRefused("rounds", f"{rounds}; allowed: 1 to {MOST_ROUNDS}")
     played = DebateRound.objects.filter(debate=debate).exclude(number=POLL).count()
     waiting = Debate.objects.filter(pk=debate.pk, status__in=(Debate.WAITING, Status.ERRORED))
-    asked = waiting.update(status=Status.PENDING, rounds_asked=most if rounds is None else min(most, played + rounds))
+    queued = waiting.update(status=Status.PENDING, rounds_asked=most if rounds is None else min(most, played + rounds))
     debate.refresh_from_db()
-    if asked:
+    if queued:
         transaction.on_commit(wake_workers)
     elif debate.status not in Debate.OPEN:
         raise DebateRefused("debate", f"debate {debate.pk} has ended ({debate.status}); allowed: one that waits")
@@ -521,9 +500,6 @@ def _end_round(
             [rounds.get(each, []) for each in range(1, number + 1)],
             [*(each.consensus.get("agreement") for each in played), consensus.agreement],
             settings,
-            groupthink=suspicion,
-            extra_rounds=settings.extra_rounds_on_groupthink,
-            extra_played=sum(bool(each.exit["details"]) for each in played),  # it went on although a criterion held
         )
     if exits.reason == "consensus" and consensus.heuristic:
         exits = exits.model_copy(update={"details": f"{exits.details}, by stances and words (heuristic)"})

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
 from math import sqrt
+from pathlib import Path
 from statistics import fmean, quantiles
 from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.debates.answers import Answer, Stance
-from agents.text.ngrams import shared_phrases
 from agents.text.tokens import split_sentences, tokenize
 from agents.text.voices import vocabulary
 
@@ -35,29 +35,7 @@ NEW_SHARE, FEWEST_NEW = 1 / 3, 2
 HIGH_CONFIDENCE, HIGH_MEAN, HIGH_AGREEMENT = 0.8, 0.85, 0.9  # specification 004, 2.2
 
 # English words of a debate that are no argument: agreeing, weighing, changing sides, addressing the others.
-_TALK = vocabulary(
-    [
-        """
-        able accept accepted accurate acknowledge add adopt agree agreed agreement align along already also although another answer anybody
-        anyone appreciate argue argument assessment back because become believe best better both bring case certain certainly change
-        changed choice choose claim clear clearly closely colleague compelling concede concern conclude conclusion consensus consider
-        consideration convince convinced convincing correct correctly crucial debate decide decided decision differently disagree
-        discussion doubt earlier either else emphasize enough entirely especially even every everybody everyone everything evidence fact
-        fair feel fellow fine finally find firm firmly first five follow four fully general give given go going good group hear
-        heard hence highlight hold however important indeed initial initially instead issue join judgement judgment keep know least less
-        let likely listen listening look lot main majority make made makes many maybe mean mention merit mind must nevertheless new next no
-        nobody nothing now objection ok okay one opinion oppose opposite opposition option order original originally other others otherwise
-        outweigh overall overlook panel panelist panellist part participant particular particularly people perhaps persuade persuaded
-        point position possible prefer present previous previously prior proposal question quite raise rather read reading ready realise
-        realize reason reasonable reasoning recognise recognize reconsider reflect reflection remain resist respect respond response rest
-        reverse review revise right round said say saw second see seem sense side sides similarly simply since someone somebody
-        specific specifically stance stand state still strong stronger strongest strongly suggest support supporter sure sway swayed switch
-        switched taken take thank thanks therefore thing things think third thought thoughts three thus together towards truly turn
-        turned two unanimous understand unlike update updated upon valid view vote want way weigh weight whatever whenever wherever
-        whether wise wish withdraw without worry worth wrong yes yet yield
-        """
-    ]
-)
+_TALK = vocabulary([Path(__file__).with_name("talk.txt").read_text(encoding="utf-8")])
 _NEGATIONS = frozenset({"not", "no", "never", "cannot", "neither", "nor", "against"})
 
 
@@ -89,8 +67,10 @@ class Statistics(Value):
 
 def statistics(answers: Round) -> Statistics:
     """Count the stances of a round and the quartiles of its confidence."""
-    given = sorted(answer.confidence for answer in answers if answer.confidence is not None)
-    return Statistics(answers=len(answers), stances=_counts(answers), confidence=_quartiles(given) if given else None)
+    confidences = sorted(answer.confidence for answer in answers if answer.confidence is not None)
+    return Statistics(
+        answers=len(answers), stances=_counts(answers), confidence=_quartiles(confidences) if confidences else None
+    )
 
 
 def _counts(answers: Round) -> dict[Stance, int]:
@@ -202,13 +182,12 @@ def changes(before: Round, after: Round, seen: Sequence[str] | Mapping[int, Sequ
         ValueError: A seat answers twice in one round.
     """
     earlier, majority = _by_seat(before), vote(before).winner
-    common = frozenset[str]() if isinstance(seen, Mapping) else content_words("\n".join(seen))
     moves = []
     for seat, answer in _by_seat(after).items():
         old = earlier[seat].stance if seat in earlier else None
         if old is None or answer.stance is None or old == answer.stance:
             continue
-        known = content_words("\n".join(seen.get(seat, ()))) if isinstance(seen, Mapping) else common
+        known = content_words("\n".join(seen.get(seat, ()) if isinstance(seen, Mapping) else seen))
         sentences = [_matter(sentence) for sentence in split_sentences(f"{answer.position}\n{answer.reasoning}")]
         argues = any(len(words - known) >= max(FEWEST_NEW, NEW_SHARE * len(words)) for words in sentences)
         moves.append(
@@ -312,34 +291,22 @@ Reason = Literal["consensus", "convergence", "confidence", "max_rounds"]
 
 
 class Exit(Value):
-    """Whether the debate ends after a round, why, and the figures behind it. While it goes on, `details` may say what is waited for."""
+    """Whether the debate ends after a round, why, and the figures behind it."""
 
     ends: bool
     reason: Reason | None = None
     details: str = ""
 
 
-def check_exit(
-    rounds: Sequence[Round],
-    agreements: Sequence[float | None],
-    criteria: Criteria,
-    *,
-    groupthink: Groupthink | None = None,
-    extra_rounds: int = 0,
-    extra_played: int = 0,
-) -> Exit:
+def check_exit(rounds: Sequence[Round], agreements: Sequence[float | None], criteria: Criteria) -> Exit:
     """Decide whether a debate ends after its last round (specification 004, 2.3): the first criterion that holds is the reason.
 
     Consensus needs two answers. Convergence needs the same seats in all the rounds compared: of a seat that is missing in one, nothing
     is known. A round without answers fulfils `max_rounds` only.
 
-    Where groupthink was detected, a debate that would end for any reason, `max_rounds` included, first plays up to `extra_rounds` more.
-
     Args:
         rounds: The rounds so far, without the poll; a round in which all failed is empty.
         agreements: Of each round, from a judge, 0 to 1; None = not known.
-        groupthink: Of the last round.
-        extra_played: Extra rounds already played because of groupthink.
 
     Raises:
         ValueError: `rounds` and `agreements` differ in number, or a seat answers twice in one round.
@@ -349,14 +316,7 @@ def check_exit(
             f"{len(rounds)} rounds, but {len(agreements)} agreements; each round needs one (None = not known)"
         )
     reason, details = _reason(rounds, agreements, criteria)
-    if reason is None:
-        return Exit(ends=False)
-    if groupthink is not None and groupthink.detected and extra_played < extra_rounds:
-        details = f"{reason} ({details}), but groupthink: extra round {extra_played + 1} of {extra_rounds} comes first"
-        return Exit(ends=False, details=details)
-    if extra_played:
-        details += f"; after {extra_played} extra {'round' if extra_played == 1 else 'rounds'} because of groupthink"
-    return Exit(ends=True, reason=reason, details=details)
+    return Exit(ends=reason is not None, reason=reason, details=details)
 
 
 def _reason(
@@ -429,18 +389,8 @@ def offline_consensus(answers: Round) -> Consensus:
         return Consensus(agreement=None, clusters=_clusters(seats), judge="offline", heuristic=True, reason=reason)
     agreement = round(fmean(_agree(a, b) for a, b in combinations(seats, 2)), 4)
     clusters = _clusters(seats)
-    largest = clusters[0]
-    phrases = shared_phrases([tokenize(answer.position) for answer in seats])
-    return Consensus(
-        agreement=agreement,
-        clusters=clusters,
-        common_ground=[phrase for phrase, number in phrases if number > len(seats) / 2],
-        disagreements=[f"{_named(other)} / {_named(largest)}" for other in clusters[1:]],
-        summary=f"{len(largest.seats)} of {len(seats)} answers hold the most frequent position; "
-        f"positions: {len(clusters)}.",
-        judge="offline",
-        heuristic=True,
-    )
+    summary = f"{len(clusters[0].seats)} of {len(seats)} answers hold the most frequent position"
+    return Consensus(agreement=agreement, clusters=clusters, summary=f"{summary}.", judge="offline", heuristic=True)
 
 
 def _agree(a: Answer, b: Answer) -> float:
@@ -467,8 +417,3 @@ def _central(group: Sequence[Answer]) -> str:
         return (fmean(others) if others else 0.0, -answer.seat)
 
     return max(group, key=likeness).position
-
-
-def _named(cluster: Cluster) -> str:
-    seats = ", ".join(map(str, cluster.seats))
-    return f"{'seat' if len(cluster.seats) == 1 else 'seats'} {seats}: {cluster.position}"

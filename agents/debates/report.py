@@ -42,7 +42,7 @@ class Spent(BaseModel):
 class Talking(BaseModel):
     """What talking changed: the vote of the blind poll beside that of the last round, and what the rounds after the poll used.
 
-    `stances_changed`, `to_majority`, `from_majority` and `conformity` are over all rounds; `seats_changed` compares only the two votes.
+    Changes from round to round are in the evidence.
     """
 
     poll: Vote | None = Field(description="null = no poll was held")
@@ -54,10 +54,6 @@ class Talking(BaseModel):
     seats_by_role: int = Field(
         description="seats that hold the stance of their role in the last round; they count in `last`"
     )
-    stances_changed: int
-    to_majority: int
-    from_majority: int
-    conformity: float | None = Field(description="share of the changes towards the majority without new content words")
     spent_on_poll: Spent
     spent_since: Spent = Field(description="on the rounds after the poll, their judge included")
 
@@ -103,15 +99,6 @@ class Remark(BaseModel):
     message: int
 
 
-class Mark(BaseModel):
-    """Something about a seat's answer that a reader must know."""
-
-    round: int
-    seat: int
-    agent: str
-    text: str
-
-
 class RoundEvidence(BaseModel):
     round: int = Field(description="0 = the blind poll")
     statistics: Statistics
@@ -126,8 +113,6 @@ class RoundEvidence(BaseModel):
 class Evidence(BaseModel):
     rounds: list[RoundEvidence]
     groupthink: Groupthink | None = Field(description="of the last round")
-    violations: list[Mark]
-    failures: list[Mark] = Field(description="seats that gave no answer, and why")
     remarks: list[Remark]
 
 
@@ -188,7 +173,6 @@ def report(debate: Debate) -> DebateReport:
     last = played[-1] if played else None
     judging = _spent(totals(LLMCall.objects.filter(run=None), work_id=f"debate:{debate.pk}"))
     acted = LLMCall.objects.filter(run__in=debate.turns.values("run"), purpose="turn").order_by()
-    failed = (DebateTurn.Status.FAILED, DebateTurn.Status.SILENT)
     return DebateReport(
         decision=Decision(
             topic=debate.topic,
@@ -201,8 +185,6 @@ def report(debate: Debate) -> DebateReport:
         evidence=Evidence(
             rounds=evidence,
             groupthink=last.groupthink if last else None,
-            violations=[_mark(one, one.violation) for one in responses if one.violation],
-            failures=[_mark(one, one.error or one.status) for one in responses if one.status in failed],
             remarks=_remarks(debate, turns),
         ),
         metadata=Metadata(
@@ -230,41 +212,31 @@ def report(debate: Debate) -> DebateReport:
 
 
 def _seat(seat: DebateSeat) -> Seat:
-    return Seat(
-        number=seat.number,
-        agent=seat.agent.slug,
-        name=seat.agent.display_name,
-        role=seat.role,
-        perspective=seat.perspective,
-        label=seat.label,
-        model=seat.model,
-    )
+    columns = ("number", "role", "perspective", "label", "model")
+    own = {name: getattr(seat, name) for name in columns}
+    return Seat(**own, agent=seat.agent.slug, name=seat.agent.display_name)
 
 
 def _response(turn: DebateTurn, seat: Seat) -> Response:
     message = turn.message
-    given: Mapping[str, Any] = message.payload if message else {}
+    payload: Mapping[str, Any] = message.payload if message else {}
     return Response(
         **seat.model_dump(exclude={"number", "model"}),
         round=turn.round,
         seat=seat.number,
         status=turn.status,
-        stance=given.get("stance"),
-        confidence=given.get("confidence"),
-        confidence_raw=given.get("confidence_raw"),
-        position=given.get("position", ""),
-        reasoning=given.get("reasoning", ""),
-        citations=given.get("citations", []),
+        stance=payload.get("stance"),
+        confidence=payload.get("confidence"),
+        confidence_raw=payload.get("confidence_raw"),
+        position=payload.get("position", ""),
+        reasoning=payload.get("reasoning", ""),
+        citations=payload.get("citations", []),
         text=message.text if message else "",
         violation=turn.violation,
         error=turn.error,
         message=turn.message_id,
         run=turn.run_id,
     )
-
-
-def _mark(response: Response, text: str) -> Mark:
-    return Mark(round=response.round, seat=response.seat, agent=response.agent, text=text)
 
 
 def _evidence_of(row: DebateRound, spent: Spent) -> RoundEvidence:
@@ -290,18 +262,12 @@ def _talking(mode: str, responses: Sequence[Response], evidence: Sequence[RoundE
     latest = [one for one in responses if last and one.round == last.round and one.stance]
     after = {one.seat: one.stance for one in latest if required.get(one.role) != one.stance}
     both = [seat for seat in after if before.get(seat)]
-    moves = [move for row in evidence if row.changes for move in row.changes.moves]
-    towards = sum(move.to_majority for move in moves)
     return Talking(
         poll=poll.vote if poll else None,
         last=last.vote if last else None,
         same_winner=_leaders(poll.vote) == _leaders(last.vote) if poll and last and voted else None,
         seats_changed=sum(before[seat] != after[seat] for seat in both) if voted else None,
         seats_by_role=len(latest) - len(after),
-        stances_changed=len(moves),
-        to_majority=towards,
-        from_majority=sum(move.from_majority for move in moves),
-        conformity=sum(move.conform for move in moves) / towards if towards else None,
         spent_on_poll=poll.spent if poll else Spent(),
         spent_since=sum((row.spent for row in evidence if row.round > POLL), judging),
     )
@@ -369,10 +335,8 @@ def as_markdown(report: DebateReport) -> str:
         *_answers(report),
         "## Evidence",
         "\n".join(markdown_table(EVIDENCE_HEADS, [evidence_cells(row) for row in report.evidence.rounds])),
-        *_listed("Rules broken", report.evidence.violations),
-        *_listed("No answer", report.evidence.failures),
         "## Metadata",
-        _bullets(f"{name.replace('_', ' ')}: {_text(str(value))}" for name, value in _metadata(meta)),
+        _bullets(map(_text, _metadata(meta))),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -437,12 +401,6 @@ def talking_lines(talking: Talking) -> Iterator[str]:
             f"; {'1 seat holds' if by_role == 1 else f'{by_role} seats hold'} the stance of a role" if by_role else ""
         )
         yield f"Talking {verdict} the vote: {seats} otherwise than in the poll{roles}."
-    if talking.stances_changed:
-        conform = "" if talking.conformity is None else f", {talking.conformity:.0%} of these without a new argument"
-        yield (
-            f"Changes of stance: {talking.stances_changed}, {talking.from_majority} away from the majority, "
-            f"{talking.to_majority} to it{conform}."
-        )
 
 
 def _decision(decision: Decision) -> Iterator[str]:
@@ -490,23 +448,10 @@ def _answers(report: DebateReport) -> Iterator[str]:
             yield f"No answer ({one.status}): {_text(one.error)}"
 
 
-def _metadata(meta: Metadata) -> Iterator[tuple[str, object]]:
-    for name in ("channel", "real", "created_by", "created_at", "started_at", "finished_at"):
-        if (value := getattr(meta, name)) is not None:
-            yield name, f"{value:%Y-%m-%d %H:%M %Z}" if isinstance(value, datetime) else value
-    yield "acted by", ", ".join(meta.actors) or "nobody yet"
-    yield "tokens", f"{meta.spent.tokens:,} in {meta.spent.calls:,} calls"
+def _metadata(meta: Metadata) -> Iterator[str]:
+    yield f"Begun {meta.created_at:%Y-%m-%d %H:%M %Z}, acted by {', '.join(meta.actors) or 'nobody yet'}"
     unpriced = f", {meta.spent.unpriced:,} calls unpriced" if meta.spent.unpriced else ""
-    yield "cost in US dollars", f"{meta.spent.cost_usd:.4f}{unpriced}"
-    for name, value in meta.settings.items():
-        if value not in ({}, None):
-            yield name, value if isinstance(value, str | int | float) else json.dumps(value, ensure_ascii=False)
-
-
-def _listed(title: str, marks: Sequence[Mark]) -> Iterator[str]:
-    if marks:
-        lines = (f"{round_name(mark.round)}, {_text(mark.agent)}: {_text(mark.text)}" for mark in marks)
-        yield f"{title}:\n\n{_bullets(lines)}"
+    yield f"{meta.spent.tokens:,} tokens in {meta.spent.calls:,} calls, {meta.spent.cost_usd:.4f} US dollars{unpriced}"
 
 
 def _bullets(lines: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from django.db.models import Min
 from agents.debates.modes import LAYERS, POLL, Context, Entry, answer_of, mode_of
 from agents.debates.modes import Mode as Rules
 from agents.models import Channel, Debate, DebateSeat, DebateTurn, Message, RunMessage
-from agents.text.fences import fence, neutral, one_line, render_prompt
+from agents.text.fences import fence, indented, neutral, one_line, render_prompt
 from agents.text.tokens import split_sentences
 from agents.turn.pipeline import Accept, Answer, Draft, Revise, Turn
 from agents.turn.scripted import next_line
@@ -166,7 +166,7 @@ def _debate_section(context: Context, seat: DebateSeat, nonce: str) -> str:
     recent = [entry for entry in context.entries if entry.round >= since]
     return render_prompt(
         "debates/debate",
-        topic=fence("QUESTION", _quoted(context.topic, TOPIC_CHARACTERS), nonce),
+        topic=fence("QUESTION", indented(context.topic, TOPIC_CHARACTERS), nonce),
         older=fence("EARLIER ROUNDS", "\n".join(_in_short(older, seat)), nonce) if older else "",
         recent=fence("LAST ROUNDS", "\n".join(_in_full(recent, seat)), nonce) if recent else "",
         statistics=context.statistics,
@@ -189,7 +189,7 @@ def _in_full(entries: Sequence[Entry], seat: DebateSeat) -> list[str]:
         shown: set[str] = set()
         for name, text in parts.items():
             if text.strip() and text not in shown:
-                lines.append(f"    {name}: {_quoted(text, TEXT_CHARACTERS)}")
+                lines.append(f"    {name}: {indented(text, TEXT_CHARACTERS)}")
             shown.add(text)
     return lines
 
@@ -229,11 +229,6 @@ def _stand(entry: Entry) -> str:
     return ", ".join(filter(None, (answer.stance if answer else "", confidence)))
 
 
-def _quoted(text: str, limit: int) -> str:
-    """A text that cannot pass for another entry."""
-    return neutral(text.strip(), limit)[0].replace("\n", "\n    | ")
-
-
 def first_sentence(text: str) -> str:
     """The first sentence of a text, on one line."""
     return next(iter(split_sentences(neutral(" ".join(text.split()), TEXT_CHARACTERS)[0])), "")
@@ -254,6 +249,6 @@ def _scripted(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> dic
     values["confidence"] = round(min(0.95, 0.5 + fixed % 25 / 100 + 0.03 * number), 2)
     config = mode.config.model_validate(debate.settings.get("config", {}))
     if script := config.script.get(seat.number):
-        asked = number if debate.settings.get("poll", True) else number - 1
-        values |= script[min(asked, len(script) - 1)]
+        turn_number = number if debate.settings.get("poll", True) else number - 1
+        values |= script[min(turn_number, len(script) - 1)]
     return values

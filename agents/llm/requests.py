@@ -511,6 +511,12 @@ def parsed(request: LLMRequest, raw: Any) -> Answer:
         )
 
 
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of an object with exactly these properties, as structured output wants it."""
+    required = list(properties)
+    return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
+
+
 def describe_validation(problem: ValidationError) -> str:
     """The first complaint of pydantic in one line: where, what, and the value when it is short."""
     errors = problem.errors(include_url=False, include_context=False)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
-from django.db import connection
+from django.core.checks import CheckMessage, Error, Info, Warning, register
 from django.utils.module_loading import import_string
 
 if TYPE_CHECKING:
@@ -130,14 +129,10 @@ def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> It
 
 @register("plumbline")
 def check_swarms(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """The shipped swarm, the tools that swarms offer, and how they polish."""
+    """The tools that swarms offer, and how they polish."""
     from agents.models import Swarm
-    from agents.swarm.phases import problems
     from agents.turn.tools import Tool
 
-    for problem in problems():
-        hint = "Correct the file or template; allowed are the fields and phases of the shipped ones."
-        yield Error(f"The prompts of the default swarm: {problem}.", hint=hint, id="agents.E007")
     for name, path in settings.TURN_TOOLS.items():
         try:
             tool = import_string(path)
@@ -152,20 +147,6 @@ def check_swarms(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iter
     if settings.TURN_SWARM_POST not in ("", *Swarm.Executor.values):
         hint = f"Set it to one of: {', '.join(Swarm.Executor.values)}, or leave it empty."
         yield Error(f"TURN_SWARM_POST is {settings.TURN_SWARM_POST!r}.", hint=hint, id="agents.E003")
-
-
-@register("plumbline", Tags.database)
-def check_stored_swarms(
-    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
-) -> Iterator[CheckMessage]:
-    """The swarms in the database; only where a check may read it (`manage.py check --database default`, `migrate`)."""
-    from agents.models import SwarmPhase
-    from agents.swarm.phases import problems_of_rows
-
-    if "default" in (databases or ()) and SwarmPhase._meta.db_table in connection.introspection.table_names():
-        for problem in problems_of_rows():
-            hint = "Correct it in the console (Swarms), or over the API: PATCH /api/swarms/{id}/."
-            yield Error(f"A stored swarm cannot work: {problem}.", hint=hint, id="agents.E009")
 
 
 NEW_KEY = "python3 -c 'import secrets; print(secrets.token_urlsafe(64))'"

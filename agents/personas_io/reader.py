@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def read_personas(path: Path, *, stems: Mapping[Path, str] | None = None) -> lis
         stems: Names for files in place of their own, of which personas without a name get theirs.
 
     Raises:
-        PersonaError: Something cannot be read; names file, line where known, field, value and what is allowed.
+        PersonaError: Something cannot be read; names file, persona, field, value and what is allowed.
     """
     personas: dict[str, tuple[Path, PersonaSpec]] = {}
     for file in _files(path):
@@ -78,15 +78,13 @@ def _read_file(path: Path, stem: str) -> Iterator[PersonaSpec]:
         )
     try:
         if suffix == ".png":
-            yield from _values(path, stem, [formats.from_png(path.read_bytes())], _no_line)
+            yield from _values(path, stem, [formats.from_png(path.read_bytes())])
         elif suffix in {".md", ".txt"}:
-            yield from _values(path, stem, [formats.read_prompt(stem, _text(path))], _no_line)
+            yield from _values(path, stem, [formats.read_prompt(stem, _text(path))])
         elif suffix == ".json":
-            text = _text(path)
-            yield from _values(path, stem, _listed(json_input.parse(text, path=str(path), line=1)), _yaml_line(text))
+            yield from _values(path, stem, _listed(json_input.parse(_text(path), path=str(path), line=1)))
         else:
-            text = _text(path)
-            yield from _values(path, stem, _listed(_yaml(path, text)), _yaml_line(text))
+            yield from _values(path, stem, _listed(_yaml(path, _text(path))))
     except TranscriptError as error:
         raise PersonaError(error.path, error.line, error.reason) from None
     except OSError as error:
@@ -98,7 +96,7 @@ def _read_file(path: Path, stem: str) -> Iterator[PersonaSpec]:
 def _text(path: Path) -> str:
     text = "\n".join(text for _, text in Source(path).lines())
     if text.count("\0") * 4 > len(text):  # a stray one is replaced
-        raise NotAPersonaError("consists of NUL bytes, not of text; allowed: text in UTF-8, or in UTF-16 with a BOM")
+        raise NotAPersonaError("consists of NUL bytes, not of text; allowed: text in UTF-8")
     return text
 
 
@@ -109,22 +107,17 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-LineOf = Callable[[tuple[int | str, ...]], int]
-
-
-def _values(path: Path, stem: str, personas: list[Any], line_of: LineOf) -> Iterator[PersonaSpec]:
+def _values(path: Path, stem: str, personas: list[Any]) -> Iterator[PersonaSpec]:
     if not personas:
         raise PersonaError(str(path), 0, "the file holds no persona")
     for number, persona in enumerate(personas):
-        start = (number,) if len(personas) > 1 else ()
         which = f"persona {number + 1}: " if len(personas) > 1 else ""
         try:
             yield persona_spec(_fields(persona, stem))
         except ValidationError as error:
-            place, reason = describe(error)
-            raise PersonaError(str(path), line_of((*start, *place)), which + reason) from None
+            raise PersonaError(str(path), 0, which + describe(error)) from None
         except NotAPersonaError as error:
-            raise PersonaError(str(path), line_of(start), which + str(error)) from None
+            raise PersonaError(str(path), 0, which + str(error)) from None
 
 
 def _fields(persona: Any, stem: str) -> dict[str, Any]:
@@ -171,42 +164,6 @@ def _check_size(text: str) -> None:
             raise NotAPersonaError(f"holds more than {MOST_NODES:,} values")
         if level > MOST_LEVELS:
             raise NotAPersonaError("YAML nested too deep")
-
-
-def _no_line(_place: tuple[int | str, ...]) -> int:
-    return 0
-
-
-def _yaml_line(text: str) -> LineOf:
-    """Finds the line of a field. JSON is read as YAML for this; where that does not work, the line is not named."""
-
-    def line_of(place: tuple[int | str, ...]) -> int:
-        if len(text) > MAX_YAML:
-            return 0
-        try:
-            _check_size(text)
-            node = yaml.compose(text, Loader=_Loader)
-        except (yaml.YAMLError, NotAPersonaError, ValueError, RecursionError):
-            return 0
-        if isinstance(node, yaml.SequenceNode) and len(node.value) == 1 and not (place and isinstance(place[0], int)):
-            node = node.value[0]
-        for part in place:
-            child = _child(node, part)
-            if child is None:
-                break
-            node = child
-        return node.start_mark.line + 1 if node is not None else 0
-
-    return line_of
-
-
-def _child(node: yaml.Node | None, part: int | str) -> yaml.Node | None:
-    if isinstance(node, yaml.MappingNode):
-        return next((value for key, value in node.value if key.value == str(part)), None)
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-        item: yaml.Node = node.value[part]
-        return item
-    return None
 
 
 NOTE = "import"

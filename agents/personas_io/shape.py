@@ -131,20 +131,20 @@ def slug_of(name: str) -> str:
     )
 
 
-def describe(error: ValidationError) -> tuple[tuple[int | str, ...], str]:
-    """The first wrong field of a validation error: where it is, and a sentence with its value and what is allowed."""
+def describe(error: ValidationError) -> str:
+    """A sentence on the first wrong field of a validation error, with its value and what is allowed."""
     first = error.errors(include_url=False)[0]
     place = first["loc"]
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".") or "persona"
     if first["type"] == "missing":
-        return place, f"{field!r} is missing"
+        return f"{field!r} is missing"
     if first["type"] == "extra_forbidden":
-        return place, f"unknown field {field!r}; allowed: {', '.join(_fields_beside(place))}"
+        return f"unknown field {field!r}; allowed: {', '.join(_fields_beside(place))}"
     value = first["input"]
     shown = (
         "an object" if isinstance(value, dict) else "a list" if isinstance(value, list | tuple) else repr(value)[:80]
     )
-    return place, f"{field!r} is {shown}: {first['msg'].removeprefix('Value error, ')}"
+    return f"{field!r} is {shown}: {first['msg'].removeprefix('Value error, ')}"
 
 
 def _fields_beside(place: tuple[int | str, ...]) -> list[str]:

@@ -17,10 +17,11 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from agents import llm
+from agents.llm.requests import object_schema
 from agents.models import Agent, DialogState, Message, SwarmPhase
 from agents.swarm.intents import COMMANDS, intent_of
 from agents.swarm.state import Entry, quoted
-from agents.text.fences import fence, neutral, one_line, render_prompt
+from agents.text.fences import fence, indented, neutral, one_line, render_prompt
 from agents.text.tokens import split_sentences, tokenize
 from agents.text.voices import STOP_WORDS
 
@@ -259,8 +260,7 @@ def _material(agent: Agent, trigger: Message, transcript: Sequence[Message], sta
 
     def line(message: Message) -> str:
         who = "(you)" if message.agent_id == agent.pk else one_line(message.author_name)
-        text = neutral(message.text, MESSAGE_CHARACTERS)[0].replace("\n", "\n    | ")
-        return f"{message.position}. {who}: {text}"
+        return f"{message.position}. {who}: {indented(message.text, MESSAGE_CHARACTERS)}"
 
     earlier = [line(message) for message in transcript if message.position < trigger.position]
     known, pending = _known(state), _short(str((state.pending or {}).get("question", "")))
@@ -275,10 +275,6 @@ def _material(agent: Agent, trigger: Message, transcript: Sequence[Message], sta
     )
 
 
-def _schema_of(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
 def _choice(kind: Any) -> dict[str, Any]:
     return {"anyOf": [{"type": "string", "enum": list(get_args(kind))}, {"type": "null"}]}
 
@@ -286,16 +282,17 @@ def _choice(kind: Any) -> dict[str, Any]:
 _TEXT, _NUMBER, _POSITION = {"type": "string"}, {"type": "number"}, {"type": "integer"}
 _ENTRIES = {
     "type": "array",
-    "items": _schema_of(position=_POSITION, quote=_TEXT, pinned={"type": "boolean"}),
+    "items": object_schema({"position": _POSITION, "quote": _TEXT, "pinned": {"type": "boolean"}}),
 }
 _NAME = {"type": "string", "enum": list(PREFERENCES)}
-SCHEMA = _schema_of(
-    **{name: _choice(kind) for name, kind in REGISTER.items()},
-    **dict.fromkeys(("risk", "uncertainty"), _NUMBER),
-    missing={"type": "array", "items": _TEXT},
-    **dict.fromkeys(("question", "cannot", "assumption"), _TEXT),
-    **dict.fromkeys(("anchor", "goal", "facts", "decisions"), _ENTRIES),
-    preferences={"type": "array", "items": _schema_of(name=_NAME, value=_TEXT, position=_POSITION, quote=_TEXT)},
+_PREFERENCE = object_schema({"name": _NAME, "value": _TEXT, "position": _POSITION, "quote": _TEXT})
+SCHEMA = object_schema(
+    {name: _choice(kind) for name, kind in REGISTER.items()}
+    | dict.fromkeys(("risk", "uncertainty"), _NUMBER)
+    | {"missing": {"type": "array", "items": _TEXT}}
+    | dict.fromkeys(("question", "cannot", "assumption"), _TEXT)
+    | dict.fromkeys(("anchor", "goal", "facts", "decisions"), _ENTRIES)
+    | {"preferences": {"type": "array", "items": _PREFERENCE}}
 )
 
 

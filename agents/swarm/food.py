@@ -29,7 +29,6 @@ MOST_FOODS = 20
 THAT = re.compile(
     r"\W*(?:please |ok(?:ay)?,? |yes,? )*(?:log|track|record) (?:that|this|it|them)(?: please)?\W*", re.IGNORECASE
 )
-NUMBERS = {"a": 1.0, "an": 1.0, "half a": 0.5, "a couple of": 2.0, "a dozen": 12.0, **CARDINALS}
 
 
 class Portion(BaseModel):
@@ -199,18 +198,16 @@ def _looked_up(turn: Turn) -> Held:
 def _portions(message: str) -> list[dict[str, Any]]:
     """The foods of the table that a message names, with the number before each, or 1; without those whose number cannot be read."""
     names = "|".join(sorted(map(re.escape, _foods()), key=len, reverse=True))
-    word = "|".join(sorted(NUMBERS, key=len, reverse=True))
-    number = rf"(?:(\d[\d.,/–-]*|(?:{word})(?:[ -](?:{word}))*(?: hundred| thousand)?)\s+)?"
-    named = re.findall(rf"(?<![\w-]){number}(?:\w+ of )?({names})\b", message.casefold())
-    amounts = ((food, _amount(count)) for count, food in named)
+    named = re.findall(rf"(?<![\w-])(?:(\S+)\s+)?(?<![\w-])({names})\b", message.casefold())
+    amounts = ((food, _amount(word)) for word, food in named)
     return [{"food": food, "amount": amount} for food, amount in amounts if amount is not None][:MOST_FOODS]
 
 
-def _amount(count: str) -> float | None:
-    """The value of what stands before a food; None where it cannot be read."""
-    if re.fullmatch(r"\d+(?:[.,]\d{1,2})?", count):
-        return float(count.replace(",", "."))
-    if count[:1].isdigit() or count.endswith(("hundred", "thousand")):
-        return None
-    said = re.findall("|".join(sorted(NUMBERS, key=len, reverse=True)), count)
-    return sum(NUMBERS[one] for one in said) if said else 1.0
+def _amount(word: str) -> float | None:
+    """The value of the word before a food; None where it cannot be read."""
+    if word in CARDINALS:
+        return float(CARDINALS[word])
+    if re.fullmatch(r"\d+(?:[.,]\d{1,2})?", word):
+        return float(word.replace(",", "."))
+    unclear = word in ("of", "dozen", "half", "hundred", "thousand") or "-" in word or any(map(str.isdigit, word))
+    return None if unclear else 1.0

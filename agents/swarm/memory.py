@@ -19,12 +19,12 @@ from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict
 
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
+from agents.llm.requests import object_schema
 from agents.models import Agent, Channel, DialogState, DialogSummary, Message
 from agents.swarm.calibration import PREFERENCES
 from agents.swarm.state import (
     MOST_CHARACTERS,
     Entry,
-    StateRefused,
     drop_summarised,
     entries,
     folded,
@@ -48,17 +48,16 @@ SINCE_CHARACTERS, MOST_SINCE = 480, 10  # of messages that no summary covers yet
 MOST_MESSAGES = 400  # that one summary reads; the first one of a conversation reads the last of them
 MOST_WANTED, MOST_DECIDED = 2, 6  # that the rules choose
 LEAST_NEW = 0.6  # a sentence comes last by the rules when this share of its words stands in others
-NOTE_CHARACTERS = 2_000
 MAX_TOKENS = 1_000
 LEASE = timedelta(minutes=5)  # longer than a call may take
 
-Part = Literal["note", "wants", "discussed", "decided", "pending"]
+Part = Literal["wants", "discussed", "decided", "pending"]
 _OF_KIND: Mapping[str, Part] = {"facts": "discussed", "assumptions": "discussed", "decisions": "decided"}
 Status = DialogSummary.Status
 
 
 class Quote(BaseModel):
-    """A sentence of a message in a summary; or the note of a person who wrote the summary (at position 0).
+    """A sentence of a message in a summary.
 
     Attributes:
         part: Where it stands in the summary.
@@ -190,7 +189,7 @@ def text_of(summary: DialogSummary, state: DialogState) -> str:
 
 def _left(quotes: Iterable[Quote], state: DialogState) -> list[Quote]:
     """The quotes without those that a person removed from the state."""
-    return [one for one in quotes if one.part == "note" or not was_removed(state, one.position, one.quote)]
+    return [one for one in quotes if not was_removed(state, one.position, one.quote)]
 
 
 def compose(quotes: Iterable[Quote]) -> str:
@@ -198,7 +197,7 @@ def compose(quotes: Iterable[Quote]) -> str:
     parts: dict[str, list[Quote]] = {}
     for quote in sorted(quotes, key=lambda quote: quote.position):
         parts.setdefault(quote.part, []).append(quote)
-    sentences = [_flat(note.quote, NOTE_CHARACTERS) for note in parts.get("note", [])]
+    sentences = []
     beginnings = {"wants": "User wants", "discussed": "Discussed", "decided": "Decided on", "pending": "Pending:"}
     for part, beginning in beginnings.items():
         if said := [_quoted(quote.quote, quote.who, quote.position) for quote in parts.get(part, [])]:
@@ -245,37 +244,6 @@ def queue_summary(state: DialogState) -> bool:
     return True
 
 
-def write_summary(agent: Agent, channel: Channel, text: str) -> DialogSummary:
-    """Replace the summary by one that a person wrote. Later summaries begin with it.
-
-    Raises:
-        StateRefused: It is empty or too long, lacks a pinned entry, or there are no messages before the window.
-    """
-    text = text.strip()
-    if len(text) > NOTE_CHARACTERS:
-        raise StateRefused("summary", f"it has {len(text):,} characters; allowed: at most {NOTE_CHARACTERS:,}")
-    with updating(agent, channel) as state:
-        said = _said(channel)
-        if not (last := _before_window(said)):
-            raise StateRefused("summary", f"all messages are shown; allowed: with more than {settings.SWARM_WINDOW}")
-        if why := refusal(text, to_position=last, window_from=last + 1, held=pinned(state)):
-            raise StateRefused("summary", f"{why}; allowed: a text with all that is pinned")
-        note = Quote(part="note", position=0, quote=text)
-        DialogSummary.objects.filter(agent=agent, channel=channel, to_position=last, origin="person").delete()
-        row: DialogSummary = DialogSummary.objects.create(
-            agent=agent,
-            channel=channel,
-            from_position=1,
-            to_position=last,
-            text=text,
-            quotes=[note.model_dump()],
-            origin="person",
-            status=Status.COMPLETED,
-        )
-        drop_summarised(state, [entry.quote_key for entry in pinned(state) if entry.position <= last])
-    return row
-
-
 def work_one(*, owner: str) -> bool:
     """Make the summary that has waited longest; return whether there was one."""
     return do_next(DialogSummary, lambda row: _summarise(row, owner), owner=owner, lease=LEASE)
@@ -302,8 +270,7 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
     state = DialogState.objects.filter(agent=row.agent, channel=row.channel).first() or DialogState()
     must = [quote for quote in _to_hold(state) if quote.position <= upto]
     old = _left(quotes_of(base), state) if base else []
-    notes = [quote for quote in old if quote.part == "note"]
-    choice = _left(candidates([quote for quote in old if quote.part != "note"], messages, must), state)
+    choice = _left(candidates(old, messages, must), state)
     reply = complete(_request(row, choice, must), deadline=settings.LLM_EVALUATION_DEADLINE)
     if not reply.ok:
         return {"status": Status.FAILED, "error": f"{reply.status}: {reply.error}"[:1000]}
@@ -311,10 +278,10 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
     if chosen and all(quote.position <= since for quote in chosen):  # the rules choose a sentence of the new messages
         newer = [quote for quote in choice if quote.position > since]
         chosen = [*chosen, *_chosen(choose(newer, (), agent=agent), newer, agent)[:1]]
-    quotes = [*notes, *fitting(chosen, {quote.key for quote in must}, since=since)]
+    quotes = fitting(chosen, {quote.key for quote in must}, since=since)
     first = base.from_position if base else messages[0].position if messages else row.to_position
     with updating(row.agent, row.channel) as state:
-        if newest_summary(row.agent, row.channel) != base:  # a person, or another worker, was faster
+        if newest_summary(row.agent, row.channel) != base:  # another worker was faster
             return {"status": Status.PENDING}
         quotes = _left(quotes, state)
         text, window_from = compose(quotes), _before_window(_said(row.channel)) + 1
@@ -377,7 +344,7 @@ def candidates(old: Iterable[Quote], messages: Iterable[Message], must: Iterable
 def fitting(
     chosen: Sequence[Quote], must: set[str], *, room: int = SUMMARY_CHARACTERS, since: int | None = None
 ) -> list[Quote]:
-    """Of the chosen, in their order, what fits into a summary; what must stand in it, and a person's note, always do.
+    """Of the chosen, in their order, what fits into a summary; what must stand in it always does.
 
     What is said again in the same words stands there once.
 
@@ -389,7 +356,7 @@ def fitting(
         chosen = sorted(chosen, key=lambda quote: quote != new)
     held, said = [], set[tuple[str, str]]()
     for quote in chosen:
-        if quote.key not in must and quote.part != "note":
+        if quote.key not in must:
             size = len(_quoted(quote.quote, quote.who, quote.position)) + 2
             if size > room or (quote.who, folded(quote.quote)) in said:
                 continue
@@ -458,12 +425,7 @@ def _chosen(data: Any, choice: Sequence[Quote], agent: str) -> list[Quote]:
     return list(chosen.values())
 
 
-_SCHEMA = {
-    "type": "object",
-    "properties": {name: {"type": "array", "items": {"type": "integer"}} for name in _Numbers.model_fields},
-    "required": list(_Numbers.model_fields),
-    "additionalProperties": False,
-}
+_SCHEMA = object_schema({name: {"type": "array", "items": {"type": "integer"}} for name in _Numbers.model_fields})
 
 # -- offline
 _WANTED = re.compile(
@@ -473,17 +435,6 @@ _DECIDED = re.compile(
     r"(?i)\b(?:decided|agreed|booked|chose|settled on|let's|(?:i|we)(?:'ll| will)|(?:i'm|i am|we're|we are) going (?:to|with|for))\b"
 )
 _DENIED = re.compile(r"(?i)\b(?:not|never|nobody|no one)\b|n[\u2019']t\b")
-_OWN = re.compile(r"(?i)\b(?:i|i'm|i've|my|we|we're|we've|our)\b")
-_FIRM = re.compile(
-    r"(?i)\b(?:never|always|only|allergic|can't|cannot|must|don't|prefer|favou?rite|birthday|called|named)\b"
-)
-_WHEN = re.compile(
-    r"(?i)\b(?:yesterday|tomorrow|last|next|ago|since|week(?:end)?|month|year|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-    r"|january|february|march|april|june|july|august|september|october|november|december)\b"
-)
-_POLITE = re.compile(
-    r"(?i)\b(?:thanks?|thank you|wow|great|awesome|glad|sounds|congrats|hello|hi|hey|bye|welcome|good luck|take care)\b"
-)
 
 
 def offline(request: LLMRequest) -> Mapping[str, Any]:
@@ -520,10 +471,9 @@ def choose(choice: Sequence[Quote], must: Sequence[int], *, agent: str) -> dict[
 
 
 def _told(sentence: str) -> float:
-    """How much a sentence tells for its length: numbers, names, times and what people say of themselves; questions and thanks little."""
+    """How much a sentence tells for its length: telling words, numbers and names; questions little."""
     words = tokenize(sentence)
     names = len(re.findall(r"(?<=[a-z,;:] )[A-Z][a-z]+", sentence))
     worth = 0.3 * min(12, len(vocabulary([sentence]))) + 2.0 * any(any(map(str.isdigit, word)) for word in words)
-    worth += 1.0 * min(2, names) + 1.0 * bool(_OWN.search(sentence)) + 1.5 * bool(_FIRM.search(sentence))
-    worth += 1.5 * bool(_WHEN.search(sentence)) - 3.0 * sentence.endswith("?") - 2.0 * bool(_POLITE.search(sentence))
+    worth += 1.0 * min(2, names) - 3.0 * sentence.endswith("?")
     return (worth if len(words) > 3 else worth - 3.0) / math.sqrt(len(sentence) + 30)

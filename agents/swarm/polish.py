@@ -16,11 +16,12 @@ from django.conf import settings
 from pydantic import BaseModel, ConfigDict
 
 from agents import llm
+from agents.llm.requests import object_schema
 from agents.models import Swarm, SwarmPhase
 from agents.swarm import guards
 from agents.swarm.phases import RECOVERY, SAFETY
 from agents.swarm.reading import read
-from agents.text.fences import fault_of, fence, neutral, one_line, render_prompt
+from agents.text.fences import fault_of, fence, indented, neutral, one_line, render_prompt
 from agents.turn.pipeline import Overrides, ToolOutcome, Turn
 
 MOST_BULLETS = 5
@@ -68,7 +69,7 @@ class Polished:
     Attributes:
         text: To be sent.
         replaced: Why safety or error recovery put another answer in the place of the draft; empty when they did not.
-        steps: Each rewriting: phase, text, and why it was refused; empty where it was used.
+        rejected: Rewritings that were not used: phase, text, and why.
         failed: Calls without a usable answer: phase, status and error.
         milliseconds: By phase.
         heuristic: Made by rules, without a model.
@@ -76,14 +77,10 @@ class Polished:
 
     text: str
     replaced: str = ""
-    steps: list[dict[str, str]] = field(default_factory=list)
+    rejected: list[dict[str, str]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     milliseconds: dict[str, int] = field(default_factory=dict)
     heuristic: bool = False
-
-    @property
-    def rejected(self) -> list[dict[str, str]]:
-        return [step for step in self.steps if step["why"]]
 
 
 class _Answer(BaseModel):
@@ -128,9 +125,8 @@ def polish(
         done.heuristic = done.heuristic or reply.provider == "offline"
         if text == done.text.strip() and not answer.replaced_by:
             continue
-        why = _refusal(draft, answer, group, material)
-        done.steps.append({"phase": name, "text": text, "why": why})
-        if why:
+        if why := _refusal(draft, answer, group, material):
+            done.rejected.append({"phase": name, "text": text, "why": why})
             continue
         done.text = text
         if answer.replaced_by:
@@ -220,15 +216,15 @@ def _shown(draft: str, material: Material, nonce: str) -> str:
 
     def lines(ok: bool) -> str:
         return "\n".join(
-            f"{outcome.name}: {_data(outcome.answer, OUTCOME_CHARACTERS)}"
+            f"{outcome.name}: {indented(outcome.answer, OUTCOME_CHARACTERS)}"
             for outcome in material.outcomes
             if outcome.ok is ok
         )
 
     parts = {
-        "message": ("MESSAGE", _data(material.message)),
+        "message": ("MESSAGE", indented(material.message, 4_000)),
         "draft": ("DRAFT", neutral(draft, max(len(draft), 1))[0]),
-        "preferences": ("PREFERENCES", _data(material.preferences)),
+        "preferences": ("PREFERENCES", indented(material.preferences, 4_000)),
         "outcomes": ("TOOLS", lines(True)),
         "errors": ("ERRORS", lines(False)),
     }
@@ -236,15 +232,11 @@ def _shown(draft: str, material: Material, nonce: str) -> str:
     return render_prompt("swarm/draft", **fenced, uncertain=material.uncertain, list=material.wants_list)
 
 
-def _data(text: str, limit: int = 4_000) -> str:
-    return neutral(text.strip(), limit)[0].replace("\n", "\n    | ")
-
-
 def _schema(replacers: Sequence[str]) -> dict[str, Any]:
     properties: dict[str, Any] = {"text": {"type": "string"}}
     if replacers:
         properties |= {"replaced_by": {"type": "string", "enum": ["", *replacers]}, "reason": {"type": "string"}}
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return object_schema(properties)
 
 
 # -- without a model

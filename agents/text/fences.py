@@ -58,6 +58,11 @@ def neutral(text: str, limit: int = MAX_EVENT_CHARACTERS) -> tuple[str, int]:
     return (f"{text} [… {cut} characters cut]" if cut else text), cut
 
 
+def indented(text: str, limit: int = MAX_EVENT_CHARACTERS) -> str:
+    """A text inside a fence whose further lines cannot pass for another entry."""
+    return neutral(text.strip(), limit)[0].replace("\n", "\n    | ")
+
+
 def _visible(char: str) -> str:
     if (
         char in "\n\t"

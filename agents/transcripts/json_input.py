@@ -7,11 +7,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NoReturn
 
 from agents.models.conversations import TAG_KEY
-from agents.transcripts.records import TranscriptError, parse_time, to_utc
+from agents.transcripts.records import TranscriptError, parse_time
 from agents.transcripts.source import Source
 
 MAX_DOCUMENT = 256 * 1024 * 1024
@@ -200,8 +200,9 @@ class Row:
             return str(value)
         return self.text(key)
 
-    def list(self, key: str) -> list[Any]:
-        values: list[Any] = self._typed(key, list, "a list")
+    def list(self, key: str, *, required: bool = False) -> list[Any]:
+        """A list; absent or null is empty unless required."""
+        values: list[Any] = self._typed(key, list, "a list", None if required else [])
         return values
 
     def flag(self, key: str) -> bool:
@@ -237,12 +238,6 @@ class Row:
             if not TAG_KEY.fullmatch(name):
                 self.fail(f"{key!r}: {bad_tag_key(name)}")
         return tags
-
-
-def oldest_first(rows: list[Row], *keys: str) -> list[Row]:
-    """The rows in the order of their times, where an export lists the newest first; else as they are."""
-    times = [to_utc(moment, UTC) for row in (rows[:1] + rows[-1:]) if (moment := row.time(*keys)) is not None]
-    return rows[::-1] if len(times) == 2 and times[0] > times[1] else rows
 
 
 def bad_tag_key(name: str) -> str:

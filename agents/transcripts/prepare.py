@@ -294,9 +294,7 @@ class Preparer:
         self.cleaner = Cleaner()
         self._path, self._tags, self._zone = path, tags, zone
         self._contents: dict[int, int] = {}  # by channel and id
-        # Most contents occur once: only their 8 bytes are stored, a number only for those that come again.
-        self._seen: set[int] = set()
-        self._repeats: dict[int, int] = {}
+        self._occurrences: Counter[int] = Counter()  # of each content, by 8 bytes of its digest
 
     def messages(self, records: Iterable[Record]) -> Iterator[Prepared]:
         """Yield the messages among `records`.
@@ -357,11 +355,9 @@ class Preparer:
             if self._contents.setdefault(_short(target.slug, key), _short(content)) != _short(content):
                 raise ValueError(f"the id {key[:60]!r} was used before for another message of this channel")
             return key
-        short, occurrence = _short(target.slug, content), 1
-        if short in self._seen:
-            self._repeats[short] = occurrence = self._repeats.get(short, 1) + 1
-        self._seen.add(short)
-        return "auto:" + hashlib.sha256(f"{content}\x00{occurrence}".encode()).hexdigest()
+        short = _short(target.slug, content)
+        self._occurrences[short] += 1
+        return "auto:" + hashlib.sha256(f"{content}\x00{self._occurrences[short]}".encode()).hexdigest()
 
 
 def _short(*parts: str) -> int:

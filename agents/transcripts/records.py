@@ -25,6 +25,7 @@ _FORMATS = (
     "%d.%m.%Y %H:%M",
     "%b %d, %Y %H:%M:%S",
     "%b %d, %Y %I:%M:%S %p",
+    "%B %d, %Y %I:%M%p",
 )
 
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import codecs
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
 from agents.transcripts.records import TranscriptError
 
 MAX_LINE = 16 * 1024 * 1024
-"""Longest line accepted, in bytes (characters for UTF-16)."""
+"""Longest line accepted, in bytes."""
 
 MAX_MESSAGE = MAX_LINE
 """Longest message put together from lines, in characters: a log that is none must not fill the memory."""
 
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-
 
 class Source:
-    """A transcript file in UTF-8 (with or without BOM) or UTF-16 with BOM."""
+    """A transcript file in UTF-8, with or without BOM."""
 
     def __init__(self, path: Path, *, name: str = "", dates: str = "") -> None:
         """Open nothing yet, only look at the first bytes.
@@ -47,7 +44,6 @@ class Source:
             raise TranscriptError(self.name, 0, error.strerror or str(error)) from None
         self.size = self.state[0]
         self.start = head
-        self.is_utf16 = head[:2] in _UTF16
         self._bom = 3 if head.startswith(codecs.BOM_UTF8) else 0
 
     def _state(self) -> tuple[int, int]:
@@ -68,9 +64,6 @@ class Source:
 
     def raw_lines(self) -> Iterator[tuple[int, str]]:
         """Yield (line number from 1, text with its newline)."""
-        return self._utf16_lines() if self.is_utf16 else self._utf8_lines()
-
-    def _utf8_lines(self) -> Iterator[tuple[int, str]]:
         self.bytes_read = self._bom
         with self.path.open("rb") as file:
             file.seek(self._bom)
@@ -89,24 +82,6 @@ class Source:
                     ) from None
                 yield number, text
 
-    def _utf16_lines(self) -> Iterator[tuple[int, str]]:
-        with self.path.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-16", newline="\n") as file:
-            number = 0
-            while True:
-                number += 1
-                try:
-                    text = file.readline(MAX_LINE + 1)
-                except UnicodeError as error:
-                    raise TranscriptError(
-                        self.name, number, f"at or after this line: not valid UTF-16 ({error})"
-                    ) from None
-                if not text:
-                    return
-                if len(text) > MAX_LINE:
-                    raise TranscriptError(self.name, number, f"longer than {MAX_LINE:,} characters")
-                self.bytes_read = raw.tell()
-                yield number, text
-
     def check_message(self, line: int, size: int) -> None:
         """Raise when the message that begins on this line has more than `MAX_MESSAGE` characters."""
         if size > MAX_MESSAGE:
@@ -114,14 +89,13 @@ class Source:
 
     def head(self, characters: int = 64 * 1024) -> str:
         """The first characters of the file, newlines as they are."""
-        encoding = "utf-16" if self.is_utf16 else "utf-8-sig"
         try:
-            with self.path.open(encoding=encoding, newline="") as file:
+            with self.path.open(encoding="utf-8-sig", newline="") as file:
                 text = file.read(characters)
         except UnicodeError as error:
             for _ in self.raw_lines():  # finds the line and raises
                 pass
-            raise TranscriptError(self.name, 0, f"not valid {encoding.upper()} ({error})") from None
+            raise TranscriptError(self.name, 0, f"not valid UTF-8 ({error})") from None
         if len(text) < characters:
             self.bytes_read = self.size
         return text

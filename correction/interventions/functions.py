@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from django.conf import settings
 from django.db.models import QuerySet
@@ -127,9 +127,6 @@ class AtLeast(Parameters):
     at_least: Count = Field(description="holds from this number on")
 
 
-P = TypeVar("P", bound=Parameters)
-
-
 @dataclass(frozen=True, slots=True)
 class NamedFunction:
     """A function that rows can name: `parameters` is the model its parameters must fit, `doc` says what it looks at."""
@@ -162,21 +159,6 @@ class NamedFunction:
         }
 
 
-FUNCTIONS: dict[str, NamedFunction] = {}
-
-
-def named(
-    parameters: type[P],
-) -> Callable[[Callable[[InterventionContext, P], Finding]], Callable[[InterventionContext, P], Finding]]:
-    """Register a function under its own name; its docstring is what operators read."""
-
-    def register(call: Callable[[InterventionContext, P], Finding]) -> Callable[[InterventionContext, P], Finding]:
-        FUNCTIONS[call.__name__] = NamedFunction(call.__name__, (call.__doc__ or "").strip(), parameters, call)
-        return call
-
-    return register
-
-
 def known_functions() -> dict[str, NamedFunction]:
     """All functions by name: those of this module, and of `INTERVENTION_FUNCTIONS` those that can be used."""
     return {**FUNCTIONS, **_of_a_team(tuple(settings.INTERVENTION_FUNCTIONS))[0]}
@@ -196,28 +178,12 @@ def _of_a_team(paths: tuple[str, ...]) -> tuple[dict[str, NamedFunction], dict[s
             call = import_string(path)
             if not inspect.isfunction(call):
                 raise TypeError(f"it is {type(call).__name__}; allowed: a function")
-            if (known := FUNCTIONS.get(name)) is not None and known.call is call:  # registered with `named`
-                functions[name] = known
-                continue
             if name in FUNCTIONS or name in functions:
                 raise ValueError(f"there is a function {name!r} already; allowed: another name")
-            functions[name] = _undecorated(name, call)
+            functions[name] = _named(call)
         except Exception as error:  # noqa: BLE001 (whatever a team's module raises when it is imported)
             problems[path] = f"{type(error).__name__}: {error}"
     return functions, problems
-
-
-def _undecorated(name: str, call: Callable[..., Finding | bool]) -> NamedFunction:
-    """A function of the context alone, or of the context and parameters whose annotation is a class of `Parameters`."""
-    doc, arguments = inspect.getdoc(call) or "", list(inspect.signature(call).parameters)
-    if len(arguments) == 1:
-        return NamedFunction(name, doc, Parameters, lambda context, parameters: call(context))
-    parameters = get_type_hints(call).get(arguments[1]) if len(arguments) == 2 else None
-    if not (inspect.isclass(parameters) and issubclass(parameters, Parameters)):
-        raise TypeError(
-            f"its arguments are ({', '.join(arguments)}); allowed: (context), or (context, parameters) with a class of Parameters"
-        )
-    return NamedFunction(name, doc, parameters, call)
 
 
 def function_named(name: str) -> NamedFunction:
@@ -249,7 +215,6 @@ class Indicators(Parameters):
     )
 
 
-@named(MessageCount)
 def message_count(context: InterventionContext, parameters: MessageCount) -> Finding:
     """Messages ever committed in this channel, by the agent or by all."""
     around = context.surroundings
@@ -258,7 +223,6 @@ def message_count(context: InterventionContext, parameters: MessageCount) -> Fin
     return Finding(count >= parameters.at_least, f"{count} messages {whose}, at least {parameters.at_least}", count)
 
 
-@named(Similarity)
 def vocabulary_similarity(context: InterventionContext, parameters: Similarity) -> Finding:
     """How alike the words of the speakers of the last messages are, 0 to 1: the mean share of content words that two speakers share."""
     by_speaker: dict[str, list[str]] = {}
@@ -271,7 +235,6 @@ def vocabulary_similarity(context: InterventionContext, parameters: Similarity) 
     return Finding(held, f"vocabulary similarity {similarity:.2f}, at least {parameters.at_least:.2f}", similarity)
 
 
-@named(AtLeast)
 def silence(context: InterventionContext, parameters: AtLeast) -> Finding:
     """Messages of others since the agent last spoke, as far as the window reaches."""
     since = 0
@@ -284,7 +247,6 @@ def silence(context: InterventionContext, parameters: AtLeast) -> Finding:
     )
 
 
-@named(Similarity)
 def repetition(context: InterventionContext, parameters: Similarity) -> Finding:
     """Share of 3-grams that recur across the agent's own last messages, 0 to 1."""
     own = [judged_text(message) for message in context.own_messages]
@@ -292,7 +254,6 @@ def repetition(context: InterventionContext, parameters: Similarity) -> Finding:
     return Finding(share >= parameters.at_least, f"repetition {share:.2f}, at least {parameters.at_least:.2f}", share)
 
 
-@named(Mentions)
 def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
     """In how many of the last messages at least one of the phrases occurs."""
     looked = [find_all(parameters.phrases, judged_text(message)) for message in context.messages]
@@ -303,7 +264,6 @@ def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
     return Finding(count >= parameters.at_least, f"{count} messages, at least {parameters.at_least}", count)
 
 
-@named(Indicators)
 def groupthink(context: InterventionContext, parameters: Indicators) -> Finding:
     """Indicators of groupthink in the last complete round of the debate in this channel: high confidence, no dissent, positions alike.
 
@@ -317,6 +277,25 @@ def groupthink(context: InterventionContext, parameters: Indicators) -> Finding:
     count = len(indicators)
     reasoning = f"{count} indicators of groupthink, at least {parameters.at_least}"
     return Finding(count >= parameters.at_least, ": ".join(filter(None, (reasoning, "; ".join(indicators)))), count)
+
+
+def _named(call: Callable[..., Finding | bool]) -> NamedFunction:
+    """A function of the context alone, or of the context and parameters whose annotation is a class of `Parameters`."""
+    name, doc, arguments = call.__name__, inspect.getdoc(call) or "", list(inspect.signature(call).parameters)
+    if len(arguments) == 1:
+        return NamedFunction(name, doc, Parameters, lambda context, parameters: call(context))
+    parameters = get_type_hints(call).get(arguments[1]) if len(arguments) == 2 else None
+    if not (inspect.isclass(parameters) and issubclass(parameters, Parameters)):
+        raise TypeError(
+            f"its arguments are ({', '.join(arguments)}); allowed: (context), or (context, parameters) with a class of Parameters"
+        )
+    return NamedFunction(name, doc, parameters, call)
+
+
+FUNCTIONS: dict[str, NamedFunction] = {
+    call.__name__: _named(call)
+    for call in (message_count, vocabulary_similarity, silence, repetition, mentions, groupthink)
+}
 
 
 def speaker(message: Message) -> str:

@@ -6,7 +6,7 @@ which an operator writes one down; `builtin.from_row` makes these of those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, Self
@@ -16,7 +16,7 @@ from agents.models import Agent
 from correction.interventions.functions import LONGEST_WINDOW, Finding, InterventionContext, function_named
 from evaluation.judge.questions import Check, CheckResult, Question, Verdict
 from evaluation.propositions.schema import Cues, Proposition, fill
-from evaluation.scorers.subjects import Context, Event, Window
+from evaluation.scorers.subjects import Context, Event, Window, event_of
 
 Kind = Literal["textual", "functional", "propositional"]
 About = Literal["conversation", "agent"]
@@ -64,14 +64,13 @@ class FunctionalPrecondition:
         return cls(test=function_named(name).bind(given), text=f"{name}({shown})")
 
     def evaluate(self, context: InterventionContext) -> PreconditionResult:
-        result: object = self.test(context)
-        held: object = result.held if isinstance(result, Finding) else result
-        if not (isinstance(held, bool) or (held is None and isinstance(result, Finding))):
-            name = getattr(self.test, "__name__", "<lambda>")
-            name = self.text if name == "<lambda>" else name
-            answer = f"{held!r:.80} ({type(held).__name__})"
-            raise TypeError(f"function {name} returned {answer}; allowed: True, False, or a Finding of one or None")
-        finding = result if isinstance(result, Finding) else Finding(held)
+        answer: object = self.test(context)
+        finding = Finding(answer) if isinstance(answer, bool) else answer
+        if not isinstance(finding, Finding) or not isinstance(finding.held, bool | None):
+            name = getattr(self.test, "__name__", self.text)
+            raise TypeError(
+                f"function {name} returned {answer!r:.80}; allowed: True, False, or a Finding of one or None"
+            )
         if finding.held is None:
             return not_judged(self.kind, self.text, finding.reasoning)
         return PreconditionResult(
@@ -170,13 +169,12 @@ AnyPrecondition = FunctionalPrecondition | PropositionalPrecondition
 def judge_context(context: InterventionContext, *, about: About, persona: str | None = None) -> Context:
     """The conversation as the judge is shown it: of all who take part, or as it looks from the agent's place."""
     name, channel = context.agent.display_name, str(context.channel)
-    events = []
-    for message in context.messages:
-        author = message.author_name
-        if about == "conversation" or message.agent_id == context.agent.pk:
-            events.append(Event("action", author, message.text))
-        else:
-            events.append(Event("stimulus", name, message.text, speaker=author))
+    events = [
+        Event("action", message.author_name, message.text)
+        if about == "conversation"
+        else event_of(context.agent, message)
+        for message in context.messages
+    ]
     return Context(
         agent_name=channel if about == "conversation" else name,
         persona=persona,
@@ -290,9 +288,3 @@ class InterventionBatch:
     def for_agent(self, agent: Agent) -> tuple[Intervention, ...]:
         """Those that are for this agent."""
         return tuple(one for one in self.interventions if one.agent_id == agent.pk)
-
-    def __iter__(self) -> Iterator[Intervention]:
-        return iter(self.interventions)
-
-    def __len__(self) -> int:
-        return len(self.interventions)

@@ -1,4 +1,4 @@
-"""Two measurements compared: with the agent's baselines on the pages of evaluations and agents, and any two on a page of their own."""
+"""The page that compares any two measurements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.db.models import Max, Q
 from django.http import HttpRequest, HttpResponse
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -34,12 +33,11 @@ from evaluation.admin.display import (
 from evaluation.admin.drift_overview import MOST_AGENTS, by_name, compare_url, read_tag
 from evaluation.change.change import Change
 from evaluation.change.choosing import Asked, Side, sides_of, ways_of
-from evaluation.change.comparison import Comparison, compare, compare_runs, compare_to_baseline
-from evaluation.change.evidence import Judged, newest_since_baselines, runs_of
+from evaluation.change.comparison import Comparison, compare
+from evaluation.change.evidence import Judged
 from evaluation.change.measurements import NotComparable
 from evaluation.change.overview import quotes_of
-from evaluation.commands import as_text
-from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
+from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import Share
 from evaluation.statistics.difference import MARGIN
 from evaluation.wording import interval_text, signed
@@ -48,62 +46,7 @@ from evaluation.wording import number as number_text
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
 HEADS = ("A", "B", "Change", "95 % interval", "Verdict")
 READING = "agents.view_message"
-FILES = {"csv": "text/csv", "json": "application/json"}
 Claims = Mapping[tuple[str, str], tuple[str, bool]]
-
-
-def comparison_panel(run: EvaluationRun) -> SafeString:
-    """A run compared with its agent's baselines; empty for the baseline itself, and where there is none before it."""
-    if run.agent is None or run.status != EvaluationRun.Status.COMPLETED:
-        return SafeString("")
-    captured = Baseline.objects.filter(agent=run.agent, judge=run.judge, dimension__in=run.dimensions)
-    baselines = [b for b in captured.select_related("evaluation_run") if b.procedure == run.procedure]
-    earlier = [b.dimension for b in baselines if b.evaluation_run_id < run.pk]
-    if not earlier:
-        return SafeString("")
-    if _too_large([run.pk, *(b.evaluation_run_id for b in baselines)]):
-        return render_to_string("admin/evaluation/comparison.html", _left_to_the_command(run.agent))
-    try:
-        comparison = compare_to_baseline(run, dimensions=earlier, propositions=False)
-    except NotComparable:  # the baseline's run was changed meanwhile
-        comparison = None
-    return render_to_string("admin/evaluation/comparison.html", _context(comparison)) if comparison else SafeString("")
-
-
-def newest_comparison(agent: Agent, judged: Judged) -> dict[str, Any] | None:
-    """The newest evidence by a judge compared with the baselines; None when there is none of newer messages than theirs."""
-    newest = newest_since_baselines([agent.pk], judged).get(agent.pk)
-    if not newest:
-        return None
-    chosen = runs_of(newest)
-    runs = {run.pk: run for run in chosen.values()}
-    captured = Baseline.objects.filter(
-        agent=agent, judge=judged.judge, procedure=judged.procedure, dimension__in=list(newest)
-    )
-    if _too_large([*runs, *captured.values_list("evaluation_run", flat=True)]):
-        context = _left_to_the_command(agent)
-    else:
-        comparison = compare_runs(chosen, propositions=False)
-        if comparison is None:
-            return None
-        context = _context(comparison)
-    pages = ((evaluation_link(pk), display.tags(run.where) if run.where else "") for pk, run in sorted(runs.items()))
-    return {**context, "run": format_html_join(", ", "{} {}", pages)}
-
-
-def _left_to_the_command(agent: Agent) -> dict[str, Any]:
-    return {"too_large": format_html("<code>manage.py compare --agents {}</code>", agent.slug)}
-
-
-def _context(comparison: Comparison) -> dict[str, Any]:
-    heads = ("Dimension", "Baseline", "Now", *HEADS[2:])
-    rows = [_row(change) for change in comparison.dimensions]
-    return {
-        "baseline": comparison.baseline.name,
-        "stale": comparison.stale,
-        "notes": [display.visible(note) for note in comparison.notes],
-        "table": table(heads, rows, label="Compared with the baseline"),
-    }
 
 
 def _row(change: Change, name: SafeString | None = None) -> tuple[object, ...]:
@@ -143,7 +86,6 @@ def _too_large(runs: Collection[int]) -> bool:
     return judgements.values("pk")[MOST_JUDGEMENTS : MOST_JUDGEMENTS + 1].exists()
 
 
-# -- the page that compares any two measurements
 SHOWN_PAIRS = 5  # changes with messages that show them
 KNOWN_TAGS = 1_000  # newest messages whose tags are offered
 
@@ -160,7 +102,6 @@ class CompareForm(forms.Form):
     baseline = _side_field("A", "a tag such as build=40, or the number of an evaluation; empty: the baseline")
     candidate = _side_field("B", "a tag such as build=41, or the number of an evaluation; empty: the newest evaluation")
     judge = forms.ChoiceField(required=False, widget=Select, help_text="of both; any: a model before a heuristic")
-    worse = forms.BooleanField(required=False, label="only worse", help_text=f"fell by {MARGIN:g} points or more")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -219,7 +160,7 @@ def _asked(text: str) -> Asked:
 
 
 def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResponse:
-    """Compare the two measurements that the address names: on a page, or as a file."""
+    """Compare the two measurements that the address names: on a page, or as CSV."""
     form = CompareForm(request.GET)
     context: dict[str, Any] = {"form": form, "known": form.known}
     asked = [form.cleaned_data[name] for name in ("baseline", "candidate")] if form.is_valid() else []
@@ -233,8 +174,8 @@ def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResp
                         f"They hold more than {MOST_JUDGEMENTS:,} judgements, too many for a page; the command has no limit"
                     )
                 comparison, claims = compare(before.measurement, now.measurement), _claims(runs)
-                if (kind := request.GET.get("export")) in FILES:
-                    return _as_file(comparison, claims, str(kind))
+                if request.GET.get("export") == "csv":
+                    return _as_csv(comparison, claims)
                 context |= _two(request, form, comparison, claims, before, now)
         except NotComparable as why:
             context["refused"] = display.visible(why)
@@ -298,7 +239,6 @@ def _two(
         key=lambda change: (change.delta is None, change.delta or 0.0, change.name),
     )
     scored = [change for change in every if (change.baseline, change.candidate) != (None, None)]
-    shown = [c for c in scored if c.delta is not None and c.delta <= -MARGIN] if form.cleaned_data["worse"] else scored
     named = {name: form.data.get(name, "") for name in ("agent", "judge", "baseline", "candidate")}
     swapped = {**named, "baseline": named["candidate"], "candidate": named["baseline"]}
     return {
@@ -314,13 +254,12 @@ def _two(
             ("Proposition", *HEADS),
             [
                 _row(change, _named(change, now, *claims.get((change.dimension, change.proposition), ("", False))))
-                for change in shown
+                for change in scored
             ],
             label="By proposition",
         ),
         "unscored": len(every) - len(scored),
-        "hidden": len(scored) - len(shown),
-        "pairs": _pairs(shown, before, now, claims) if request.user.has_perm(READING) else [],
+        "pairs": _pairs(scored, before, now, claims) if request.user.has_perm(READING) else [],
         "may_read": request.user.has_perm(READING),
         "left_out": [
             (why, ", ".join(names))
@@ -334,7 +273,7 @@ def _two(
             if names
         ],
         "swap_url": compare_url(**swapped) if all(swapped[name] for name in ("baseline", "candidate")) else "",
-        "files": [(kind.upper(), compare_url(**named, export=kind)) for kind in FILES],
+        "csv_url": compare_url(**named, export="csv"),
     }
 
 
@@ -382,29 +321,26 @@ def _pairs(shown: Sequence[Change], before: Side, now: Side, claims: Claims) -> 
     return list(pairs.values())
 
 
-def _as_file(comparison: Comparison, claims: Claims, kind: str) -> HttpResponse:
-    """The comparison as `compare --json` prints it, or a line for each dimension and proposition with the same numbers."""
-    if kind == "json":
-        text = as_text({"comparisons": [comparison.model_dump()], "not_compared": {}})
-    else:
-        rows = [
-            {
-                "target": comparison.target,
-                "a": comparison.baseline.name,
-                "b": comparison.candidate.name,
-                "judge": comparison.judge,
-                "heuristic": is_heuristic(comparison.judge),
-                "procedure": comparison.procedure,
-                "dimension": change.dimension,
-                "proposition": change.proposition,
-                "claim": claims.get((change.dimension, change.proposition), ("", False))[0],
-                **change.model_dump(),
-            }
-            for changes in ([*comparison.dimensions], *comparison.propositions.values())
-            for change in changes
-        ]
-        columns = list(dict.fromkeys(name for row in rows for name in row))
-        text = "".join(csv_lines(({name: row.get(name) for name in columns} for row in rows), columns))
-    response = HttpResponse(text, content_type=f"{FILES[kind]}; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="comparison-{comparison.target.removeprefix("#")}.{kind}"'
+def _as_csv(comparison: Comparison, claims: Claims) -> HttpResponse:
+    """A line for each dimension and proposition, with the numbers of `compare --json`."""
+    rows = [
+        {
+            "target": comparison.target,
+            "a": comparison.baseline.name,
+            "b": comparison.candidate.name,
+            "judge": comparison.judge,
+            "heuristic": is_heuristic(comparison.judge),
+            "procedure": comparison.procedure,
+            "dimension": change.dimension,
+            "proposition": change.proposition,
+            "claim": claims.get((change.dimension, change.proposition), ("", False))[0],
+            **change.model_dump(),
+        }
+        for changes in ([*comparison.dimensions], *comparison.propositions.values())
+        for change in changes
+    ]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    lines = csv_lines(({name: row.get(name) for name in columns} for row in rows), columns)
+    response = HttpResponse("".join(lines), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="comparison-{comparison.target.removeprefix("#")}.csv"'
     return response

@@ -13,7 +13,6 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.columns import SHOWN
 from agents.console.display import Tone
-from agents.models import Channel
 from agents.templatetags.display import register as templates
 from evaluation.calibration.agreement import NOT_CHECKED, all_agreements, calibration_of, figure_text, swap_text
 from evaluation.calibration.labels import Key
@@ -35,7 +34,6 @@ from evaluation.runs.summary import DimensionSummary, PropositionSummary, Share,
 from evaluation.simulation.conversations import awaits_simulation
 from evaluation.statistics.difference import Verdict
 
-MOST_LINKS = 20  # conversations of a simulation
 SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}
 SIMULATED = "+simulated"  # how a procedure of simulated speech ends
 SIMULATED_HINT = "said in a simulated conversation: it is in no figure of real speech"
@@ -209,36 +207,29 @@ def verdict(score: EvaluationScore) -> SafeString:
 
 
 def simulated_by(run: EvaluationRun) -> SafeString | str:
-    """The model that acted and the conversations it acted in, by situation; nothing for real speech."""
+    """The model that acted; nothing for real speech."""
     if not run.simulated:
         return ""
     if awaits_simulation(run):
         return "a worker simulates conversations first: the agent has too few messages"
-    return display.lines(display.badge(run.actor_model or "unknown", "plain", "the model that acted"), _channels(run))
-
-
-def _channels(run: EvaluationRun) -> SafeString | str:
-    simulation = run.where.get("simulation")
-    if not simulation:
-        return ""
-    channels = list(
-        Channel.objects.filter(synthetic=True, tags__simulation=simulation).order_by("slug")[: MOST_LINKS + 1]
-    )
-    links = format_html_join(" · ", "{}", ((_link(channel),) for channel in channels[:MOST_LINKS]))
-    return format_html("{}{}", links, " …" if len(channels) > MOST_LINKS else "")
-
-
-def _link(channel: Channel) -> SafeString:
-    repeat = channel.tags.get("repeat", "1")
-    label = channel.tags.get("situation", channel.slug) + (f" ({repeat})" if repeat != "1" else "")
-    return display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), label)
+    return display.badge(run.actor_model or "unknown", "plain", "the model that acted")
 
 
 def agreement_badge(calibration: JudgeCalibration | None, dimension: str) -> SafeString | str:
     """A judge's agreement with people in a dimension, and its swap test; nothing for a dimension that is counted."""
     if dimension in COUNTED:
         return ""
-    return format_html("{} {}", _people_badge(calibration), _swap_badge(calibration) if dimension in BY_MESSAGE else "")
+    known = calibration is not None and bool(calibration.labels)
+    people = display.badge(
+        figure_text(calibration if known else None),
+        "info" if calibration is not None and calibration.enough else "plain",
+        AGREEMENT if known else "no labels of people: how far this judge can be trusted is not known",
+    )
+    stale: SafeString | str = ""
+    if calibration is not None and calibration.is_stale:
+        stale = display.badge("labels changed since", "warning", "a worker computes it again")
+    swap = _swap_badge(calibration) if dimension in BY_MESSAGE else ""
+    return format_html("{} {} {}", people, stale, swap)
 
 
 def _swap_badge(calibration: JudgeCalibration | None) -> SafeString:
@@ -248,21 +239,6 @@ def _swap_badge(calibration: JudgeCalibration | None) -> SafeString:
     judge = {"judge": calibration.judge} if calibration is not None else {}
     url = f"{reverse('admin:evaluation_job_check')}?{urlencode(judge)}".rstrip("?")
     return display.link(url, display.badge(f"swap test: {shown}", "plain", SWAP_TEST), "check it: asks first")
-
-
-def _people_badge(calibration: JudgeCalibration | None) -> SafeString:
-    changed = "a worker computes it again"
-    stale = (
-        display.badge("labels changed since", "warning", changed)
-        if calibration is not None and calibration.is_stale
-        else ""
-    )
-    if calibration is None or not calibration.labels:
-        unknown = "no labels of people: how far this judge can be trusted is not known"
-        return format_html("{} {}", display.badge(figure_text(None), "plain", unknown), stale)
-    return format_html(
-        "{} {}", display.badge(figure_text(calibration), "info" if calibration.enough else "plain", AGREEMENT), stale
-    )
 
 
 def mark_agreements(baselines: list[Baseline]) -> None:

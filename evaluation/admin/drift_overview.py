@@ -10,26 +10,23 @@ from urllib.parse import urlencode
 from django import forms
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.paginator import Paginator
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.builds import Tag, first_of_tags
+from agents.builds import Tag
 from agents.console import display
-from agents.console.charts import build_marker, line_chart
 from agents.console.display import Tone
 from agents.console.filters import number_in
 from agents.console.panels import table
 from agents.console.site import Button, ModelAdmin, Select, TextInput
-from agents.models import Agent, Channel, ChannelMember
+from agents.models import Agent
 from agents.models.conversations import TAG_KEY
 from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words, way_name
-from evaluation.admin.drift import history_line, levels_of, said_of
 from evaluation.change.evidence import Judged, judged_ways
-from evaluation.change.history import History, histories
 from evaluation.change.overview import (
     Card,
     Move,
@@ -47,9 +44,7 @@ from evaluation.wording import signed
 
 INVERTED = "an anti-pattern: 9 means not at all"
 PAGE = 12  # cards
-MOST_SMALL = 40  # points of a card's chart
 MOST_MOVES = 60  # propositions in the table of an agent's page; the largest falls
-MOST_CHANNELS = 200  # to choose from; any other can stand in the URL
 MOST_AGENTS = 200  # ranked at once
 NEEDED = ("evaluation.view_baseline", "agents.view_agent")
 ACTIVE = (("", "active agents"), ("all", "all agents"), ("no", "inactive agents"))
@@ -136,39 +131,15 @@ def _compare_url(card: Card) -> str:
 
 
 # -- cards
-def shown_cards(request: HttpRequest, cards: Sequence[Card], *, charts: bool = False) -> list[dict[str, Any]]:
-    """The cards for the template, with what to do next, the most urgent first, and a small chart of the dimension that changed most."""
+def shown_cards(request: HttpRequest, cards: Sequence[Card]) -> list[dict[str, Any]]:
+    """The cards for the template, with what to do next, the most urgent first."""
     steps: dict[int, list[Step]] = defaultdict(list)
     for card in cards:
         steps[card.agent.pk] += _measuring_steps(request, card)
     for finder in _finders:
         for agent, more in finder(request, cards).items():
             steps[agent] += more
-    drawn = _small_charts(request, cards) if charts and request.user.has_perm("evaluation.view_evaluationrun") else {}
-    return [{**_shown(card, steps[card.agent.pk]), "chart": drawn.get(card.agent.pk, "")} for card in cards]
-
-
-def _small_charts(request: HttpRequest, cards: Sequence[Card]) -> dict[int, SafeString]:
-    """Scores over time, by agent, of those who have some by the judge of the cards."""
-    judged = next((card.judged for card in cards), None)
-    if judged is None:
-        return {}
-    agents = [card.agent.pk for card in cards]
-    by_agent: dict[int, dict[str, History]] = defaultdict(dict)
-    for one in histories(agents=agents, judged=judged):
-        if one.now is not None:
-            by_agent[one.agent][one.dimension] = one.daily(MOST_SMALL)
-    levels, builds, drawn = levels_of(agents), first_of_tags(agents), {}
-    for card in cards:
-        pk, of = card.agent.pk, by_agent[card.agent.pk]
-        if not of:
-            continue
-        name = card.main.dimension if card.main is not None and card.main.dimension in of else next(iter(of))
-        line = history_line(request, of[name], name, level=levels.get((pk, judged, name)))
-        markers = [build_marker(tag, at) for (agent, tag), at in builds.items() if agent == pk]
-        label = f"{name.replace('_', ' ')} of {card.agent.display_name} over time: {said_of(of[name])}"
-        drawn[pk] = line_chart([line], label=label, markers=markers, small=True)
-    return drawn
+    return [_shown(card, steps[card.agent.pk]) for card in cards]
 
 
 def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
@@ -212,7 +183,6 @@ class OverviewForm(forms.Form):
         widget=TextInput,
         help_text="a tag such as build=41; empty: the newest evaluation",
     )
-    channel = forms.ChoiceField(required=False, widget=Select, help_text="only its members")
     active = forms.ChoiceField(required=False, choices=ACTIVE, widget=Select, label="Agents")
     q = forms.CharField(
         required=False, max_length=120, widget=TextInput, label="Name", help_text="part of a name or id"
@@ -223,12 +193,6 @@ class OverviewForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.ways = {str(way): way for way in judged_ways()}
         self.fields["judge"].choices = [(name, way_name(way)) for name, way in self.ways.items()]  # type: ignore[attr-defined]
-        there = Channel.objects.filter(synthetic=False).order_by("kind", "name", "slug").values_list("slug", "name")
-        channels = {"": "any", **{slug: f"{name} ({slug})" for slug, name in there[:MOST_CHANNELS]}}
-        asked = self.data.get("channel", "") if self.is_bound else ""
-        if asked not in channels and Channel.objects.filter(slug=asked[:120]).exists():
-            channels[asked] = asked
-        self.fields["channel"].choices = list(channels.items())  # type: ignore[attr-defined]
 
     def clean_baseline(self) -> Tag | None:
         return read_tag(self.cleaned_data["baseline"])
@@ -246,9 +210,6 @@ class OverviewForm(forms.Form):
         chosen, agents = self.cleaned_data, by_name()
         if chosen["active"] != "all":
             agents = agents.filter(is_active=chosen["active"] != "no")
-        if chosen["channel"]:
-            joined = ChannelMember.objects.filter(agent=OuterRef("pk"), channel__slug=chosen["channel"])
-            agents = agents.filter(Exists(joined))
         if chosen["q"]:
             agents = agents.filter(Q(display_name__icontains=chosen["q"]) | Q(slug__icontains=chosen["q"]))
         return agents
@@ -308,7 +269,7 @@ def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
     return {
         "judge": judged_by(judged) if judged else "",
         "heuristic": judged is not None and is_heuristic(judged.judge),
-        "cards": shown_cards(request, overview.cards, charts=True),
+        "cards": shown_cards(request, overview.cards),
         "states": [
             (state, overview.states[state], tone, hint)
             for state, (tone, hint) in STATES.items()

@@ -19,12 +19,12 @@ from agents.console.site import ReadOnlyAdmin, console_page
 from agents.models import Channel
 from agents.templatetags.display import register as templates
 from evaluation.commands import tag_pairs
-from evaluation.lineup import WAITING, LineUp, check_options, newest_line_up, queue_line_up, said_since
+from evaluation.lineup import WAITING, LineUp, newest_line_up, queue_line_up, said_since
 from evaluation.models import LineUpRun
 from evaluation.scorers.subjects import parse_window, said_in
 
 ADD = "evaluation.add_lineuprun"
-VOICES_SHOWN, CONFUSIONS_SHOWN, LEFT_OUT_SHOWN = 50, 5, 10
+VOICES_SHOWN, LEFT_OUT_SHOWN = 50, 10
 TEMPLATE = "admin/evaluation/lineup.html"
 
 
@@ -49,7 +49,7 @@ class LineUpRunAdmin(ReadOnlyAdmin[LineUpRun]):
     def options_view(self, request: HttpRequest, channel_id: int) -> HttpResponse:
         """Choose which lines and speakers are compared, with the options of ``manage.py lineup``."""
         channel = get_object_or_404(Channel, pk=channel_id)
-        names = ("where", "window", "everybody", "min_lines", "permutations", "seed")
+        names = ("where", "window", "everybody")
         fields = {name: option("lineup", name) for name in names}
         fields["where"].label = "Only messages tagged"
         fields["where"].help_text = "such as build=41; several with commas"
@@ -64,18 +64,17 @@ class LineUpRunAdmin(ReadOnlyAdmin[LineUpRun]):
 
         def takes() -> Takes:
             said = said_in(channel=channel, window=parse_window(form.cleaned_data["window"] or "all"), where=tags())
-            check_options(**{name: form.cleaned_data[name] for name in names[2:]})
             facts = [("Channel", display.isolated(channel)), ("Lines", f"{said.count():,}")]
             return Takes(facts=[*facts, ("Cost", display.badge("free", "good"))], note="It takes seconds, offline.")
 
         def queue() -> str:
-            options = {name: form.cleaned_data[name] for name in names[2:]}
-            queue_line_up(channel=channel, window=form.cleaned_data["window"] or "all", where=tags(), **options)
+            given = form.cleaned_data
+            queue_line_up(channel=channel, window=given["window"] or "all", where=tags(), everybody=given["everybody"])
             return channel_page(channel.pk) + "#line-up"
 
         return ask(
             self, request, form, title=f"Measure the voices in {display.marked(channel)}", verb="Measure voices",
-            takes=takes, do=queue, folded=names[3:], back=(channel_page(channel.pk), "Back to the channel"),
+            takes=takes, do=queue, back=(channel_page(channel.pk), "Back to the channel"),
         )  # fmt: skip
 
     def get_panels(self, request: HttpRequest, obj: LineUpRun) -> list[SafeString]:
@@ -111,12 +110,10 @@ def percent(share: float | None) -> SafeString | str:
 def _figures(made: LineUpRun) -> dict[str, Any]:
     """A stored result, and its speakers from the best recognised one."""
     result = LineUp(**made.result)
-    mistaken = {name: one.taken_for for name, one in result.most_taken_for().items()}
     ranked = sorted(result.voices, key=lambda voice: (-voice.recall, voice.speaker))[:VOICES_SHOWN]
     return {
         "result": result,
-        "voices": [(voice, mistaken.get(voice.speaker, "")) for voice in ranked],
-        "confusions": result.confusions[:CONFUSIONS_SHOWN],
+        "voices": ranked,
         "left_out": result.left_out[:LEFT_OUT_SHOWN],
         "left_out_more": max(0, len(result.left_out) - LEFT_OUT_SHOWN),
     }

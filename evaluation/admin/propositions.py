@@ -60,7 +60,6 @@ from evaluation.scorers.subjects import parse_window
 
 PAGES = "admin/evaluation/propositions/"
 AROUND = 240  # characters of the persona shown before and after a quote
-MOST_AGENTS = 200  # to choose from where a proposition is about every agent
 MOST_OTHERS = 50  # agents without propositions of their own that are listed
 TRIED = 10  # messages
 TRIED_ON = parse_window("last:1000")  # of what the agent said: a trial is about how it speaks now
@@ -89,7 +88,6 @@ def card_of(
     p = entry.proposition
     written = repr((p.rule, p.cues)).replace("\\\\", "\\")
     place = shlex.quote(f"{path_shown(entry.path)}:{p.id}")
-    is_tried = entry.dimension == "adherence" and entry.level == "evaluation"  # message by message, on what was sent
     return {
         "entry": entry,
         "p": p,
@@ -98,7 +96,7 @@ def card_of(
         "quoted": quoted_in(p.quote, persona),
         "command": f"manage.py try_proposition {place} --agent {'SLUG' if entry.owner == DEFAULT else entry.owner}",
         "edit_url": page_url("edit", entry.owner, at=entry.key),
-        "try_url": page_url("try", entry.owner, at=entry.key) if is_tried else "",
+        "is_tried": entry.dimension == "adherence" and entry.level == "evaluation",  # by message, on what was sent
         "timeouts": [row for row in slow.get((entry.dimension, p.id), ()) if row.pattern.strip("/") in written],
     }
 
@@ -327,13 +325,19 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         place = place_for(owner=owner, dimension=dimension, level=level, entry=entry)
         slow = PatternTimeout.of([entry.proposition.id]) if entry else {}
         quoted = str(form["source"].value() or "")
+        may_try = _may_try(request) and agent is not None and (dimension, level) == ("adherence", "evaluation")
+        estimate = None
+        if may_try and entry is not None and agent is not None and trial is None:
+            estimate = estimate_trial(proposition=entry.proposition, agent=agent, n=TRIED, window=TRIED_ON)
         return self.page(
             request,
             f"{PAGES}edit.html",
             f"{agent or owner}: {'proposition' if entry else 'new proposition'}",
             name=_name_of(owner, agent),
             propositions_url=propositions_url(owner),
-            may_try=_may_try(request) and agent is not None and (dimension, level) == ("adherence", "evaluation"),
+            may_try=may_try,
+            estimate=estimate,
+            agent=agent,
             card=card_of(entry, agent, None, slow) if entry else {},
             form=form,
             entry=entry,
@@ -342,38 +346,6 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             no_folder=NO_FOLDER,
             quoted=quoted_in(quoted, _persona(agent)) if agent and quoted else "",
             trial=trial,
-        )
-
-    @console_page("about/<str:owner>/try/")
-    def try_view(self, request: HttpRequest, owner: str) -> HttpResponse:
-        """Show what trying one proposition on ten messages would cost; after pressing the button, what it scored."""
-        self._allow(request)
-        owner = unquote(owner)
-        files, _ = _read_files()
-        entry = _entry(request, owner, files)
-        p = entry.proposition
-        agent = _agent(request.GET.get("agent", "") if owner == DEFAULT else owner)
-        card = card_of(entry, agent, None, PatternTimeout.of([p.id]))
-        if not card["try_url"]:
-            raise Http404(f"{p.id} is not judged message by message.")
-        context: dict[str, Any] = {}
-        if request.method == "POST":
-            context["trial"] = self._tried(request, p, agent)
-        elif agent is not None:
-            context["estimate"] = estimate_trial(proposition=p, agent=agent, n=TRIED, window=TRIED_ON)
-        return self.page(
-            request,
-            f"{PAGES}try.html",
-            f"Try {p.id}",
-            name=_name_of(owner, agent if owner != DEFAULT else None),
-            card=card,
-            agent=agent,
-            agents=Agent.objects.in_use()[:MOST_AGENTS] if owner == DEFAULT else (),
-            at=request.GET.get("at", ""),
-            may_try=_may_try(request),
-            may_change=self.has_change_permission(request),
-            propositions_url=propositions_url(owner),
-            **context,
         )
 
     @console_page("about/<str:owner>/export/")
@@ -386,7 +358,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             raise Http404(f"Allowed: dimension {', '.join(Dimension.values)}; level {', '.join(LEVELS)}.")
         files, _ = _read_files()
         try:
-            text = exported(owner, dimension, level, files=files, inactive=request.GET.get("inactive") == "1")
+            text = exported(owner, dimension, level, files=files)
         except CannotSave as problem:
             self.message_user(request, str(problem), messages.ERROR)
             return HttpResponseRedirect(propositions_url(owner))

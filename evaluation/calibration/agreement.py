@@ -81,7 +81,7 @@ class SwapShown(BaseModel):
     """A judge's swap test in one dimension as it is stored, and shown with its scores.
 
     Attributes:
-        auc: How often an agent's own text scored higher than one of somebody else in its place: 0.5 is chance, 1 never wrong; null
+        auc: How often an agent's own text scored higher than one of another in its place: 0.5 is chance, 1 never wrong; null
             with `reason`.
         high_share: Share of the swapped texts scored 7 or more, 0 to 1.
         own_scored, swapped_scored: Texts with a score. `agents`: whose.
@@ -126,11 +126,9 @@ class Figure(BaseModel):
 class PoweredMean(BaseModel):
     """The mean people would have given a label set's whole population, from their labels and the judge's scores of everything.
 
-    Means are on the scale where higher is better: the judge's and people's numbers for anti-patterns are flipped.
-
     Attributes:
         population: Judgements it was drawn from; `drawn` how many were, `labelled` those with a label.
-        mean, labels_only, judge_mean, tuning: As in `PredictionPowered`.
+        mean: Where higher is better: numbers for anti-patterns are flipped.
     """
 
     label_set: str
@@ -138,9 +136,6 @@ class PoweredMean(BaseModel):
     drawn: int
     labelled: int
     mean: Figure
-    labels_only: Figure
-    judge_mean: float | None
-    tuning: float | None
 
 
 class Calibration(BaseModel):
@@ -153,8 +148,7 @@ class Calibration(BaseModel):
         labels: Labels in the figures; `items` judgements that have one, `annotators` who gave them.
         cannot_tell: Labels without a value. `not_blind`: labels given after the judge's score was shown.
         by_hand: Labels of judgements that were chosen by hand and never drawn; in no figure.
-        alpha: Krippendorff's alpha (interval metric), judge and people as two raters.
-        people_alpha: The same among the annotators: what can be expected of a judge at best.
+        people_alpha: Krippendorff's alpha (interval metric) among the annotators: what can be expected of a judge at best.
         bias: Judge minus people, in points, higher is better: positive where the judge is too lenient.
         digest: SHA-256 of the labels and scores compared.
     """
@@ -170,7 +164,6 @@ class Calibration(BaseModel):
     by_hand: int = 0
     kappa: Figure
     spearman: Figure
-    alpha: Figure
     people_alpha: Figure
     bias: Figure
     prediction_powered: list[PoweredMean]
@@ -188,7 +181,6 @@ class Calibration(BaseModel):
         rows = [
             ("Quadratic-weighted kappa", "0 is chance, 1 is perfect agreement", self.kappa),
             ("Spearman's rank correlation", "whether they put judgements in the same order", self.spearman),
-            ("Krippendorff's alpha, judge and people", "as two raters", self.alpha),
             ("Krippendorff's alpha, among people", "what can be expected of a judge at best", self.people_alpha),
             (
                 "Bias: judge minus people, in points",
@@ -198,11 +190,7 @@ class Calibration(BaseModel):
         ]
         for mean in self.prediction_powered:
             about = f"over the {mean.population:,} judgements it was drawn from, higher is better"
-            judge = Figure(value=mean.judge_mean, interval=None, n=mean.population, reason="not corrected")
-            tuned = "" if mean.tuning is None else f" (λ {mean.tuning:.2f})"
-            rows.append((f"{mean.label_set}: mean by the judge", about, judge))
-            rows.append((f"{mean.label_set}: mean by the labels alone", about, mean.labels_only))
-            rows.append((f"{mean.label_set}: prediction-powered mean{tuned}", about, mean.mean))
+            rows.append((f"{mean.label_set}: prediction-powered mean", about, mean.mean))
         return rows
 
     def notes(self) -> list[str]:
@@ -210,12 +198,9 @@ class Calibration(BaseModel):
         notes = []
         if self.items < LEAST_ITEMS:
             notes.append(f"Too few: an interval of fewer than {LEAST_ITEMS} labelled judgements is not to be trusted.")
-        figures = {"kappa": self.kappa, "Spearman": self.spearman, "alpha of judge and people": self.alpha}
-        known = {name: figure.interval for name, figure in figures.items() if figure.interval}
-        if by_chance := [name for name, (low, _) in known.items() if low <= 0]:
-            which = "every figure" if len(by_chance) == len(known) > 1 else " and ".join(by_chance)
+        if self.kappa.interval and self.kappa.interval[0] <= 0:
             notes.append(
-                f"No better than chance, as far as these labels show: the interval of {which} is not wholly above 0."
+                "No better than chance, as far as these labels show: the interval of kappa is not wholly above 0."
             )
         if self.cannot_tell:
             notes.append(f"{counted(self.cannot_tell, 'label')} “cannot tell”: in no figure.")
@@ -229,18 +214,11 @@ class Calibration(BaseModel):
                     f"{mean.label_set}: {mean.drawn - mean.labelled} of {mean.drawn} drawn are in no figure yet. Its mean takes "
                     "those that are for a random part of the draw, as they are when labelled in the order given."
                 )
-            if mean.mean.value is not None and mean.labelled == mean.population:
-                notes.append(
-                    f"{mean.label_set}: everything it was drawn from is labelled, so the labels are the mean and λ is 0: there is "
-                    "nothing left for the judge's scores to predict."
-                )
-            elif mean.tuning == 0 and mean.mean.value is not None:
-                notes.append(f"{mean.label_set}: λ 0, the judge's scores added nothing to what the labels say alone.")
         return notes
 
     def _for_kappa(self) -> str:
         if self.items < LEAST_ITEMS:
-            return f"{_more(LEAST_ITEMS - self.items)} until kappa stands beside the judge's scores ({LEAST_ITEMS})"
+            return f"{_more(LEAST_ITEMS - self.items)} until kappa is shown with the judge's scores ({LEAST_ITEMS})"
         interval = self.kappa.interval
         if interval is None:
             return f"kappa has no interval: {self.kappa.reason}" if self.kappa.reason else ""
@@ -252,15 +230,10 @@ class Calibration(BaseModel):
         return f"{some} to know kappa to within ±{WANTED_HALF_WIDTH:g} (now ±{half:.2f})"
 
     def _for_means(self) -> str:
-        if not self.prediction_powered:
-            return f"no random draw: --draw {LEAST_LABELS} or more, labelled, gives a prediction-powered mean"
-        most = max(self.prediction_powered, key=lambda mean: mean.labelled)
-        if most.labelled >= LEAST_LABELS:
+        most = max((mean.labelled for mean in self.prediction_powered), default=0)
+        if most >= LEAST_LABELS:
             return ""
-        if most.drawn < LEAST_LABELS:
-            return f"{most.label_set} has only {most.drawn} judgements: draw {LEAST_LABELS} or more for a prediction-powered mean"
-        missing = LEAST_LABELS - most.labelled
-        return f"{_more(missing)} in {most.label_set} for its prediction-powered mean ({LEAST_LABELS})"
+        return f"a random draw with {LEAST_LABELS} labels or more (now {most}) has a prediction-powered mean"
 
 
 def _more(count: int) -> str:
@@ -330,7 +303,6 @@ def calibration(
         by_hand=by_hand if label_set is None else 0,
         kappa=Figure.of(quadratic_weighted_kappa(raw, people)),
         spearman=Figure.of(spearman(raw, people)),
-        alpha=Figure.of(krippendorff_alpha(list(zip(raw, people, strict=True)))),
         people_alpha=Figure.of(krippendorff_alpha(by_annotator)),
         bias=Figure.of(bootstrap_mean(biases, unseen=False, resamples=RESAMPLES)),
         prediction_powered=[_powered(drawn, items) for drawn in sets],
@@ -353,7 +325,7 @@ def _items(labels: QuerySet[ScoreLabel]) -> tuple[dict[int, _Labelled], Counter[
         tally["labels"] += 1
         values.setdefault(pk, {})[annotator] = value
         about[pk] = (raw, inverted)
-    return {pk: _Labelled(*about[pk], given) for pk, given in values.items()}, tally
+    return {pk: _Labelled(*about[pk], labels_of_one) for pk, labels_of_one in values.items()}, tally
 
 
 def _powered(label_set: LabelSet, items: Mapping[int, _Labelled]) -> PoweredMean:
@@ -376,27 +348,7 @@ def _powered(label_set: LabelSet, items: Mapping[int, _Labelled]) -> PoweredMean
         drawn=len(drawn),
         labelled=len(rows),
         mean=Figure.of(result.estimate),
-        labels_only=Figure.of(result.labels_only),
-        judge_mean=rounded(result.judge_mean),
-        tuning=rounded(result.tuning),
     )
-
-
-def confusion(label_set: LabelSet, *, annotators: Sequence[str] | None = None) -> list[list[int]]:
-    """How often people gave which value (rows, 0 to 9) to what the judge gave which raw score (columns); each label counts once."""
-    table = [[0] * (MAX_SCORE + 1) for _ in range(MAX_SCORE + 1)]
-    labels = ScoreLabel.objects.filter(
-        evaluation_score__label_sets=label_set,
-        blind=True,
-        value__isnull=False,
-        evaluation_score__raw_score__isnull=False,
-    )
-    if annotators is not None:
-        labels = labels.filter(annotator__in=annotators)
-    for value, raw in labels.order_by().values_list("value", "evaluation_score__raw_score"):
-        if value is not None and raw is not None:
-            table[value][raw] += 1
-    return table
 
 
 # -- as JSON

@@ -1,10 +1,9 @@
-"""Labels from files and to files: CSV with a header, or one JSON object per line. An import is all or nothing; templates are blind."""
+"""Labels from CSV files and to them. An import is all or nothing; templates are blind."""
 
 from __future__ import annotations
 
 import csv
-import json
-import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,19 +11,16 @@ from typing import IO, Annotated, Any, Literal
 
 from django.db import transaction
 from django.db.models import QuerySet
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
-from agents.transcripts.json_input import json_lines
 from agents.transcripts.readers.csv_table import csv_rows, escape, unescape
 from agents.transcripts.records import TranscriptError
 from agents.transcripts.source import Source
 from evaluation.calibration.labels import (
-    Key,
     checked_annotator,
     checked_note,
     drawn_ids,
-    key_of,
-    mark_changed,
+    save_label,
     why_not_labelled,
 )
 from evaluation.calibration.shown import blind_text
@@ -56,34 +52,21 @@ class LabelFileError(Exception):
 
 
 # -- rows
-def _number(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,19}", text):
-        raise ValueError("no whole number")
-    return int(text)
-
-
-def _flag(text: str) -> bool:
-    if text.casefold() not in ("true", "false"):
-        raise ValueError("neither true nor false")
-    return text.casefold() == "true"
-
-
 class LabelRow(BaseModel):
     """One label of a file; other columns, as a template has them, are not read, and empty cells count as left out."""
 
     line: int
-    score: Annotated[int, BeforeValidator(_number), Field(gt=0, lt=2**63)]
+    score: Annotated[int, Field(gt=0, lt=2**63)]
     annotator: Annotated[str, AfterValidator(checked_annotator), Field(validate_default=True)] = ""
     value: Literal["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "cannot tell"]
     note: Annotated[str, AfterValidator(checked_note)] = ""
-    blind: Annotated[bool, BeforeValidator(_flag)] = True
+    blind: bool = True
 
     @model_validator(mode="before")
     @classmethod
-    def _as_texts(cls, cells: dict[str, Any]) -> dict[str, str]:
-        texts = {name: cell if isinstance(cell, str) else json.dumps(cell) for name, cell in cells.items()}
-        filled = {name: text.strip() for name, text in texts.items() if text.strip() and cells[name] is not None}
-        return filled | ({"value": filled["value"].casefold()} if "value" in filled else {})
+    def _stripped(cls, cells: dict[str, Any]) -> dict[str, Any]:
+        filled = {name: text for name, cell in cells.items() if (text := str(cell).strip())}
+        return filled | {"value": filled["value"].casefold()}
 
     @property
     def number(self) -> int | None:
@@ -110,13 +93,8 @@ def _read(path: Path, annotator: str) -> tuple[list[LabelRow], int, Problems]:
     empty = 0
     try:
         source = Source(path)
-        suffix = path.suffix.lower()
-        looks_json = suffix not in (".csv", ".tsv") and source.head(1024).lstrip().startswith("{")
-        is_json = suffix in (".jsonl", ".ndjson", ".json") or looks_json
-        for line, cells in json_lines(source) if is_json else _csv_cells(source):
-            if not isinstance(cells, dict):
-                problems.append(_at(line, "allowed: one JSON object per line", value=cells))
-            elif cells.get("value") is None or not str(cells["value"]).strip():
+        for line, cells in _csv_cells(source):
+            if not cells["value"].strip():
                 empty += 1
             else:
                 try:
@@ -164,7 +142,6 @@ class Imported:
     replaced: int
     unchanged: int
     empty: int
-    keys: tuple[Key, ...]
 
     def __str__(self) -> str:
         parts = [(self.added, "added"), (self.replaced, "replaced"), (self.unchanged, "already there")]
@@ -176,74 +153,43 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
     """Store the labels of a file, all of them or none.
 
     Args:
-        path: CSV with a header, or one JSON object per line: score (its number), annotator, value, note.
+        path: CSV with a header: score (its number), annotator, value, note.
 
     Raises:
         LabelFileError: With every problem: file, line, column, value, allowed. Nothing was stored.
     """
     rows, empty, problems = _read(path, annotator)
-    scores = _judgements(rows, problems)
+    scores = EvaluationScore.objects.select_related("evaluation_run").in_bulk({row.score for row in rows})
+    labels = ScoreLabel.objects.filter(evaluation_score__in=scores, withdrawn=False)
+    stored = {(label.evaluation_score_id, label.annotator): (label.value, label.note) for label in labels}
     wanted: dict[tuple[int, str], LabelRow] = {}
-    for row in rows:
-        if row.score in scores:
-            before = wanted.setdefault((row.score, row.annotator), row)
-            if (before.value, before.note) != (row.value, row.note):
+    done: Counter[str] = Counter()
+    with transaction.atomic():
+        for row in rows:
+            place, label = (row.score, row.annotator), (row.number, row.note)
+            score, before = scores.get(row.score), wanted.setdefault(place, row)
+            if why := why_not_labelled(score) if score else "there is no such score":
+                problems.append(_at(row.line, why, "score", row.score))
+            elif (before.value, before.note) != (row.value, row.note):
                 reason = f"line {before.line} says something else of the same judgement"
                 problems.append(_at(row.line, reason, "value", row.value))
-    added, replaced, unchanged = [], [], 0
-    with transaction.atomic():
-        stored = _stored(sorted({pk for pk, _ in wanted}))
-        for (pk, who), row in wanted.items():
-            label = stored.get((pk, who))
-            if label is None:
-                label = ScoreLabel(evaluation_score=scores[row.score], annotator=who, blind=row.blind)
-                added.append(label)
-            elif not label.withdrawn and (label.value, label.note) == (row.number, row.note):
-                unchanged += 1
+            elif before is not row:
                 continue
-            elif label.withdrawn or replace:
-                # The console shows the judge's score after the label: what replaces that was not given blind.
-                label.blind = row.blind and label.blind and label.user_id is None
-                replaced.append(label)
-            else:
-                value = CANNOT_TELL if label.value is None else label.value
-                what = "another note" if label.value == row.number else f"{value} is stored"
-                problems.append(_at(row.line, f"{what} by {who}; --replace lets this file win", "value", row.value))
-                continue
-            label.value, label.note, label.withdrawn = row.number, row.note, False
+            elif place in stored and stored[place] != label and not replace:
+                value = CANNOT_TELL if stored[place][0] is None else stored[place][0]
+                what = "another note" if stored[place][0] == row.number else f"{value} is stored"
+                reason = f"{what} by {row.annotator}; --replace lets this file win"
+                problems.append(_at(row.line, reason, "value", row.value))
+            elif score is not None:
+                done["unchanged" if stored.get(place) == label else "replaced" if place in stored else "added"] += 1
+                save_label(score=score, annotator=row.annotator, value=row.number, note=row.note, blind=row.blind)
         if problems:
             raise LabelFileError(str(path), problems)
-        ScoreLabel.objects.bulk_create(added, batch_size=_AT_ONCE)
-        for label in replaced:
-            label.save()
-        keys = tuple(sorted({key_of(label.evaluation_score) for label in (*added, *replaced)}))
-        mark_changed(keys)
-    return Imported(str(path), len(added), len(replaced), unchanged, empty, keys)
-
-
-def _judgements(rows: Sequence[LabelRow], problems: Problems) -> dict[int, EvaluationScore]:
-    """Return the judgements that rows name; what is none, or cannot be labelled, becomes a problem."""
-    lines = {row.score: row.line for row in reversed(rows)}
-    scores = EvaluationScore.objects.select_related("evaluation_run").in_bulk(sorted(lines))
-    for pk, line in lines.items():
-        why = why_not_labelled(scores[pk]) if pk in scores else "there is no such score"
-        if why:
-            problems.append(_at(line, why, "score", pk))
-            scores.pop(pk, None)
-    return scores
-
-
-def _stored(ids: Sequence[int]) -> dict[tuple[int, str], ScoreLabel]:
-    stored: dict[tuple[int, str], ScoreLabel] = {}
-    for start in range(0, len(ids), _AT_ONCE):
-        labels = ScoreLabel.objects.filter(evaluation_score__in=ids[start : start + _AT_ONCE])
-        for label in labels.select_related("evaluation_score__evaluation_run"):
-            stored[label.evaluation_score_id, label.annotator] = label
-    return stored
+    return Imported(str(path), done["added"], done["replaced"], done["unchanged"], empty)
 
 
 # -- export
-def export_labels(labels: QuerySet[ScoreLabel], out: IO[str], *, as_json: bool = False) -> int:
+def export_labels(labels: QuerySet[ScoreLabel], out: IO[str]) -> int:
     """Write labels beside what the judge gave; `import_labels` reads the file. Returns the number of rows."""
     related = ("evaluation_score__evaluation_run", "evaluation_score__message__channel")
     labels = labels.filter(withdrawn=False).select_related(*related).order_by("evaluation_score", "annotator")
@@ -260,12 +206,12 @@ def export_labels(labels: QuerySet[ScoreLabel], out: IO[str], *, as_json: bool =
         }
         for label in labels.iterator(chunk_size=_AT_ONCE)
     )
-    return _write(LABEL_COLUMNS, rows, out, as_json)
+    return _write(LABEL_COLUMNS, rows, out)
 
 
-def export_template(label_set: LabelSet, out: IO[str], *, annotator: str = "", as_json: bool = False) -> int:
+def export_template(label_set: LabelSet, out: IO[str], *, annotator: str = "") -> int:
     """Write what a label set drew, to be filled in: in the order of the draw, without the judge's scores."""
-    return _write(TEMPLATE_COLUMNS, _template_rows(label_set, annotator), out, as_json)
+    return _write(TEMPLATE_COLUMNS, _template_rows(label_set, annotator), out)
 
 
 def _template_rows(label_set: LabelSet, annotator: str) -> Iterator[dict[str, Any]]:
@@ -297,14 +243,10 @@ def _place_of(score: EvaluationScore) -> dict[str, Any]:
     }
 
 
-def _write(columns: Sequence[str], rows: Iterable[dict[str, Any]], out: IO[str], as_json: bool) -> int:
+def _write(columns: Sequence[str], rows: Iterable[dict[str, Any]], out: IO[str]) -> int:
     writer = csv.writer(out, lineterminator="\r\n")  # so that a lone CR in a text is quoted, too
+    writer.writerow(columns)
     count = 0
-    if not as_json:
-        writer.writerow(columns)
     for count, row in enumerate(rows, 1):  # noqa: B007 (returned)
-        if as_json:
-            out.write(json.dumps(row, ensure_ascii=False) + "\n")
-        else:
-            writer.writerow([escape(cell) if isinstance(cell := row[name], str) else cell for name in columns])
+        writer.writerow([escape(cell) if isinstance(cell := row[name], str) else cell for name in columns])
     return count

@@ -279,6 +279,7 @@ def save_label(
     annotator: str,
     value: int | None,
     note: str = "",
+    blind: bool = True,
     user: User | None = None,
 ) -> ScoreLabel:
     """Store what a person says of a judgement. The same again changes nothing.
@@ -289,6 +290,7 @@ def save_label(
         score: The judgement; with its run.
         annotator: Who says so, 1 to 150 characters.
         value: 0 to 9 for the claim as written; None: cannot tell.
+        blind: Whether they had not seen the judge's score.
 
     Raises:
         ValueError: Names the field, the value, and what is allowed.
@@ -300,12 +302,12 @@ def save_label(
     try:
         with transaction.atomic():  # no label without its mark that figures changed
             label, created = ScoreLabel.objects.get_or_create(
-                evaluation_score=score, annotator=annotator, defaults=fields
+                evaluation_score=score, annotator=annotator, defaults={**fields, "blind": blind}
             )
             if not created:
                 if not label.withdrawn and (label.value, label.note) == (value, fields["note"]):
                     return label
-                label.blind = label.blind and label.user_id is None and user is None
+                label.blind = blind and label.blind and label.user_id is None and user is None
                 for name, new in fields.items():
                     setattr(label, name, new)
                 label.save()
@@ -385,12 +387,12 @@ def progress(label_sets: Sequence[LabelSet]) -> dict[int, tuple[Progress, ...]]:
     ids = [label_set.pk for label_set in label_sets]
     drawn = DrawnScore.objects.filter(label_set__in=ids).order_by()
     sizes = dict(drawn.values_list("label_set").annotate(n=Count("pk")))
-    given = "evaluation_score__labels"
+    labels = "evaluation_score__labels"
     rows = (
-        drawn.filter(**{f"{given}__withdrawn": False})
-        .values_list("label_set", f"{given}__annotator")
-        .annotate(n=Count("pk"), unknown=Count("pk", filter=Q(**{f"{given}__value__isnull": True})))
-        .order_by("label_set", f"{given}__annotator")
+        drawn.filter(**{f"{labels}__withdrawn": False})
+        .values_list("label_set", f"{labels}__annotator")
+        .annotate(n=Count("pk"), unknown=Count("pk", filter=Q(**{f"{labels}__value__isnull": True})))
+        .order_by("label_set", f"{labels}__annotator")
     )
     by_set: dict[int, list[Progress]] = {pk: [] for pk in ids}
     for pk, annotator, labelled, unknown in rows:

@@ -37,13 +37,9 @@ SAID_BEFORE = 2  # messages shown before the one judged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
-    """When a persona was changed.
+    """When a persona was changed (`at`), by the persona version number `version` (None: it was not stored).
 
-    Attributes:
-        at: The change.
-        since: When what it changed was changed the time before; None: never.
-        until: When that was changed again, or taken back; None: it holds.
-        version: Number of the persona version that the change made; None where it was not stored.
+    `since`: when what it changed was changed the time before (None: never); `until`: when that was changed again (None: it holds).
     """
 
     at: datetime
@@ -162,13 +158,11 @@ def judge_before_after(
     """Judge what was planned, also when fewer messages than wanted were said since; every call has its row in the ledger.
 
     Args:
-        plan: What `plan_before_after` gave.
         work_id: Of the ledger rows; default one of its own.
         done: Called with the number of messages just judged.
 
     Returns:
-        Scores, and what could not be scored with the reason. No difference without a score in each sample, no interval with fewer than
-        two on one.
+        No difference without a score in each sample, no interval with fewer than two in one.
     """
     work_id = work_id or f"{PURPOSE}:{secrets.token_hex(8)}"
     before, after = tuple[Judged, ...](), tuple[Judged, ...]()

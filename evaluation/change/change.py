@@ -28,8 +28,6 @@ from evaluation.statistics.difference import (
     difference_p,
     from_fixed_p,
     holm,
-    smallest_detectable_change,
-    spread,
     undecided,
 )
 
@@ -63,8 +61,6 @@ class Change(BaseModel):
         n, baseline_n: Messages (pairs, situations) the two rest on; `unit` says what they count.
         n_more: Messages that would decide, where that can be said.
         share, baseline_share: How much was scored, of what the judge can score; None where that is not known.
-        sd: Standard deviation between messages, pooled (paired: of the differences), in points.
-        smallest_detectable: Change this comparison would detect with power 0.8, in points; None when it cannot be said.
         paired: Whether the same situations (channels, messages) are in both and were compared one by one.
         counted: Whether it is a count of ideas, which is in no comparison of scores.
         too_little_scored: Whether there is no verdict because too little of what the judge can score was scored.
@@ -89,8 +85,6 @@ class Change(BaseModel):
     n_more: int | None = None
     share: ShareShown = Field(None, serialization_alias="coverage")
     baseline_share: ShareShown = Field(None, serialization_alias="baseline_coverage")
-    sd: Annotated[float | None, to(2)] = None
-    smallest_detectable: Annotated[float | None, to(2)] = None
     paired: bool = False
     counted: bool = Field(False, exclude_if=lambda counted: not counted)
     too_little_scored: bool = Field(False, exclude=True)
@@ -145,7 +139,6 @@ def change_of(
 
     Args:
         before, now: Of the baseline and the candidate.
-        dimension, proposition: Whose.
         margin: Half-width of "no change", in points.
         counted: A count, not a score.
         heuristic: Judged offline: repeats are all the same and tell nothing.
@@ -175,11 +168,12 @@ def change_of(
     # Other messages may show an outcome that none of these did. Repeats, and the same messages judged again, are no draw of messages.
     unseen = not (at_once or counted or (paired and units == {"messages"}))
     if known:
-        sizes = change.n, change.baseline_n
-        many = min(sizes) > MOST_RESAMPLED or max(sizes) > 10 * MOST_RESAMPLED
-        by = difference_interval if many else _resampled
-        interval = by(first, second, paired=paired, unseen=unseen)
-        p = difference_p(first, second, paired=paired, unseen=unseen)
+        sizes, how = (change.n, change.baseline_n), {"paired": paired, "unseen": unseen}
+        if min(sizes) > MOST_RESAMPLED or max(sizes) > 10 * MOST_RESAMPLED:
+            interval: Interval | None = difference_interval(first, second, **how)
+        else:
+            interval = bootstrap_difference(first, second, **how).interval
+        p = difference_p(first, second, **how)
         if not counted:
             change = change.model_copy(update={"baseline": mean_of(first), "candidate": mean_of(second)})
         note = NOISE_ALONE if at_once else note
@@ -204,22 +198,16 @@ def change_of(
         n=None if at_once else max(change.n, 0 if known else change.baseline_n),
         baseline_n=None if at_once or paired or not known else change.baseline_n,
     )
-    verdict, reason = change.verdict, change.reason
     if at_once or exact:
         change = beyond_margin(change, margin, "chance" if exact else "the judge's noise")
-        verdict, reason = change.verdict, change.reason
-    sd = None if at_once else spread(first, second, paired=paired, unseen=unseen)
-    detected = detectable(sd, n=change.n, baseline_n=change.baseline_n, paired=paired)
     update = {
         "interval_note": note,
-        "reason": reason,
-        "sd": sd,
-        "smallest_detectable": detected,
+        "verdict": "drifted" if counted and change.verdict == "improved" else change.verdict,
+        "p_value": p,
         "paired": paired,
         "of_words": exact,
     }
-    update["verdict"] = "drifted" if counted and verdict == "improved" else verdict
-    return change.model_copy(update={**update, "p_value": p})
+    return change.model_copy(update=update)
 
 
 def decided(
@@ -234,7 +222,7 @@ def decided(
 
 
 def beyond_margin(change: AnyChange, margin: float, noise: str) -> AnyChange:
-    """Two texts always differ a little: what only words, or the judge's noise, speak for must surely be more than the margin."""
+    """Take a verdict back that is not surely beyond the margin: two texts always differ a little, and so does a judge from itself."""
     interval = change.interval
     if interval is None or change.verdict not in ("drifted", "improved"):
         return change
@@ -259,22 +247,12 @@ def mean_of(observations: Iterable[Observation]) -> float | None:
     return rounded(sum(points for points, _ in rows) / weight) if weight else None
 
 
-def detectable(sd: float | None, *, n: int, baseline_n: int, paired: bool, alpha: float = ALPHA) -> float | None:
-    """The smallest change such a comparison detects with power 0.8; scores without judgements (0) are taken as exact."""
-    if sd is None:
-        return None
-    if not n or not baseline_n:
-        return smallest_detectable_change(max(n, baseline_n), sd, alpha=alpha, paired=True)
-    return smallest_detectable_change(n, sd, alpha=alpha, baseline_n=baseline_n, paired=paired)
-
-
 def corrected(changes: Sequence[AnyChange], margin: float, what: str) -> list[AnyChange]:
     """Changes looked at together: a difference that chance would give somewhere among so many is not sure (Holm).
 
-    It only ever takes verdicts back, so it may be applied again to more of them.
+    It only ever takes verdicts back, so it may be applied again to more of them. Those without a p value stay as they are.
 
     Args:
-        changes: Of any measurements, in any order; those without a p value stay as they are.
         margin: Half-width of "no change", in points.
         what: What they are, for the sentence: ``dimensions``.
     """
@@ -282,23 +260,18 @@ def corrected(changes: Sequence[AnyChange], margin: float, what: str) -> list[An
     adjusted = iter(holm(tested))
     rows = []
     for change in changes:
+        update: dict[str, Any] = {}
         if change.p_value is not None:
-            p = next(adjusted)
-            change = change.model_copy(update={"p_adjusted": p})
+            update["p_adjusted"] = p = next(adjusted)
             if change.verdict in ("drifted", "improved") and p > ALPHA:
-                reason = (
-                    f"alone it would be sure, but among {len(tested)} {what} chance gives such a difference (p {p:.2g}, Holm)"
-                    if len(tested) > 1
-                    else f"the interval just leaves zero out, a test of the difference does not (p {p:.3g})"
-                )
-                update = {"verdict": undecided(change.delta, margin), "n_more": None, "reason": reason}
-                change = change.model_copy(update=update)
-        rows.append(change)
+                reason = f"the interval just leaves zero out, a test of the difference does not (p {p:.3g})"
+                if (n := len(tested)) > 1:
+                    reason = (
+                        f"alone it would be sure, but among {n} {what} chance gives such a difference (p {p:.2g}, Holm)"
+                    )
+                update |= {"verdict": undecided(change.delta, margin), "n_more": None, "reason": reason}
+        rows.append(change.model_copy(update=update))
     return rows
-
-
-def _resampled(first: Scores, second: Scores, *, paired: bool, unseen: bool) -> Interval | None:
-    return bootstrap_difference(first, second, paired=paired, unseen=unseen).interval
 
 
 def _why_no_interval(
@@ -361,9 +334,7 @@ Shares = Mapping[tuple[str, str], Share]  # by dimension and proposition
 class Lost(BaseModel):
     """A proposition of which surely less than half as much is scored as in the baseline: its mean says little now.
 
-    Attributes:
-        p: Chance of such a fall where there is none, adjusted for all propositions of the agent (Holm).
-        baseline_scored, scored: Judgements scored, of those the judge could have scored (`baseline_of`, `of`).
+    `p`: chance of such a fall where there is none (Holm). Scored are so many of those that the judge could have scored.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -389,13 +360,9 @@ class Lost(BaseModel):
 
 
 def lost_propositions(before: Shares, now: Shares) -> tuple[Lost, ...]:
-    """The propositions of one agent whose scored share fell by more than half, and surely so.
+    """The propositions of one agent, judged message by message, whose scored share fell by more than half, and surely so.
 
-    Fisher's exact test for each, one-sided: only a fall is looked for, so that the whole 5 % lie there. Holm's correction for all of the
-    agent's propositions of which anything was scored before: no other can fall.
-
-    Args:
-        before, now: What was judged message by message; what is in one only is left out.
+    Fisher's exact test for each, one-sided; Holm's correction for all of which anything was scored before: no other can fall.
     """
     from scipy.stats import fisher_exact
 

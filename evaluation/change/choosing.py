@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import NamedTuple
 
 from django.db.models import Max
@@ -30,7 +29,6 @@ from evaluation.change.measurements import (
     measurement_of,
     measurement_of_baselines,
     measurement_of_runs,
-    measurements_of_file,
 )
 from evaluation.models import Baseline, EvaluationRun, Evidence, is_heuristic
 from evaluation.runs.execute import capture
@@ -164,42 +162,6 @@ def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimens
     return result.adjusted()
 
 
-def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
-    """The newest evidence of each agent (default: those in the file) against what a file says of it.
-
-    Raises:
-        UnreadableFile: As `measurements_of_file` says it.
-    """
-    baselines = measurements_of_file(path)
-    names = ", ".join(baselines) or "none"
-    if agents is None:
-        agents = list(Agent.objects.filter(slug__in=list(baselines)).order_by("slug"))
-    result = Compared()
-    for agent in agents:
-        with result.refusing(agent.slug):
-            if agent.slug not in baselines:
-                raise NotComparable(f"{path} holds no completed run of it; it has: {names}")
-            candidate = _newest_like(agent, baselines[agent.slug], dimensions)
-            result.comparisons.append(compare(baselines[agent.slug], candidate, margin=margin))
-    if not agents:
-        result.refused[str(path)] = f"names no agent there is; it has: {names}"
-    return result.adjusted()
-
-
-def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str]) -> Measurement:
-    """The newest evidence judged like the baseline; without any another evaluation, so that the error says how it was judged instead."""
-    judged = Judged(judge=baseline.judge, procedure=baseline.procedure)
-    newest = newest_evidence([agent.pk], judged).get(agent.pk, {})
-    runs = {name: run for name, run in runs_of(newest).items() if not dimensions or name in dimensions}
-    if not runs:
-        completed = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED)
-        other = completed.select_related("agent").order_by("-pk").first()
-        if other is None:
-            raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
-        runs = {name: other for name in other.dimensions if not dimensions or name in dimensions}
-    return measurement_of_runs(runs)
-
-
 # -- what was measured already, for the console
 Asked = EvaluationRun | Tag | None  # None: the baseline, or the newest evidence
 
@@ -238,7 +200,12 @@ def sides_of(
     now: Side | None = None
     for way in ways:
         second = _side(agent, candidate, way, since_baselines=baseline is None)
-        first = _side(agent, baseline, way) if baseline is not None else _baselines(agent, way, second)
+        if baseline is not None or agent is None:
+            first = _side(agent, baseline, way)
+        else:
+            rows = get_baseline(agent=agent, judge=way.judge, procedure=way.procedure)
+            measured = measurement_of_baselines(rows.values(), second.measurement if second else None) if rows else None
+            first = Side(measured, {name: row.evaluation_run_id for name, row in rows.items()}) if measured else None
         if first is not None and second is not None:
             return first, second
         before, now = before or first, now or second
@@ -257,11 +224,3 @@ def _side(agent: Agent | None, asked: Asked, way: Judged, *, since_baselines: bo
     )
     runs = runs_of(newest.get(agent.pk, {}))
     return Side(measurement_of_runs(runs), {name: run.pk for name, run in runs.items()}) if runs else None
-
-
-def _baselines(agent: Agent | None, way: Judged, candidate: Side | None) -> Side | None:
-    rows = get_baseline(agent=agent, judge=way.judge, procedure=way.procedure) if agent is not None else {}
-    if not rows:
-        return None
-    measurement = measurement_of_baselines(rows.values(), candidate.measurement if candidate else None)
-    return Side(measurement, {name: row.evaluation_run_id for name, row in rows.items()})

@@ -89,19 +89,12 @@ def is_stale(baseline: Baseline) -> bool:
     return baseline.persona_digest != current_digest(baseline.agent)
 
 
-UNKNOWN_CHANGE = "the persona changed since it was captured; no version tells what changed"
-
-
 def stale_reasons(baselines: Iterable[Baseline]) -> dict[int, str]:
-    """Why baselines are stale, by primary key: which versions of the persona came since, and what made them; only of those that are.
-
-    For many in as many queries as for one, apart from `is_stale`, which reads an agent's traits.
-    """
+    """Which versions of the persona came since, and what made them, of the baselines that are stale, by primary key."""
     stale = [baseline for baseline in baselines if is_stale(baseline)]
-    if not stale:
-        return {}
-    changes = changes_since((b.agent_id, b.persona_digest) for b in stale)
-    return {b.pk: "; ".join(map(str, changes.get((b.agent_id, b.persona_digest), ()))) or UNKNOWN_CHANGE for b in stale}
+    changes = changes_since((b.agent_id, b.persona_digest) for b in stale) if stale else {}
+    unknown = "the persona changed since it was captured; no version tells what changed"
+    return {b.pk: "; ".join(map(str, changes.get((b.agent_id, b.persona_digest), ()))) or unknown for b in stale}
 
 
 Newest = Mapping[str, Evidence]  # by dimension
@@ -179,19 +172,10 @@ def newest_evidence(agents: Collection[int], judged: Judged, *, tag: Tag | None 
 def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int, Newest]:
     """The same of each dimension that has a baseline, where the newest judged message is newer than the baseline's newest.
 
-    An evaluation that was made before the baseline counts, too, if it was of the same persona: capturing a baseline of older messages
-    does not undo what newer ones showed.
+    An evaluation that was made before the baseline counts, too, if it was of the same persona.
     """
     baselines = Baseline.objects.filter(agent__in=agents, judge=judged.judge, procedure=judged.procedure)
     return _by_agent(_since(baselines))
-
-
-def newest_in_lists(agents: Collection[int]) -> dict[tuple[int, Judged, str], EvaluationRun]:
-    """The evaluations of `newest_since_baselines` by every judge and procedure, in two queries."""
-    keys = {key for key in _since(Baseline.objects.filter(agent__in=agents)) if key is not None}
-    rows = Evidence.objects.filter(pk__in=keys).select_related("evaluation_run").order_by()
-    ways = ((row, Judged(judge=row.judge, procedure=row.procedure)) for row in rows)
-    return {(row.agent_id, way, row.dimension): row.evaluation_run for row, way in ways}
 
 
 def _since(baselines: QuerySet[Baseline]) -> QuerySet[Baseline, int | None]:
@@ -223,17 +207,12 @@ def newest_of_ways(
     agents: Collection[int], ways: Iterable[Judged], *, dimensions: Collection[str] = ()
 ) -> dict[int, dict[str, EvaluationRun]]:
     """Of each agent `newest_since_baselines` in the way that judged the newest message, as `runs_of` has it; only these dimensions."""
-    chosen: dict[int, Newest] = {}
+    by_agent: dict[int, list[Newest]] = defaultdict(list)
     for judged in ways:
         for pk, newest in newest_since_baselines(agents, judged).items():
-            asked = {name: one for name, one in newest.items() if not dimensions or name in dimensions}
-            if asked and (pk not in chosen or _newest_age(asked) > _newest_age(chosen[pk])):
-                chosen[pk] = asked
-    return {pk: runs_of(newest) for pk, newest in chosen.items()}
-
-
-def _newest_age(newest: Newest) -> tuple[datetime, int]:
-    return max(map(_age, newest.values()))
+            if asked := {name: one for name, one in newest.items() if not dimensions or name in dimensions}:
+                by_agent[pk].append(asked)
+    return {pk: runs_of(max(of, key=lambda newest: max(map(_age, newest.values())))) for pk, of in by_agent.items()}
 
 
 MEASURE_NEWER = "evaluate newer messages, or capture a baseline of older ones (--window, --where)"

@@ -37,13 +37,10 @@ READ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """What was scored at one time.
+    """What was scored at one time: `score` 0 to 9, None where nothing could be scored.
 
-    Attributes:
-        score: 0 to 9; None where nothing could be scored.
-        run: The evaluation.
-        message: Its primary key, with its channel and position; None of what is judged over a window.
-        of: How many messages it is the mean of; `message` is then the one that scored lowest.
+    `message` (its primary key) is None of what is judged over a window. `of`: how many messages it is the mean of; `message` is then the
+    one that scored lowest.
     """
 
     at: datetime
@@ -57,10 +54,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rolled:
-    """The mean of the last `ROLLING` scored messages up to a time.
-
-    It does not reach back beyond the first message of a build: there it `starts` again.
-    """
+    """The mean of the last `ROLLING` scored messages up to a time; at the first message of a build it `starts` again."""
 
     at: datetime
     scores: tuple[float, ...]
@@ -114,7 +108,14 @@ class History:
         days: dict[Any, list[Scored]] = defaultdict(list)
         for point in self.points:
             days[timezone.localtime(point.at).date()].append(point)
-        points = [_mean_of(of) for of in days.values()]
+        points = []
+        for (
+            of
+        ) in days.values():  # the mean of a day, with the message that scored lowest; unscored where none has a score
+            scored = [point for point in of if point.score is not None]
+            lowest = min(scored, key=lambda point: point.score or 0.0, default=of[-1])
+            mean = sum(point.score or 0.0 for point in scored) / len(scored) if scored else None
+            points.append(replace(lowest, score=mean, of=len(scored) or 1))
         last_of_day = {timezone.localtime(one.at).date(): one for one in self.rolled}
         first = points[-most:][0].at
         return replace(
@@ -132,10 +133,9 @@ Key = tuple[int, Judged, str]  # agent, judge and procedure, dimension
 def histories(
     *, agents: Collection[int], dimensions: Collection[str] = (), judged: Judged | None = None
 ) -> list[History]:
-    """The histories of these agents, those by models before heuristics, in at most ten queries whatever there is.
+    """The histories of these agents (primary keys), those by models before heuristics, in at most ten queries whatever there is.
 
     Args:
-        agents: Primary keys.
         dimensions: Only these; default all but counts.
         judged: Only by this judge and procedure.
     """
@@ -150,23 +150,21 @@ def histories(
     wanted = {name for name in measured if not dimensions or name in dimensions}
     lines: dict[Key, list[Scored]] = defaultdict(list)
     rows = _of_messages(runs, wanted & set(BY_MESSAGE))
-    seen: set[tuple[Key, int | None]] = set()
-    for name, point in rows:  # newest evaluation first
-        if (key := (_line(runs[point.run], name), point.message)) not in seen:
-            seen.add(key)
-            lines[key[0]].append(point)
+    newest_of = {(_line(runs[point.run], name), point.message): point for name, point in reversed(rows)}
+    for (line, _), point in newest_of.items():
+        lines[line].append(point)
     by_message = set(lines)
     for name, point in _of_windows(runs, wanted):
-        if (line := _line(runs[point.run], name)) not in by_message:
-            lines[line].append(point)
+        if (whose := _line(runs[point.run], name)) not in by_message:
+            lines[whose].append(point)
     older = len(rows) == MOST_JUDGED or len(runs) == MOST_RUNS
     builds: dict[int, list[datetime]] = defaultdict(list)
     for (agent, _), at in first_of_tags(agents).items() if by_message else ():
         builds[agent].append(at)
-    drawn = [
+    drawn = (
         _history(key, points, sorted(builds[key[0]]) if key in by_message else None, older=older)
         for key, points in lines.items()
-    ]
+    )
     return sorted(drawn, key=lambda one: (is_heuristic(one.judged.judge), str(one.judged), one.dimension))
 
 
@@ -174,18 +172,21 @@ def _line(run: EvaluationRun, dimension: str) -> Key:
     return run.agent_id or 0, Judged(judge=run.judge, procedure=run.procedure), dimension
 
 
+_SCORED = Q(status="scored")
+_SUMS = {"points": Sum(F("weight") * F("score"), filter=_SCORED), "weights": Sum("weight", filter=_SCORED)}
+
+
 def _of_messages(runs: Collection[int], dimensions: Collection[str]) -> list[tuple[str, Scored]]:
     """Dimension and score of each judged message, those of the newest evaluation first."""
     if not dimensions:
         return []
-    scored = Q(status=EvaluationScore.Status.SCORED)
     about = ("evaluation_run", "dimension", "message", "message__said_at", "message__channel", "message__position")
     rows = (
         EvaluationScore.objects.filter(evaluation_run__in=runs, dimension__in=dimensions, message__isnull=False)
-        .filter(scored | Q(status=EvaluationScore.Status.UNSCORED))
+        .filter(status__in=["scored", "unscored"])
         .order_by("-message__said_at", "-message", "-evaluation_run")
         .values_list(*about)
-        .annotate(points=Sum(F("weight") * F("score"), filter=scored), weights=Sum("weight", filter=scored))
+        .annotate(**_SUMS)
     )
     return [
         (name, Scored(at=at, score=_mean(points, weights), run=run, message=pk, channel=channel, position=position))
@@ -195,13 +196,12 @@ def _of_messages(runs: Collection[int], dimensions: Collection[str]) -> list[tup
 
 def _of_windows(runs: dict[int, EvaluationRun], dimensions: set[str]) -> Iterator[tuple[str, Scored]]:
     """Dimension and score of what was judged over a window or a channel as a whole, at its newest message."""
-    scored = Q(status=EvaluationScore.Status.SCORED)
     whole = EvaluationScore.objects.filter(Q(over_window=True) | ~Q(dimension__in=BY_MESSAGE), message__isnull=True)
     sums = (
         whole.filter(evaluation_run__in=runs, dimension__in=dimensions)
         .order_by()
         .values_list("evaluation_run", "dimension")
-        .annotate(points=Sum(F("weight") * F("score"), filter=scored), weights=Sum("weight", filter=scored))
+        .annotate(**_SUMS)
     )
     scores = {(run, name): _mean(points, weights) for run, name, points, weights in sums}
     linked = [run for run in runs.values() if dimensions & (set(run.dimensions) & set(CHANNEL_DIMENSIONS))]
@@ -235,11 +235,3 @@ def _history(key: Key, points: list[Scored], builds: Sequence[datetime] | None, 
         rolled.append(Rolled(at=point.at, scores=tuple(window), starts=starts))
     agent, judged, dimension = key
     return History(agent=agent, judged=judged, dimension=dimension, points=points, rolled=rolled, older=older)
-
-
-def _mean_of(day: Sequence[Scored]) -> Scored:
-    """The mean of a day's scores, with the message that scored lowest; without a score where none has one."""
-    scored = [(point.score, number) for number, point in enumerate(day) if point.score is not None]
-    if not scored:
-        return day[-1]
-    return replace(day[min(scored)[1]], score=sum(score for score, _ in scored) / len(scored), of=len(scored))

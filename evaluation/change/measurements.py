@@ -49,9 +49,9 @@ class Measured(Sample):
     """One proposition.
 
     Attributes:
-        observations: Mean of the repeats, weight of the proposition. The cluster is a text: ``message:KEY`` the
-            message judged, ``situation:ID`` where speech was simulated (so that the same situations pair), ``channel:SLUG`` for an
-            agent's channel dimensions, ``repeat:N`` where a whole window is judged at once. A file may hold none.
+        observations: Mean of the repeats, weight of the proposition. The cluster is a text: ``message:KEY``, ``situation:ID`` where speech
+            was simulated (so that the same situations pair), ``channel:SLUG`` for an agent's channel dimensions, ``repeat:N`` where a
+            whole window is judged at once. A file may hold none.
         share: How much was scored of what the judge can score; None where that is not known.
         by_message: Whether it is judged message by message.
         digest: Of everything in it that can change a score; empty where that is not known.
@@ -84,12 +84,10 @@ class MeasuredDimension:
 
 
 class Measurement(BaseModel):
-    """What was measured of one target. Dumped it is what a comparison shows of it.
+    """What was measured of one target: an agent's slug, or ``#`` and a channel's. Dumped it is what a comparison shows of it.
 
     Attributes:
         name: How it is called for people: ``baseline of 2026-11-20``, ``build=41``, ``FILE``.
-        target: Slug of the agent, or ``#`` and that of the channel.
-        judge: Model that judged.
         procedure: As `EvaluationRun.procedure`.
         persona_digest: Of the persona it was measured under; empty when not known.
         evaluation_run: Its row; None for a file, and where several evaluations are behind it.
@@ -112,10 +110,9 @@ class Measurement(BaseModel):
 
 # -- of evaluations
 def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection[str] | None = None) -> Measurement:
-    """A completed evaluation, in two queries; one more for an agent's channels.
+    """A completed evaluation of an agent or a channel, in two queries; one more for an agent's channels.
 
     Args:
-        run: Of an agent or of a channel.
         name: What people call it; default ``evaluation N of DATE``.
         dimensions: Only these; default all the run measured.
 
@@ -154,11 +151,9 @@ def measurement_of_runs(runs: Mapping[str, EvaluationRun]) -> Measurement:
 
 
 def measurement_of_baselines(baselines: Iterable[Baseline], candidate: Measurement | None = None) -> Measurement:
-    """Baselines of one agent, judge and procedure as one; each dimension may come from a run of its own.
+    """Baselines of one agent, judge and procedure as one, at least one; each dimension may come from a run of its own.
 
-    Args:
-        baselines: At least one.
-        candidate: What it will be compared with: a persona that changed since in any dimension is then seen.
+    `candidate` is what it will be compared with: a persona that changed since in any dimension is then seen.
     """
     rows = sorted(baselines, key=lambda b: (b.captured_at, b.pk))
     days = list(dict.fromkeys(b.captured_at.date().isoformat() for b in rows))
@@ -190,6 +185,7 @@ class _Judgements:
     """The judgements of one proposition: by message, by window (that of a run or of a channel), and of messages deleted since.
 
     Attributes:
+        share: Of those that are of no message, or of one that was deleted.
         messages: Per message the score or None, the weight, and whether the judge can score it, of each repeat.
         windows: Per window the repeat, score and weight of each scored judgement; `counts` the count of each repeat.
     """
@@ -206,10 +202,9 @@ def _judged(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, Measured
     """What a run, and those of its agent's channels, judged.
 
     What is judged message by message is the mean of the repeats of each message. What is judged over a window has one observation per
-    channel; with one window alone its repeats, which share one weight so that their mean counts once. A channel's propositions share out
-    the weight of the agent's messages there, so that the weighted mean of the observations is the mean of the channels' scores weighted
-    by messages. What adherence judges over the window is in it with judgements of messages, and is compared on its own. An exact
-    statistic of a window has the figures of its messages, and their mean as score, also where the claim itself is unscored.
+    channel; with one window alone its repeats, which share one weight so that their mean counts once. A channel's propositions share the
+    weight of the agent's messages there, so that the weighted mean of the observations is the mean of the channels' scores weighted by
+    messages. An exact statistic of a window has the figures of its messages, also where the claim itself is unscored.
     """
     own, linked = ([d for d in dimensions if (d in run.own_dimensions) is here] for here in (True, False))
     digests: dict[str, dict[str, str]] = {d: dict(of) for d, of in run.proposition_digests.items()}
@@ -236,13 +231,11 @@ def _judged(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, Measured
             observations = [*of.deleted, *_of_messages(of, keys), *_of_windows(of, weights, channels)]
             observations = exact.get(dimension, {}).get(name, observations)
             score, share = mean_of(observations), of.share
-            if dimension in COUNTED:
-                repeats = (
-                    set.intersection(*map(set, of.counts.values())) if of.counts else set()
-                )  # those no channel lacks
-                counts = {n: sum(by_repeat[n] for by_repeat in of.counts.values()) for n in sorted(repeats)}
-                observations = [Observation(float(count), 1.0, f"repeat:{n}") for n, count in counts.items()]
-                score = sum(median_low(c.values()) for c in of.counts.values()) if of.counts else None
+            if dimension in COUNTED and of.counts:
+                counts = list(of.counts.values())
+                in_all = sorted(set.intersection(*map(set, counts)))  # repeats that no channel lacks
+                observations = [Observation(float(sum(by[n] for by in counts)), 1.0, f"repeat:{n}") for n in in_all]
+                score = sum(median_low(by.values()) for by in counts)
             for rows_of_one in of.messages.values():
                 scored = any(score is not None for score, _, _ in rows_of_one)
                 share += Share(int(scored), int(any(coverable for _, _, coverable in rows_of_one)))
@@ -268,21 +261,13 @@ def _judgements(
     where = Q(evaluation_run=run, dimension__in=own) | Q(evaluation_run__in=list(channels), dimension__in=linked)
     rows = EvaluationScore.objects.filter(where).order_by("pk")
     rows = rows.annotate(coverable=Case(When(COVERABLE, then=True), default=False))
-    about = ("dimension", "proposition_id", "evaluation_run", "message", "repeat", "over_window")
+    about = (
+        *("dimension", "proposition_id", "evaluation_run", "message", "repeat", "over_window"),
+        *("status", "score", "count", "weight", "coverable"),
+    )
     judgements: dict[str, dict[str, _Judgements]] = {d: {} for d in (*own, *linked)}
-    for (
-        dimension,
-        proposition,
-        window,
-        message,
-        repeat,
-        over_window,
-        status,
-        score,
-        count,
-        weight,
-        coverable,
-    ) in rows.values_list(*about, "status", "score", "count", "weight", "coverable").iterator():
+    for dimension, proposition, window, message, repeat, over_window, *judged in rows.values_list(*about).iterator():
+        status, score, count, weight, coverable = judged
         by_message = dimension in BY_MESSAGE and not over_window
         if (of := judgements[dimension].get(proposition)) is None:
             of = judgements[dimension][proposition] = _Judgements(by_message)
@@ -327,8 +312,7 @@ def _clusters(run: EvaluationRun) -> Iterator[tuple[int, str]]:
     """What the scores of each judged message belong together by: the message, or the situation that was simulated.
 
     A message's key is made of its channel, its id there (without one its time or position) and its text, so that it means the same in a
-    file and in another database.
-    Positions and repeats of one situation are no independent samples of how the agent behaves; with one situation alone, each repeat is.
+    file and in another database. Of one situation alone each repeat is a sample; else a situation with its repeats is.
     """
     judged = EvaluationScore.objects.filter(evaluation_run=run, status="scored", message__isnull=False)
     messages = Message.objects.filter(pk__in=judged.values("message")).order_by()
@@ -364,9 +348,8 @@ def observations_json(measurement: Measurement) -> dict[str, Any]:
 def _of_proposition(one: Measured) -> dict[str, Any]:
     scores: dict[str, Any] = {}
     for row in one.observations:
-        value = round(row.value, 4)
+        key, value = str(row.cluster), round(row.value, 4)
         value = int(value) if value == int(value) else value
-        key = str(row.cluster)
         scores[key] = value if key not in scores else [*_listed(scores[key]), value]
     weights = {str(row.cluster): round(row.weight, 6) for row in one.observations}
     same = len(set(weights.values())) == 1
@@ -433,29 +416,23 @@ class _FileRun(_Strict):
     def _sound(self) -> _FileRun:
         if not (self.agent or self.channel):
             raise ValueError("names no target; allowed: agent or channel, a slug")
-        propositions = [name for of in (*self.dimensions.values(),) for name in of.propositions]
-        propositions += [name for by_proposition in self.observations.values() for name in by_proposition]
-        for text in (self.agent or "", self.channel or "", self.judge, self.procedure, *propositions):
-            if not text.isprintable():
-                raise ValueError(f"{text[:60]!r} holds control characters; allowed: one line of visible text")
+        names, figures = [self.agent or "", self.channel or "", self.judge, self.procedure], dict[str, Any]()
+        for d, of in self.dimensions.items():
+            names += of.propositions
+            figures |= {f"dimensions.{d}.propositions.{p}": score for p, score in of.propositions.items()}
+        for d, by_proposition in self.observations.items():
+            names += by_proposition
+            for p, one in by_proposition.items():
+                figures |= {f"observations.{d}.{p}.scores[{key}]": value for key, value in one.scores.items()}
         for name in (*self.dimensions, *self.observations):
             if name not in SCORERS:
                 raise ValueError(f"unknown dimension {name!r}; allowed: {', '.join(SCORERS)}")
-        figures: dict[str, Any] = {
-            f"dimensions.{d}.propositions.{p}": score
-            for d, of in self.dimensions.items()
-            for p, score in of.propositions.items()
-            if d not in COUNTED
-        }
-        figures |= {
-            f"observations.{d}.{p}.scores[{key}]": value
-            for d, by_proposition in self.observations.items()
-            for p, one in by_proposition.items()
-            for key, value in one.scores.items()
-            if d not in COUNTED
-        }
+        for text in names:
+            if not text.isprintable():
+                raise ValueError(f"{text[:60]!r} holds control characters; allowed: one line of visible text")
         for place, value in figures.items():
-            if any(v is not None and v > 9 for v in _listed(value)):
+            counted = place.split(".")[1] in COUNTED
+            if not counted and any(v is not None and v > 9 for v in _listed(value)):
                 raise ValueError(f"{place} is {value}; allowed: 0 to 9")
         return self
 
@@ -465,12 +442,11 @@ class _FileRun(_Strict):
             judged = self.observations.get(d, {})
             propositions = {p: Measured(score=score) for p, score in of.propositions.items()}
             propositions |= {p: one.measured(of.propositions.get(p)) for p, one in judged.items()}
-            if of.score is None and d not in (*COUNTED, *BY_MESSAGE):  # unscored, with a statistic that compares
-                of = of.model_copy(
-                    update={"score": mean_of(o for one in propositions.values() for o in one.observations)}
-                )
+            score = of.count if d in COUNTED else of.score
+            if score is None and d not in (*COUNTED, *BY_MESSAGE):  # unscored, with a statistic that compares
+                score = mean_of(o for one in propositions.values() for o in one.observations)
             dimensions[d] = MeasuredDimension(
-                score=of.count if d in COUNTED else of.score,
+                score=score,
                 reason=of.reason if of.reason.startswith(TOO_LITTLE) else "",
                 propositions=propositions,
             )
@@ -491,13 +467,12 @@ class _File(_Strict):
 
 
 def measurements_of_file(path: Path | str) -> dict[str, Measurement]:
-    """The measurements in a file that ``capture_baseline --json`` (or ``evaluate --json``) printed, by target.
+    """The completed measurements in a file that ``capture_baseline --json`` (or ``evaluate --json``) printed, UTF-8.
 
-    Args:
-        path: The file, UTF-8. Without `observations` its scores still serve: they are then taken as exact.
+    Without `observations` its scores still serve: they are then taken as exact.
 
     Returns:
-        By slug; channels by ``#slug``. Runs that are not completed are left out.
+        By slug; channels by ``#slug``.
 
     Raises:
         UnreadableFile: It cannot be read, or is not such a file; names the file, the field and what is allowed.
@@ -519,10 +494,9 @@ def measurements_of_file(path: Path | str) -> dict[str, Measurement]:
     try:
         document = _File.model_validate(data)
     except ValidationError as error:
-        problems = [
-            f"{path}: {dotted(location_of(dict(e))) or 'the file'}: {in_words(dict(e), ())}" for e in error.errors()
-        ]
-        raise UnreadableFile("\n".join(dict.fromkeys(problems[:10]))) from None
+        rows = [dict(row) for row in error.errors()]
+        problems = [f"{path}: {dotted(location_of(row)) or 'the file'}: {in_words(row, ())}" for row in rows[:10]]
+        raise UnreadableFile("\n".join(dict.fromkeys(problems))) from None
     measurements: dict[str, Measurement] = {}
     for run in (*document.runs, *document.channels):
         if run.status != "completed":

@@ -54,12 +54,9 @@ Time = Annotated[datetime, PlainSerializer(datetime.isoformat)]
 
 
 class Reading(BaseModel):
-    """One point of a series.
+    """One point of a series: the score of evaluation `run` at the end of its window.
 
     Attributes:
-        run: Primary key of the evaluation run.
-        time: The end of its window.
-        score: 0 to 9.
         error: Standard error in points; None: not known.
         tested: Whether the test looked at it: it shares no messages with the one before.
         restarts: Whether the series starts again here, because persona, propositions, window or tags changed.
@@ -273,17 +270,15 @@ def without_series(agents: Sequence[Agent], shown: Iterable[Series]) -> dict[str
     """Slugs of the agents that have no series, each with how its newest scheduled evaluation ended."""
     with_series = {series.agent.pk for series in shown}
     reasons: dict[str, str] = {}
-    for agent in agents:
-        if agent.pk in with_series:
-            continue
+    for agent in (agent for agent in agents if agent.pk not in with_series):
         scheduled = EvaluationRun.objects.filter(agent=agent, schedule__isnull=False)
         last = scheduled.order_by("-created_at", "-pk").first()
         if last is None:
             reasons[agent.slug] = "measured by no schedule yet"
-        elif last.overall_score is not None:
-            reasons[agent.slug] = f"evaluation {last.pk}: scored, but not in what is asked for here"
         else:
-            reasons[agent.slug] = last.error or f"evaluation {last.pk}: no score"
+            scored = last.overall_score is not None
+            why = "scored, but not in what is asked for here" if scored else last.error or "no score"
+            reasons[agent.slug] = f"evaluation {last.pk}: {why}"
     return reasons
 
 
@@ -319,12 +314,9 @@ def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
         if not fresh.update(series_points=points):
             return []
         run.series_points = points
-        return [
-            _raise(series, drop)
-            for series in series_of(run.agent, schedule=schedule)
-            for drop in series.drops
-            if drop.noticed >= _time(run) and not _is_known(series, drop)
-        ]
+        series = series_of(run.agent, schedule=schedule)
+        falls = [_raise(one, drop) for one in series for drop in one.drops if drop.noticed >= _time(run)]
+        return [alert for alert in falls if alert is not None]
 
 
 def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
@@ -350,21 +342,12 @@ def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
     return alerts
 
 
-def _is_known(series: Series, drop: Drop) -> bool:
-    """Whether an alert was raised for this fall before: one that was noticed and began in the same stretch of time."""
-    raised = DriftAlert.objects.filter(
-        schedule=series.schedule,
-        agent=series.agent,
-        dimension=series.dimension,
-        judge=series.judge,
-        procedure=series.procedure,
-        since__lte=drop.noticed,
-    ).select_related("evaluation_run")
-    return any((alert.evaluation_run.window_end or alert.created_at) >= drop.since for alert in raised)
-
-
-def _raise(series: Series, drop: Drop) -> DriftAlert:
+def _raise(series: Series, drop: Drop) -> DriftAlert | None:
+    """The alert for a fall; None where one was raised before that was noticed and began in the same stretch of time."""
     line = {name: getattr(series, name) for name in ("schedule", "agent", "dimension", "judge", "procedure")}
+    raised = DriftAlert.objects.filter(**line, since__lte=drop.noticed).select_related("evaluation_run")
+    if any((alert.evaluation_run.window_end or alert.created_at) >= drop.since for alert in raised):
+        return None
     fell = {name: getattr(drop, name) for name in ("since", "before", "after")}
     return _announce(DriftAlert(evaluation_run_id=drop.run, **line, **fell))
 

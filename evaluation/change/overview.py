@@ -59,11 +59,11 @@ class Compared:
     """The two measurements of one agent.
 
     Attributes:
-        baseline: Evaluations by dimension: those of the current baselines, or the newest of messages with a tag.
+        baseline: Evaluations by dimension: those of the current baselines, or the newest of messages with a tag; `candidate`: the same of
+            the newest evidence since.
         baseline_newest: When the newest message of the baseline was said.
         baseline_name, candidate_name: As people call them, e.g. ``the baseline of 3 Nov 2026``, ``build 41``.
         baseline_personas: Digests of the personas that the baseline was measured under.
-        candidate: The newest evidence since, by dimension: mostly one evaluation for all of them.
     """
 
     baseline: Mapping[str, int] = field(default_factory=dict)
@@ -122,14 +122,12 @@ class Card:
     """One agent.
 
     Attributes:
-        dimensions: Each over the propositions that were asked in both and are still the same, with the verdict that `compare` gives;
-            without a score where too little was scored.
+        dimensions: Each over the propositions that were asked in both and are still the same, with the verdict that `compare` gives.
         moves: Every proposition that was scored in both, the largest fall first.
-        main: The one the sentence is about; None where it is about none. `claim` is its claim, as it was last asked.
+        main: The one the sentence is about, if any; `claim` is its claim, as it was last asked.
         lost: Propositions of which surely less than half as much is scored as in the baseline.
         changed: Propositions that are another one now (reworded, or their trait changed), so not compared.
-        baseline_quote, candidate_quote: Messages that scored highest in the baseline and lowest now on what the sentence is about (where
-            it rose: the reverse).
+        baseline_quote, candidate_quote: Messages that show what the sentence is about, see `quotes_of`.
         since_at: When the agent first said something with the tag since which it changed.
     """
 
@@ -166,13 +164,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Some of the cards, and how many agents are in which state.
-
-    Attributes:
-        cards: Those asked for, with quotes, tags and scores since.
-        total: How many cards there are of the state asked for.
-        states: How many of them are in each state.
-    """
+    """Cards of the places asked for, with quotes and tags; `total` cards of the state asked for, and how many agents are in each state."""
 
     cards: Sequence[Card]
     total: int
@@ -299,7 +291,7 @@ def changes_since(run: EvaluationRun) -> dict[str, tuple[Change, datetime]]:
 
 # -- what changed between them
 class _Part(NamedTuple):
-    """The sums of one proposition's judgements in one evaluation; `n`, `total` and `squares` are of the first of each message alone."""
+    """The sums of one proposition's judgements in one evaluation; from `n` to `high` of the first of each message alone."""
 
     weight: float
     inverted: bool
@@ -317,9 +309,8 @@ class _Part(NamedTuple):
 
     def of_messages(self, values: Sequence[float]) -> _Part:
         """The same by the exact statistic of repeated words, which has a figure for each message."""
-        total, squares, n = sum(values), sum(value**2 for value in values), len(values)
-        part = self._replace(low=min(values), high=max(values), of_words=True)
-        return part._replace(points=total, scored=n, n=n, total=total, squares=squares)
+        of = Outcomes(len(values), sum(values), sum(value**2 for value in values), min(values), max(values))
+        return self._replace(points=of.total, scored=of.n, of_words=True, **of._asdict())
 
     @property
     def mean(self) -> float | None:
@@ -340,12 +331,8 @@ Digests = Mapping[int, Mapping[str, Mapping[str, str]]]
 
 
 def _cards(agents: Sequence[Agent], judged: Judged, compared: Mapping[int, Compared]) -> list[Card]:
-    runs = {
-        pk
-        for of in compared.values()
-        if of.baseline and of.candidate
-        for pk in (*of.baseline.values(), *(run.pk for run in of.candidate.values()))
-    }
+    both = [of for of in compared.values() if of.baseline and of.candidate]
+    runs = {pk for of in both for pk in (*of.baseline.values(), *(run.pk for run in of.candidate.values()))}
     parts = _parts(runs)
     digests: dict[int, Any] = {}
     stored = EvaluationRun.objects.filter(pk__in=runs).order_by()
@@ -357,7 +344,12 @@ def _cards(agents: Sequence[Agent], judged: Judged, compared: Mapping[int, Compa
     left_out: set[str] = set()
     cards = [_card(agent, judged, compared[agent.pk], parts, digests, left_out) for agent in agents]
     if "simulated" not in judged.procedure.split("+"):
-        _decide_dimensions(cards, _messages(runs, left_out))
+        messages = _messages(runs, left_out)
+        for card in cards:
+            card.dimensions = [_decided(card, change, messages) for change in card.dimensions]
+        decisions = iter(corrected([change for card in cards for change in card.dimensions], MARGIN, "dimensions"))
+        for card in cards:
+            card.dimensions = [next(decisions) for _ in card.dimensions]
     tested = iter(corrected([move for card in cards for move in card.moves], MARGIN, "propositions"))
     for card in cards:
         card.moves = [next(tested) for _ in card.moves]
@@ -365,28 +357,19 @@ def _cards(agents: Sequence[Agent], judged: Judged, compared: Mapping[int, Compa
     return cards
 
 
-def _decide_dimensions(cards: Sequence[Card], messages: Mapping[tuple[int, str], _Messages]) -> None:
-    """Give the dimensions their intervals and verdicts: Welch's, over messages with all their scores, as `compare` has them."""
-    for card in cards:
-        decided_ones = []
-        for change in card.dimensions:
-            name = change.dimension
-            of_words = [move for move in card.moves if move.dimension == name and move.of_words]
-            runs = card.compared.baseline[name], card.compared.candidate[name].pk
-            pair = [messages.get((run, name)) for run in runs]
-            if of_words:  # its one proposition has it already
-                shown = ("interval", "verdict", "reason", "p_value", "n", "baseline_n")
-                change = change.model_copy(update={field: getattr(of_words[0], field) for field in shown})
-            elif change.delta is not None and pair[0] and pair[1] and (variances := _variances(pair[0], pair[1])):
-                about = {"n": pair[1].n, "baseline_n": pair[0].n}
-                interval, delta = welch_interval(change.delta, variances), change.delta
-                change = decided(change.model_copy(update=about), interval, MARGIN, **about)
-                change = change.model_copy(update={"p_value": welch_p(delta, variances)})
-            decided_ones.append(change)
-        card.dimensions = decided_ones
-    tested = iter(corrected([change for card in cards for change in card.dimensions], MARGIN, "dimensions"))
-    for card in cards:
-        card.dimensions = [next(tested) for _ in card.dimensions]
+def _decided(card: Card, change: Change, messages: Mapping[tuple[int, str], _Messages]) -> Change:
+    """A dimension with its interval and verdict: Welch's, over messages with all their scores, as `compare` has them."""
+    name, compared = change.dimension, card.compared
+    of_words = [move for move in card.moves if move.dimension == name and move.of_words]
+    if of_words:  # its one proposition has it already
+        shown = ("interval", "verdict", "reason", "p_value", "n", "baseline_n")
+        return change.model_copy(update={field: getattr(of_words[0], field) for field in shown})
+    before, now = (messages.get((run, name)) for run in (compared.baseline[name], compared.candidate[name].pk))
+    if change.delta is None or not before or not now or not (variances := _variances(before, now)):
+        return change
+    p, about = welch_p(change.delta, variances), {"n": now.n, "baseline_n": before.n}
+    change = change.model_copy(update={**about, "p_value": p})
+    return decided(change, welch_interval(change.delta or 0.0, variances), MARGIN, **about)
 
 
 class _Messages(NamedTuple):
@@ -475,10 +458,8 @@ def _parts(runs: Collection[int]) -> Parts:
 
 def _card(agent: Agent, judged: Judged, compared: Compared, parts: Parts, digests: Digests, left_out: set[str]) -> Card:
     """What changed, without verdicts of dimensions; what does not count in a dimension is added to `left_out`."""
-    moves: list[Move] = []
-    changed: list[str] = []
-    dimensions: list[Change] = []
-    shares: tuple[dict[tuple[str, str], Share], dict[tuple[str, str], Share]] = ({}, {})
+    moves, changed, dimensions = list[Move](), list[str](), list[Change]()
+    shares = dict[tuple[str, str], Share](), dict[tuple[str, str], Share]()
     for dimension in sorted(compared.baseline.keys() & compared.candidate.keys()):
         runs = compared.baseline[dimension], compared.candidate[dimension].pk
         before, now = (parts[run][dimension] for run in runs)
@@ -576,8 +557,7 @@ def _mean(parts: Iterable[_Part]) -> float | None:
 def _state_of(card: Card) -> tuple[State, Move | None]:
     """The state, and the main move: the largest sure fall, else the largest sure rise, else the largest fall there may be.
 
-    A dimension that fell, surely or sharply, is drift too. Without a sure fall, what was lost, or too little to score, leaves nothing
-    else to say. It is steady where each dimension surely is.
+    A dimension that fell, surely or sharply, is drift too; it is steady where each dimension surely is.
     """
     compared, moves = card.compared, card.moves
     falls = [move for move in moves if move.points <= -MARGIN]
@@ -615,9 +595,11 @@ def _add_evidence(cards: Sequence[Card], *, quotes: bool) -> None:
     for card in cards:
         if (main := card.main) is not None:
             key = _key(main, now=True)
-            now = card.compared.candidate[main.dimension].where
-            tag = tags.get(key) or _asked_since(before.get(main.baseline_run, {}), now)
-            card.main, card.claim = main.model_copy(update={"since": tag}), claims.get(key, "")
+            was, now = before.get(main.baseline_run, {}), card.compared.candidate[main.dimension].where
+            # Of what was judged over whole windows: the tag that each of the two asked for.
+            asked_for = ((tag, now[tag]) for tag in BUILD_TAGS if tag in now and was.get(tag, now[tag]) != now[tag])
+            card.main = main.model_copy(update={"since": tags.get(key) or next(asked_for, None)})
+            card.claim = claims.get(key, "")
             card.baseline_quote, card.candidate_quote = next(shown)
     since = {card.agent.pk: card.main.since for card in cards if card.main is not None and card.main.since is not None}
     first = first_of_tags(list(since)) if since else {}
@@ -626,11 +608,7 @@ def _add_evidence(cards: Sequence[Card], *, quotes: bool) -> None:
 
 
 def quotes_of(changes: Sequence[tuple[Key, Key, bool]]) -> list[tuple[Quote | None, Quote | None]]:
-    """Find two messages for each change: that which scored highest before, and that which scored lowest now; where it rose the reverse.
-
-    Args:
-        changes: The judgements before and now, and whether the score rose.
-    """
+    """Two messages for each change (judgements before and now, whether it rose): the best before and the worst now, or the reverse."""
     best = _extremes([now if rose else before for before, now, rose in changes], F("score").desc())
     worst = _extremes([before if rose else now for before, now, rose in changes], F("score").asc())
     messages = Message.objects.select_related("channel", "agent").in_bulk(
@@ -664,16 +642,21 @@ def _extremes(keys: Iterable[Key], by_score: Any) -> dict[Key, dict[str, Any]]:
         order_by=[by_score, F("message").desc()],
     )
     rows = _rows_of(keys).filter(status="scored", score__isnull=False, message__isnull=False)
-    first = rows.annotate(place=place).filter(place=1)
-    fields = ("evaluation_run", "dimension", "proposition_id", "message", "score")
-    return {(row["evaluation_run"], row["dimension"], row["proposition_id"]): row for row in first.values(*fields)}
+    first = rows.annotate(place=place).filter(place=1).values(*_KEY, "message", "score")
+    return {_key_of(row): row for row in first}
+
+
+_KEY = ("evaluation_run", "dimension", "proposition_id")
+
+
+def _key_of(row: Mapping[str, Any]) -> Key:
+    return row["evaluation_run"], row["dimension"], row["proposition_id"]
 
 
 def _claims(moves: Iterable[Move]) -> dict[Key, str]:
-    """The claims as they were asked now; of one that names the channel, and so has a wording for each, the last in the alphabet."""
+    """The claims as they were asked now; of one that names its channel, and so has several wordings, the last in the alphabet."""
     rows = _rows_of(_key(move, now=True) for move in moves)
-    grouped = rows.values_list("evaluation_run", "dimension", "proposition_id").annotate(words=Max("claim"))
-    return {(run, dimension, proposition): words for run, dimension, proposition, words in grouped}
+    return {_key_of(row): row["words"] for row in rows.values(*_KEY).annotate(words=Max("claim"))}
 
 
 def tags_since(moves: Sequence[Move]) -> dict[Key, Tag]:
@@ -682,8 +665,8 @@ def tags_since(moves: Sequence[Move]) -> dict[Key, Tag]:
     rows = _rows_of(_key(move, now=now) for move in moves for now in (False, True))
     rows = rows.filter(status="scored", message__isnull=False).annotate(**tagged)
     seen: dict[Key, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows.values("evaluation_run", "dimension", "proposition_id", *tagged).distinct():
-        seen[row["evaluation_run"], row["dimension"], row["proposition_id"]].append(row)
+    for row in rows.values(*_KEY, *tagged).distinct():
+        seen[_key_of(row)].append(row)
     tags = {}
     for move in moves:
         before, now = (seen[_key(move, now=is_now)] for is_now in (False, True))
@@ -693,12 +676,6 @@ def tags_since(moves: Sequence[Move]) -> dict[Key, Tag]:
                 tags[_key(move, now=True)] = (key, str(values.pop()))
                 break
     return tags
-
-
-def _asked_since(before: Mapping[str, str], now: Mapping[str, str]) -> Tag | None:
-    """The same of what was judged over whole windows: the tag that each of the two asked for."""
-    different = ((key, now[key]) for key in BUILD_TAGS if key in now and key in before and now[key] != before[key])
-    return next(different, None)
 
 
 # -- one sentence per agent, made from its scores alone; a proposition is called by its id, no verb is guessed from its words
@@ -718,8 +695,11 @@ def sentence_of(card: Card) -> str:
     baseline, candidate = compared.baseline_name, compared.candidate_name
     if card.state == "never measured":
         asked = [f"of {name}" for name in (baseline, candidate) if name]
-        none = f"There is no evaluation {' and none '.join(asked)}."
-        return none if asked else "Not measured yet: there is no baseline."
+        return (
+            f"There is no evaluation {' and none '.join(asked)}."
+            if asked
+            else "Not measured yet: there is no baseline."
+        )
     if card.state == "no baseline":
         missing = f"no evaluation of {baseline}" if baseline else "no baseline"
         return f"Measured ({candidate_words(card)}), but there is {missing} to compare it with."
@@ -732,8 +712,7 @@ def sentence_of(card: Card) -> str:
         return f"Measured, but nothing was scored both in {baseline} and now."
     if card.state == "not enough data":
         lacking = [d for d in card.dimensions if d.reason and d.delta is None]
-        short = [f"{d.dimension.replace('_', ' ')}: {d.reason}" for d in lacking]
-        if short:
+        if short := [f"{d.dimension.replace('_', ' ')}: {d.reason}" for d in lacking]:
             return f"Not enough data for {'; '.join(short).replace(f'{TOO_LITTLE}: ', '')}."
         if not card.lost and (open_ := card.undecided) is not None:
             return f"Not enough data to call it steady: {dimension_words(open_)}{_between(open_)} since {baseline}."
@@ -757,15 +736,15 @@ def _between(change: Change) -> str:
     return f" ({interval_text(change.interval)})" if change.interval is not None else ""
 
 
-def dimension_words(move: Change) -> str:
+def dimension_words(change: Change) -> str:
     """E.g. ``adherence 7.2 → 6.9``."""
-    scores = ("–" if score is None else decimal(score) for score in (move.baseline, move.candidate))
-    return f"{move.dimension.replace('_', ' ')} {'words ' if move.of_words else ''}{' → '.join(scores)}"
+    return f"{change.dimension.replace('_', ' ')} {numbers_of(change)}"
 
 
-def numbers_of(move: Move) -> str:
+def numbers_of(change: Change) -> str:
     """E.g. ``8.1 → 3.2``, or ``words 8.1 → 3.2``."""
-    return f"{'words ' if move.of_words else ''}{decimal(move.baseline or 0.0)} → {decimal(move.candidate or 0.0)}"
+    scores = ("–" if score is None else decimal(score) for score in (change.baseline, change.candidate))
+    return f"{'words ' if change.of_words else ''}{' → '.join(scores)}"
 
 
 def why_drifted(card: Card) -> str:

@@ -30,14 +30,12 @@ ENOUGH_CONVERSATIONS = 6  # from here on whole conversations are resampled, and 
 
 
 class PositionBin(BaseModel):
-    """One stretch of positions: the mean over its scored judgements, with its interval.
+    """One stretch of positions (as it was asked for, e.g. ``6-15``): the mean over its scored judgements, with its interval.
 
     Attributes:
         note: Why `interval`, or `score`, is None.
-        positions: As it was asked for, e.g. ``6-15``.
         messages: Judged messages; `conversations` they come from.
-        scored, trivial, unscored, pending: Judgements by status.
-        share: How much was scored of what the judge can score; repeats count once.
+        scored, trivial, unscored, pending: Judgements by status; `share` counts repeats once.
     """
 
     model_config = ConfigDict(frozen=True, serialize_by_alias=True)
@@ -71,12 +69,7 @@ class PositionChange(Change):
 
 
 class PositionDimension(BaseModel):
-    """One dimension by position.
-
-    Attributes:
-        bins: One per stretch asked for, empty ones, too.
-        within: The change inside the conversations that reach both ends, each counting once: what fading means.
-    """
+    """One dimension by position: a bin per stretch asked for, and the change inside the conversations that reach both ends."""
 
     dimension: str = Field(exclude=True)
     bins: tuple[PositionBin, ...]
@@ -118,7 +111,6 @@ def position_profile(run: EvaluationRun, bins: Sequence[Bin] = (), *, margin: fl
     """A run's scores by position. Fading is measured within conversations that reach both ends: long ones may differ from the start.
 
     Args:
-        run: A run of an agent; best one that was sampled by position (`RunSpec.position_bins`).
         bins: Stretches of positions; default those the run was sampled by.
         margin: A change within ± this many points is none.
 
@@ -130,17 +122,18 @@ def position_profile(run: EvaluationRun, bins: Sequence[Bin] = (), *, margin: fl
     wanted = tuple(bins) or tuple((first, last) for first, last in run.position_bins)
     if not wanted:
         raise ValueError(f"evaluation run {run.pk} was not sampled by position; name the bins, e.g. {DEFAULT_BINS}")
-    dimensions, left_out = [], 0
+    dimensions, left_out = {}, 0
     for name in (d for d in BY_POSITION if d in run.dimensions):
         judged, out = _judged(run, run.agent, name, wanted)
-        dimensions.append(_dimension(name, wanted, judged, margin))
+        rows = [_bin(bin_, [j for j in judged if j.place == place]) for place, bin_ in enumerate(wanted)]
+        dimensions[name] = PositionDimension(dimension=name, bins=tuple(rows), within=_change(wanted, judged, margin))
         left_out += out
     return PositionProfile(
         agent=run.agent.slug,
         evaluation_run=run.pk,
         judge=run.judge,
         procedure=run.procedure,
-        dimensions={dimension.dimension: dimension for dimension in dimensions},
+        dimensions=dimensions,
         not_by_position=tuple(d for d in run.dimensions if d not in BY_POSITION),
         left_out=left_out,
     )
@@ -174,11 +167,6 @@ def _judged(run: EvaluationRun, agent: Agent, dimension: str, bins: Sequence[Bin
         judged.append(_Judged(place, channel, position, row["message_id"], row["heaviest"], row["mean"], counts, share))
     deleted = scores.filter(message__isnull=True, over_window=False, repeat=1).values("proposition_id")
     return judged, len(outside) + max(deleted.annotate(n=Count("pk")).values_list("n", flat=True), default=0)
-
-
-def _dimension(name: str, bins: Sequence[Bin], judged: Sequence[_Judged], margin: float) -> PositionDimension:
-    rows = [_bin(bin_, [j for j in judged if j.place == place]) for place, bin_ in enumerate(bins)]
-    return PositionDimension(dimension=name, bins=tuple(rows), within=_change(bins, judged, margin))
 
 
 def _bin(bin_: Bin, judged: Sequence[_Judged]) -> PositionBin:

@@ -19,10 +19,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from agents.commands import Cell, console_on, markdown_table, print_table
-from agents.llm.endpoints import provider_of
 from agents.text.markdown import as_code, as_text, plain
 from evaluation.change.comparison import Comparison
-from evaluation.change.position import PositionChange, PositionProfile, position_profile
+from evaluation.change.position import PositionProfile, position_profile
 from evaluation.ci.verdict import (
     FAILS,
     OVERALL,
@@ -35,14 +34,13 @@ from evaluation.ci.verdict import (
     WorstMessage,
     decide,
 )
-from evaluation.commands import simulations_table, trust_notes
+from evaluation.commands import simulations_table, spent_line, trust_notes
 from evaluation.models import COUNTED, EvaluationRun, is_heuristic
-from evaluation.runs.estimate import SimulationEstimate
 from evaluation.runs.execute import as_json
 from evaluation.runs.summary import Spending, Used, spending_json, spent_on, with_share
 from evaluation.scorers.subjects import Bin
 from evaluation.simulation.conversations import Simulation, simulations_json
-from evaluation.wording import counted, heading_of, interval_text, judge_label, money, number, signed
+from evaluation.wording import counted, heading_of, interval_text, judge_label, number, signed
 
 VISIBLE = 0.05  # points: less does not show in a score with one decimal
 WIDTH = 80
@@ -113,12 +111,7 @@ class Report:
     @property
     def spent_line(self) -> str:
         """What judging used, beside the estimate where there was one; empty when nothing was asked over a network."""
-        if self.estimate is None and not self.actual.input_tokens:
-            return ""
-        share = self.actual.cache_read_share
-        cached = f", {share:.0%} of the tokens in from the prompt cache" if share else ""
-        before = f"estimated {_amounts(self.estimate)}; " if self.estimate else ""
-        return f"Judging: {before}used {_amounts(self.actual)}{cached}."
+        return spent_line(self.estimate, self.actual)
 
     @property
     def json(self) -> str:
@@ -154,27 +147,6 @@ class Report:
             for why in whys if (result.agent, "") not in named else ():
                 grouped.setdefault(why, []).append(result.agent)
         return grouped
-
-
-def estimate_line(estimate: Spending) -> str:
-    """Before any call, e.g. ``Estimate: 524 calls, 2,032,851 tokens in, 606,160 out, $0.5064``."""
-    return f"Estimate: {_amounts(estimate)} (if nothing was judged before)"
-
-
-def simulations_line(simulations: Sequence[SimulationEstimate]) -> str:
-    """Before a simulation begins; empty where no actor is paid."""
-    paid = [one for one in simulations if provider_of(one.actor_model) == "anthropic"]
-    if not paid:
-        return ""
-    costs = [one.cost_usd for one in paid]
-    cost = money(None if None in costs else sum((c for c in costs if c is not None), Decimal(0)))
-    lines, calls = sum(one.lines for one in paid), sum(one.calls for one in paid)
-    return f"Estimate of the simulation: {counted(lines, 'line')} said to agents, {counted(calls, 'call')}, {cost}"
-
-
-def _amounts(spending: Spending) -> str:
-    cost = money(spending.cost_usd, spending.unpriced_calls if isinstance(spending, Used) else 0)
-    return f"{counted(spending.calls, 'call')}, {spending.input_tokens:,} tokens in, {spending.output_tokens:,} out, {cost}"
 
 
 def _left_out(result: AgentResult, comparison: Comparison) -> Iterator[str]:
@@ -304,9 +276,8 @@ def print_report(report: Report, out: Any) -> None:
             "In brackets the change since the baseline: ▼ drifted, ▲ improved, = steady, ? possibly drifted or not enough "
             "data.\n"
         )
-    for kinds in (("could_not_judge",), FAILS, ("not_enough_data",)):
+    for kinds in (("could_not_judge",), FAILS, ("not_enough_data",), ("cannot_tell_yet",)):
         _print_findings(console, findings.of(*kinds))
-    _print_undecided(console, report)
     for profile in report.profiles.values():
         position_table(profile, out)
     silent = report.without_score()
@@ -324,23 +295,6 @@ def print_report(report: Report, out: Any) -> None:
     console.print(
         f"[{style}]{findings.sign} {findings.outcome}[/]: {findings.headline} (exit code {findings.exit_code})"
     )
-
-
-def print_line(line: str, out: Any) -> None:
-    """A line before the report, wrapped as the report is."""
-    _console(out).print(escape(line))
-
-
-def complaint(report: Report, *, everything: bool) -> str:
-    """The verdict for standard error; empty for a pass of which everything is known."""
-    findings = report.findings
-    head = f"{findings.verdict}: {findings.headline}"
-    if not everything:
-        return head if findings.exit_code else ""
-    lines = [f"{row.verdict}: {row.name}: {_line(row)}" for row in findings.of(*STYLES)]
-    lines += [f"not compared: {agent}: {why}" for agent, why in findings.without_baseline]
-    more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
-    return "\n  ".join((head, *lines[:MOST_LINES], *more)) if lines else ""
 
 
 def _console(out: Any) -> Console:
@@ -378,27 +332,6 @@ def print_example(worst: WorstMessage, console: Console, *, skip: Collection[str
         console.print(f"  {place}scored {worst.score}: “{escape(plain(worst.text, 150))}”")
 
 
-def _print_undecided(console: Console, report: Report) -> None:
-    """The undecided comparisons that fell by enough, one by one; the others together, by dimension and reason."""
-    serious: list[Finding] = []
-    others: dict[tuple[str, str], list[str]] = {}
-    for row in report.findings.of("cannot_tell_yet"):
-        change = row.of
-        if change is None or (change.delta is not None and change.delta <= -report.limits.regression_delta):
-            serious.append(row)
-            continue
-        more = f" ({change.n_more:,} more {change.unit})" if change.n_more else ""
-        why = f": {change.reason}" if change.n_more is None and change.reason else ""
-        others.setdefault((f"[bold yellow]{change.verdict}:[/] {change.dimension}", why), []).append(
-            f"{row.agent}{more}"
-        )
-    _print_findings(console, serious)
-    for (what, why), agents in others.items():
-        console.print(f"{what} of {escape(', '.join(agents))}{escape(why)}")
-    if others:
-        console.print()
-
-
 def position_table(profile: PositionProfile, out: Any) -> None:
     """One table per dimension that is judged message by message, with what its ends say; at most 80 columns wide."""
     console = _console(out)
@@ -410,31 +343,18 @@ def position_table(profile: PositionProfile, out: Any) -> None:
         rows: list[list[Cell]] = [
             [
                 *(row.positions, with_share(number(row.score), row.share), interval_text(row.interval, sign=False)),
-                *(row.messages, row.conversations, row.scored, row.unscored),
+                *(row.messages, row.conversations, row.unscored),
             ]
             for row in dimension.bins
         ]
-        heads = ["Pos.", ">Score", ">95 %", ">Mess.", ">Conv.", ">Scored", ">Unsc."]
-        title = f"{of}, by {judge_label(profile.judge)}"
-        print_table(console, heads, rows, title=title, unwrapped=["Pos."])
-        console.print(_change_sentence("In the same conversations", dimension.within))
-        console.print()
+        heads = ["Positions", ">Score", ">95 %", ">Messages", ">Conversations", ">Unscored"]
+        print_table(console, heads, rows, title=f"{of}, by {judge_label(profile.judge)}")
+        change = dimension.within
+        reach = f" (95 %: {interval_text(change.interval)})" if change.interval else ""
+        fell = f"{signed(change.delta)}{reach}: {change.verdict}" if change.delta is not None else change.interval_note
+        console.print(f"In the same conversations, positions {change.last} against {change.first}: {fell}.\n")
     if profile.not_by_position:
         console.print(f"Not by position, because judged as a whole: {', '.join(profile.not_by_position)}.")
-    if profile.left_out:
-        lie = counted(profile.left_out, "judged message lies", "judged messages lie")
-        console.print(f"{lie} in no stretch of these, or deleted since.")
-
-
-def _change_sentence(where: str, change: PositionChange) -> str:
-    if change.delta is None:
-        return f"{where}: {change.interval_note}."
-    basis = f"{counted(change.conversations, 'conversation')}; interval over {change.resampled}"
-    reach = f"95 %: {interval_text(change.interval)}" if change.interval else f"no interval: {change.interval_note}"
-    return (
-        f"{where}: positions {change.last} against {change.first}: {signed(change.delta)} ({reach}) "
-        f"({basis}): {change.verdict}, {change.reason}."
-    )
 
 
 # -- Markdown
@@ -556,14 +476,9 @@ def junit(report: Report) -> str:
     for what could not be judged enough, ``skipped`` for what is not evaluable."""
     suites = ET.Element("testsuites", {"name": "plumbline"})
     lacking = "error" if report.limits.strict else "skipped"
-    elements: tuple[tuple[str, tuple[Kind, ...]], ...] = (
-        *(("error", ("could_not_judge",)), ("failure", FAILS), (lacking, ("not_enough_data",))),
-    )
+    elements = (("error", ("could_not_judge",)), ("failure", FAILS), (lacking, ("not_enough_data",)))
     for result in report.results:
         suite = ET.SubElement(suites, "testsuite", {"name": as_xml(result.agent)})
-        properties = ET.SubElement(suite, "properties")
-        for name, value in (("judge", judge_label(report.judge)), ("procedure", result.run.procedure)):
-            ET.SubElement(properties, "property", {"name": name, "value": as_xml(value)})
         own = [row for row in report.findings.findings if row.agent == result.agent]
         overall = [OVERALL] if any(row.dimension == OVERALL for row in own) else []
         for name in (*result.run.dimensions, *overall):
@@ -582,8 +497,6 @@ def junit(report: Report) -> str:
             else:
                 if name != OVERALL and result.score(name) is None:
                     _fail(case, "skipped", result.why_no_score(name))
-            if note := _note(result, name):
-                ET.SubElement(case, "system-out").text = as_xml(note)
     nothing = next((one.why for one in report.findings.of("could_not_judge") if not one.agent), "")
     if nothing or not report.results:
         suite = ET.SubElement(suites, "testsuite", {"name": "plumbline"})
@@ -603,14 +516,3 @@ def _fail(case: ET.Element, kind: str, *lines: str) -> None:
     if kind != "skipped":
         element.set("type", "regression" if kind == "failure" else "unjudged")
         element.text = as_xml("\n".join(lines))
-
-
-def _note(result: AgentResult, dimension: str) -> str:
-    score, change = result.score(dimension), result.change(dimension)
-    if score is None:
-        return ""
-    shown = with_share(f"{score:.2f}", result.share(dimension))
-    if change is None:
-        return f"{shown}; not compared: {result.no_baseline or 'no baseline in this dimension'}"
-    delta = "" if change.delta is None else f" ({signed(change.delta, 2)})"
-    return f"{shown}{delta}: {change.verdict}, {change.reason}"

@@ -327,20 +327,18 @@ class Findings(BaseModel):
         lacking = by_kind["not_enough_data"]
         empty = sum(not one.proposition for one in lacking)
         counts = [
-            (sum(not one.proposition for one in worse), "dimension{s} surely worse"),
-            (sum(bool(one.proposition) for one in worse), "proposition{s} surely worse"),
-            (len(by_kind["fading"]), "score{s} fade{v} within conversations"),
-            (len(by_kind["below_threshold"]), "score{s} below {its} threshold"),
-            (len(by_kind["could_not_judge"]), "part{s} could not be judged enough"),
-            (empty, "score{s} empty for too little data"),
-            (len(lacking) - empty, "proposition{s} scored much less than before"),
-            (len(by_kind["cannot_tell_yet"]), "comparison{s} {is} not decided"),
-            (sum(one.suspected for one in self.findings), "of them {a}suspected regression{s}"),
-            (len(self.without_baseline), "agent{s} without a baseline"),
+            (sum(not one.proposition for one in worse), "dimension", "surely worse"),
+            (sum(bool(one.proposition) for one in worse), "proposition", "surely worse"),
+            (len(by_kind["fading"]), "score", "fading within conversations"),
+            (len(by_kind["below_threshold"]), "score", "below threshold"),
+            (len(by_kind["could_not_judge"]), "part", "not judged enough"),
+            (empty, "score", "empty for too little data"),
+            (len(lacking) - empty, "proposition", "scored much less than before"),
+            (len(by_kind["cannot_tell_yet"]), "comparison", "not decided"),
+            (sum(one.suspected for one in self.findings), "suspected regression", "among them"),
+            (len(self.without_baseline), "agent", "without a baseline"),
         ]
-        one = {"s": "", "v": "s", "its": "its", "is": "is", "a": "a "}
-        many = {"s": "s", "v": "", "its": "their", "is": "are", "a": ""}
-        words = [f"{n:,} {text.format(**(one if n == 1 else many))}" for n, text in counts if n]
+        words = [f"{counted(n, thing)} {state}" for n, thing, state in counts if n]
         return f"{', '.join(words)}." if words else "Nothing got worse."
 
 
@@ -568,17 +566,14 @@ def _undecided(result: AgentResult, limits: Limits) -> Iterator[Finding]:
             continue
         falls = _falls(change, limits)
         suspected = falls and change.p_value is not None and change.p_value <= ALPHA
-        hint = ""
-        if falls and change.interval is None and limits.threshold(change.dimension) is None:
-            hint = f"a fall without an interval fails no build: --threshold {change.dimension}=N would"
         yield _compared(
             result,
             change,
             "cannot_tell_yet",
             "suspected regression" if suspected else change.verdict,
-            why="; ".join(filter(None, (change.reason, hint))),
+            why=change.reason,
             of=change,
-            data={"suspected_regression": suspected, **change.model_dump(), **({"hint": hint} if hint else {})},
+            data={"suspected_regression": suspected, **change.model_dump()},
         )
 
 

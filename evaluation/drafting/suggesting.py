@@ -16,9 +16,9 @@ from django.conf import settings
 from django.utils import timezone
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
 
-from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete
+from agents.llm import Block, Label, LLMRequest, Turn, complete
 from agents.llm.ledger import Totals, totals
-from agents.llm.requests import InvalidAnswer, describe_validation, storable
+from agents.llm.requests import InvalidAnswer, describe_validation, object_schema, storable
 from agents.llm.requests import one_line as shortened
 from agents.models import Agent
 from agents.persona import cut_persona, render_persona
@@ -43,7 +43,6 @@ LONGEST_PERSONA = 60_000  # characters
 LONGEST_QUOTE = 500
 FEWEST_WORDS = 2  # of a quote: "the" is in every persona and shows nothing
 ALIKE = 0.75  # share of the words of two propositions that both have, from which they say the same
-AGAIN = (Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILABLE)
 NEEDS_MODEL = (
     "suggestions need a model: set ANTHROPIC_API_KEY or JUDGE_BASE_URL, or name one with --model. "
     "Without a model, write propositions in the console (Measuring, Propositions) or in a file of PROPOSITION_DIRS"
@@ -74,13 +73,7 @@ _SUGGESTION: dict[str, Any] = {
     "contradicts": _TEXTS,
     "recommendation": _TEXT,
 }
-_ITEM = {"type": "object", "properties": _SUGGESTION, "required": list(_SUGGESTION), "additionalProperties": False}
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"proposals": {"type": "array", "items": _ITEM}},
-    "required": ["proposals"],
-    "additionalProperties": False,
-}
+SCHEMA = object_schema({"proposals": {"type": "array", "items": object_schema(_SUGGESTION)}})
 EXAMPLE: dict[str, Any] = {
     "proposals": [
         {
@@ -116,14 +109,12 @@ def suggestions_request(
     label: Label,
     model: str,
     nonce: str,
-    again: bool = False,
 ) -> LLMRequest:
     """Return the request for propositions about one persona.
 
     Args:
         name, persona: The agent's; data, never an instruction.
         most: Most suggestions.
-        again: A second try of an answer that was cut: with twice the room.
     """
     claims = "\n".join(f"- {' '.join(neutral(claim)[0].split())}" for claim in existing)
     text = render(
@@ -143,7 +134,7 @@ def suggestions_request(
         parse=_suggestions_in,
         example=EXAMPLE,
         reask=True,
-        max_tokens=(1000 + 500 * most) * (2 if again else 1),
+        max_tokens=2 * (1000 + 500 * most),
         retries=settings.LLM_EVALUATION_RETRIES,
         model=model,
         nonce=nonce,
@@ -206,7 +197,6 @@ def suggest_for(
     agents: Sequence[Agent],
     model: str = "",
     most: int = MOST,
-    known: Sequence[LoadedFile] = (),
     done: Callable[[], None] = lambda: None,
 ) -> list[Suggestions]:
     """Suggest rules, cues and anti-patterns from the personas of several agents, asked at the same time.
@@ -217,7 +207,6 @@ def suggest_for(
         agents: Whose; the result has one entry for each, in their order.
         model: Overrides the configured judge.
         most: Most suggestions per agent, 1 to 50.
-        known: Files outside of the folders that are read, whose propositions are not to be suggested again either.
         done: Called after each agent, in any thread.
 
     Raises:
@@ -229,7 +218,7 @@ def suggest_for(
         raise ValueError(NEEDS_MODEL)
     if not 1 <= most <= 50:
         raise ValueError(f"max {most}: 1 to 50")
-    files = [*load_all(), *known]
+    files = load_all()
 
     def suggest(agent: Agent) -> Suggestions:
         suggestions = _suggest(agent, judge, most, files)
@@ -246,21 +235,16 @@ def _suggest(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
     same = [f for f in applying(files, seeded=agent.seeded) if f.dimension == DIMENSION and f.level == "evaluation"]
     existing = [p for f in same if f.agent_id in (agent.slug, DEFAULT) for p in (*f.propositions, *f.inactive)]
-    reply: Reply | None = None
-    for again in (False, True):
-        if reason or (again and reply is not None and reply.status not in AGAIN):
-            break
-        request = suggestions_request(
-            name=agent.display_name,
-            persona=persona,
-            existing=[p.claim for p in existing],
-            most=most,
-            label=Label(purpose=PURPOSE, dimension=DIMENSION, agent_id=agent.pk, work_id=work_id),
-            model=judge,
-            nonce=nonce,
-            again=again,
-        )
-        reply = complete(request, deadline=settings.LLM_EVALUATION_DEADLINE)
+    request = suggestions_request(
+        name=agent.display_name,
+        persona=persona,
+        existing=[p.claim for p in existing],
+        most=most,
+        label=Label(purpose=PURPOSE, dimension=DIMENSION, agent_id=agent.pk, work_id=work_id),
+        model=judge,
+        nonce=nonce,
+    )
+    reply = None if reason else complete(request, deadline=settings.LLM_EVALUATION_DEADLINE)
     usable: list[Suggestion] = []
     dropped: list[Dropped] = []
     answered = reply is not None and reply.ok

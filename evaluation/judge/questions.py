@@ -10,6 +10,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
@@ -34,7 +35,7 @@ from agents.persona import cut_persona
 from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.text.patterns import Undecided, one_message
 from evaluation.models import OUT_OF_REACH, RULE_JUDGE, Method
-from evaluation.propositions.schema import Proposition, Rule, check_rule, fill
+from evaluation.propositions.schema import CHECKS, Proposition, Rule, check_rule, fill
 from evaluation.scorers.subjects import Context, Event, Window
 
 
@@ -51,9 +52,8 @@ def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY")
     lines = [one_event(event, number) for number, event in enumerate(window.first, 1)]
     if window.omitted:
         lines.append(f"[… {window.omitted} events left out here …]")
-    lines += [
-        one_event(event, number) for number, event in enumerate(window.last, 1 + len(window.first) + window.omitted)
-    ]
+    after = 1 + len(window.first) + window.omitted
+    lines += [one_event(event, number) for number, event in enumerate(window.last, after)]
     return fence(marker, "\n".join(lines) or "(nothing happened yet)", nonce)
 
 
@@ -113,12 +113,7 @@ def user_turn(
     alone: bool = False,
     again: bool = False,
 ) -> Turn:
-    """The trajectory (cached, unless it is shown in this call `alone`), then what is judged and the claims (cached if asked `again`).
-
-    Args:
-        alone: Whether no other call shows this window.
-        again: Whether the very same prompt is sent again.
-    """
+    """The trajectory (cached, unless `alone`), then what is judged and the claims (cached if asked `again`): see `Question`."""
     blocks: list[Block] = []
     if context.window.events:
         statistics = json.dumps(context.statistics, ensure_ascii=False, indent=1) if context.statistics else ""
@@ -127,12 +122,9 @@ def user_turn(
         )
         blocks.append(Block(text, cache=not alone))
     if context.additional:
-        given = json.dumps(context.additional, ensure_ascii=False, indent=1)
-        blocks.append(
-            Block(
-                render("additional", additional=fence("BACKGROUND", neutral(given, 8_000)[0], nonce)), cache=not alone
-            )
-        )
+        background = neutral(json.dumps(context.additional, ensure_ascii=False, indent=1), 8_000)[0]
+        text = render("additional", additional=fence("BACKGROUND", background, nonce))
+        blocks.append(Block(text, cache=not alone))
     message = _judged(context.message, context, nonce) if context.message else ""
     draft = Event("action", context.agent_name, context.action) if context.action is not None else None
     action = _judged(draft, context, nonce) if draft else ""
@@ -227,10 +219,8 @@ class Verdict:
         confidence: 0 to 1, the judge's own; None when it gave no usable one.
         recommendations: Advice for a low score: the proposition's, else the judge's (AC-6.0.14).
         first_value: The value before the judge was asked whether it is sure (AC-6.0.11); None when it was asked once.
-        cause: Why it is unscored, for programs: the status of a call that failed, ``malformed`` for an invalid entry, `OUT_OF_REACH`
-            where this judge cannot score the proposition whatever the text; empty for other reasons.
-        judge: ``rule``, or the model asked. `served_model`: the one that answered.
-        call: Ledger row of the call; None for rules.
+        cause: Why it is unscored: the status of a call that failed, ``malformed``, `OUT_OF_REACH` (of this judge), or empty.
+        judge: ``rule``, or the model asked. `served_model`: the one that answered. `call`: its ledger row.
     """
 
     status: VerdictStatus
@@ -260,38 +250,44 @@ def trivial(reason: str, **fields: Any) -> Verdict:
     return Verdict(status="trivial", value=MAX_SCORE, reason=reason[:300], **fields)
 
 
-def rule_verdict(problems: Sequence[str], *, inverted: bool) -> Verdict:
-    """The exact result of a rule: 9 when nothing is broken, 0 otherwise."""
+def verdict_by_rule(rule: Rule, text: str, *, inverted: bool) -> Verdict:
+    """The exact result of a rule: 9 when nothing is broken, else 0; unscored, with the pattern that takes too long, if it cannot tell."""
+    who: dict[str, Any] = {"judge": RULE_JUDGE, "served_model": RULE_JUDGE}
+    try:
+        with one_message():
+            problems = check_rule(rule, text)
+    except Undecided as problem:
+        return unscored(str(problem), **who)
     raw = MIN_SCORE if problems else MAX_SCORE
+    found = [] if problems else _phrases(rule, text)
     return Verdict(
         status="scored",
         value=MAX_SCORE - raw if inverted else raw,
         raw_value=raw,
         evidence="present",
-        reasoning="; ".join(problems) or "the rule holds",
+        reasoning="; ".join(problems) or (f"found: {', '.join(found)}" if found else "the rule holds"),
         confidence=1.0,
-        judge=RULE_JUDGE,
-        served_model=RULE_JUDGE,
+        **who,
     )
 
 
-def verdict_by_rule(rule: Rule, text: str, *, inverted: bool) -> Verdict:
-    """What a rule says of a text: scored, or unscored with the pattern that cannot say."""
-    try:
-        with one_message():
-            return rule_verdict(check_rule(rule, text), inverted=inverted)
-    except Undecided as problem:
-        return unscored(str(problem), judge=RULE_JUDGE, served_model=RULE_JUDGE)
+def _phrases(rule: Rule, text: str) -> list[str]:
+    """Which phrases of `contains_any` occur, for the reader of an inverted rule."""
+    found = []
+    for phrase in rule.contains_any or ():
+        with suppress(Undecided):
+            if not CHECKS["contains_any"](text, [phrase]):
+                found.append(f"“{phrase}”")
+    return found
 
 
-def usable_confidence(value: Any) -> Any:
-    """A confidence outside 0 to 1 says nothing; it must not cost the score beside it."""
-    ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-    return float(value) if ok else None
+# An unusable confidence or advice must not cost the score beside it.
+def _usable_confidence(value: Any) -> float | None:
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    return float(value) if usable else None
 
 
-def usable_advice(value: Any) -> str:
-    """Advice that is no text is none; like a confidence it must not cost the score."""
+def _usable_advice(value: Any) -> str:
     return value.strip()[:2000] if isinstance(value, str) else ""
 
 
@@ -306,7 +302,7 @@ class _Entry(BaseModel):
     evidence: Literal["present", "absent"] | None = None
     reasoning: str
     justification: str
-    confidence: Annotated[float | None, BeforeValidator(usable_confidence)] = None
+    confidence: Annotated[float | None, BeforeValidator(_usable_confidence)] = None
 
 
 class Answer(_Entry):
@@ -314,7 +310,7 @@ class Answer(_Entry):
 
     value: Annotated[int, Field(ge=MIN_SCORE, le=MAX_SCORE)]
     flaws: list[str] | None = None
-    recommendations: Annotated[str, BeforeValidator(usable_advice)] = ""
+    recommendations: Annotated[str, BeforeValidator(_usable_advice)] = ""
 
 
 class _Truth(_Entry):
@@ -331,10 +327,7 @@ class Abstention:
 
 
 def parse_answers(data: Any, propositions: Mapping[str, Proposition]) -> dict[str, Answer | Abstention]:
-    """The entries of a reply by claim key.
-
-    Args:
-        propositions: What was asked, by key. A single claim is answered at the top level, several under their keys.
+    """The entries of a reply by claim key: a single claim is answered at the top level, several under their keys.
 
     Returns:
         An entry for every key; an invalid one is an `Abstention`, so that its neighbours stay.
@@ -346,9 +339,7 @@ def parse_answers(data: Any, propositions: Mapping[str, Proposition]) -> dict[st
         raise InvalidAnswer(f"expected a JSON object, got {type(data).__name__}")
     single = len(propositions) == 1
     entries = {key: _entry(data if single else data.get(key), proposition) for key, proposition in propositions.items()}
-    bad = [
-        f"{key}: {entry.reason}" for key, entry in entries.items() if isinstance(entry, Abstention) and entry.invalid
-    ]
+    bad = [f"{key}: {e.reason}" for key, e in entries.items() if isinstance(e, Abstention) and e.invalid]
     if len(bad) == len(entries):
         raise InvalidAnswer("; ".join(bad)[:300])
     return entries
@@ -380,12 +371,7 @@ def judged(entry: Answer | Abstention, proposition: Proposition, method: str = M
         if entry.invalid:
             return unscored(f"malformed: {entry.reason}", cause=MALFORMED)
         return unscored(entry.reason, cause=OUT_OF_REACH if entry.out_of_reach else "")
-    fields: dict[str, Any] = {
-        "reasoning": entry.reasoning,
-        "justification": entry.justification,
-        "confidence": entry.confidence,
-        "evidence": entry.evidence or "",
-    }
+    fields = entry.model_dump(include={"reasoning", "justification", "confidence"}) | {"evidence": entry.evidence or ""}
     if entry.evidence == "absent" and method != Method.TINYTROUPE:
         return trivial("the judge saw nothing to judge the claim by", raw_value=entry.value, **fields)
     flaws = tuple(entry.flaws or ()) if proposition.hard else ()
@@ -421,11 +407,6 @@ def hard_score(raw: int, flaws: int) -> int:
     return max(MIN_SCORE, math.floor(raw * max(0, 5 - flaws) / 5))
 
 
-def with_call(verdict: Verdict, *, judge: str, served_model: str, call: int | None) -> Verdict:
-    """The verdict with who gave it."""
-    return replace(verdict, judge=judge, served_model=served_model, call=call)
-
-
 MAX_PER_CALL = 10  # AC-6.0.4
 
 
@@ -433,16 +414,16 @@ MAX_PER_CALL = 10  # AC-6.0.4
 class Question:
     """Propositions that share a context, to be asked in one call.
 
-    `nonce` marks the fences of the prompt. An evaluation gives all its questions the same one, or no call could read what another
-    wrote into the prompt cache; it is as unknown to the authors of the messages as a fresh one. `double_check` asks again whether the
-    judge is sure (AC-6.0.11), `advise` for a recommendation where the proposition has none (AC-6.0.14).
-
-    Writing into the prompt cache costs more than doing without: `alone` says that no other call shows this window, `again` that the very
-    same prompt is sent again (repeats; a double check, which goes on from it). `items` are the caller's: what its verdicts are for, one
-    per proposition.
+    Attributes:
+        nonce: Marks the fences of the prompt. An evaluation gives all its questions the same one, so that they share the prompt cache.
+        double_check: Ask again whether the judge is sure (AC-6.0.11).
+        advise: Ask for a recommendation where the proposition has none (AC-6.0.14).
+        alone: No other call shows this window, so writing it into the prompt cache would only cost.
+        again: The very same prompt is sent again (repeats, a double check).
+        items: The caller's: what its verdicts are for, one per proposition.
 
     Raises:
-        ValueError: There are none or more than ten, or they do not share their window and persona flag.
+        ValueError: There are none or more than ten propositions, or they do not share their window and persona flag.
     """
 
     propositions: tuple[Proposition, ...]
@@ -541,21 +522,16 @@ def build_recheck(question: Question, reply: Reply) -> LLMRequest:
     return replace(request, turns=(*request.turns, answered, asked))
 
 
-def judge_name(question: Question) -> str:
-    """The model that is asked, as stored with every score."""
-    return question.model or str(settings.JUDGE_MODEL)
-
-
 def read_reply(question: Question, reply: Reply) -> list[Verdict]:
     """One verdict per proposition of the question, in order. A reply without an answer makes all of them unscored, with the reason."""
-    served = storable_line(reply.served_model, 200)
-    who: dict[str, Any] = {"judge": judge_name(question), "served_model": served, "call": reply.call_id}
+    served, judge = storable_line(reply.served_model, 200), question.model or str(settings.JUDGE_MODEL)
+    who: dict[str, Any] = {"judge": judge, "served_model": served, "call": reply.call_id}
     if not reply.ok:
         reason = f"{reply.status}: {reply.error}" if reply.error else str(reply.status)
         return [unscored(reason, cause=reply.status.value, **who) for _ in question.propositions]
     entries: dict[str, Answer | Abstention] = reply.value
     verdicts = (judged(entries[key], p, question.method) for key, p in question.keyed().items())
-    return [with_call(verdict, **who) for verdict in verdicts]
+    return [replace(verdict, **who) for verdict in verdicts]
 
 
 Replies = Generator[tuple[int, Reply], None, None]
@@ -566,11 +542,7 @@ _WORTH_ANOTHER_TRY = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Sta
 
 
 class JudgeHealth:
-    """Whether the judge answers at all, over everything that is asked together. Safe to use from several threads.
-
-    Attributes:
-        down: Why to stop asking: the judge answered none of the first calls. Empty while there is no reason.
-    """
+    """Whether the judge answers at all, over everything that is asked together; `down` says why to stop. Usable from several threads."""
 
     def __init__(self) -> None:
         self.down = ""
@@ -611,8 +583,7 @@ def ask_all(
     """Ask many questions at once; yield verdicts as they arrive.
 
     What is worth a second try is asked once more after everything else: invalid entries of a grouped answer, on their own, and calls that
-    were refused, cut off, limited or not served, as long as these are the exception. One bad entry costs neither its neighbours nor
-    itself. What is to be double-checked is asked again as soon as its first answer is there.
+    were refused, cut off, limited or not served, as long as these are the exception. A double check follows its first answer.
 
     Args:
         questions: Made one by one, in the calling thread, as there is room for calls.
@@ -630,10 +601,8 @@ def ask_all(
             if checks:
                 call = checks.popleft()
             elif (question := next(fresh, None)) is not None:
-                call, first_tries = (
-                    _Asked(question, question, tuple(range(len(question.propositions)))),
-                    first_tries + 1,
-                )
+                call = _Asked(question, question, tuple(range(len(question.propositions))))
+                first_tries += 1
             elif retries and not first_tries:
                 call = retries.popleft()
             else:
@@ -655,21 +624,17 @@ def ask_all(
         again: tuple[int, ...] = ()
         if call.question is call.full:  # else it is a second try: the last one
             first_tries, served = first_tries - 1, served + reply.ok
-            if retried <= max(RETRIED_AT_LEAST, served) and not call.question.gate:
-                again = _second_try(reply, verdicts)
+            if (
+                retried <= max(RETRIED_AT_LEAST, served) and not call.question.gate
+            ):  # all of a failed call, or invalid entries
+                worth = reply.status in _WORTH_ANOTHER_TRY
+                again = tuple(i for i, v in enumerate(verdicts) if (v.cause == MALFORMED if reply.ok else worth))
         if again:
             retried += 1
             part = tuple(call.question.propositions[i] for i in again)
             retries.append(_Asked(replace(call.question, propositions=part, max_tokens_factor=2), call.full, again))
         if settled := [i for i in range(len(verdicts)) if i not in again]:
             yield Answered(call.full, tuple(call.positions[i] for i in settled), tuple(verdicts[i] for i in settled))
-
-
-def _second_try(reply: Reply, verdicts: Sequence[Verdict]) -> tuple[int, ...]:
-    """Positions worth asking again: all of a call whose failure may pass, the invalid entries of an answer."""
-    if reply.ok:
-        return tuple(i for i, v in enumerate(verdicts) if v.cause == MALFORMED)
-    return tuple(range(len(verdicts))) if reply.status in _WORTH_ANOTHER_TRY else ()
 
 
 def score_propositions(
@@ -680,15 +645,12 @@ def score_propositions(
     model: str = "",
     deadline: float | None = None,
 ) -> list[Verdict]:
-    """Score propositions about one context, up to ten per call, grouped by equal windows (AC-6.0.4).
+    """Score propositions about one context, up to ten per call, grouped by equal windows (AC-6.0.4); one verdict each, in their order.
 
     Args:
-        propositions: What to judge; rules are not accepted here, they need no judge.
+        propositions: What to judge; no rules, they need no judge.
         model: Overrides the configured judge.
         deadline: Seconds per call; default `LLM_EVALUATION_DEADLINE`.
-
-    Returns:
-        One verdict per proposition, in their order.
     """
     groups: dict[object, list[int]] = {}
     for index, proposition in enumerate(propositions):
@@ -738,13 +700,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One claim to be judged true or false. An inverted proposition is asked as written; its answer is not flipped.
-
-    Attributes:
-        model: Overrides the configured judge.
-        gate: Whether the call may use the gate's slots; such a call is never asked again.
-        nonce: Marks the fences of the prompt; checks that share a window may share it, so that a prompt cache can hold the window.
-    """
+    """One claim to be judged true or false; the fields as of `Question`. An inverted proposition is asked as written, and not flipped."""
 
     proposition: Proposition
     context: Context
@@ -785,14 +741,8 @@ def read_check(check: Check, reply: Reply) -> CheckResult:
     if not reply.ok:
         return CheckResult(holds=None, reason=f"{reply.status}: {reply.error}", judge=judge, call=reply.call_id)
     answer: _Truth = reply.value
-    return CheckResult(
-        holds=answer.value and answer.evidence != "absent",
-        reasoning=answer.reasoning,
-        justification=answer.justification,
-        confidence=answer.confidence,
-        judge=judge,
-        call=reply.call_id,
-    )
+    said = answer.model_dump(include={"reasoning", "justification", "confidence"})
+    return CheckResult(holds=answer.value and answer.evidence != "absent", judge=judge, call=reply.call_id, **said)
 
 
 def check_proposition(
@@ -812,11 +762,10 @@ def check_proposition(
 def ask_together(
     asked: Sequence[Check | Question], *, deadline: float, about: Hashable | None = None
 ) -> list[CheckResult | list[Verdict]]:
-    """Ask several checks, and questions that are scored, at the same time: while a turn waits, so not where the judge hangs.
+    """Ask several checks, and questions that are scored, at the same time, while a turn waits: see `complete_guarded` for `about`.
 
     Args:
         deadline: Seconds for all of it.
-        about: What tells this turn from others, see `complete_guarded`.
 
     Returns:
         In their order, a result for each check, and for each question one verdict per proposition.

@@ -35,6 +35,9 @@ class Method(models.TextChoices):
     )
 
 
+PROCEDURE = ("method", "hard", "double_check", "simulated", "swap_test")  # what names it
+
+
 def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bool = False, swap_test: str = "") -> str:
     """A name for how something is judged, e.g. ``plumbline+hard``; what was simulated, or tests the judge, is another thing."""
     parts = {"hard": hard, "double-check": double_check, "simulated": simulated, swap_test: bool(swap_test)}
@@ -242,13 +245,7 @@ class EvaluationRun(Leasable):
     @property
     def procedure(self) -> str:
         """How it was judged, e.g. ``plumbline+hard``: scores compare only with scores of the same procedure."""
-        return procedure_name(
-            method=self.method,
-            hard=self.hard,
-            double_check=self.double_check,
-            simulated=self.simulated,
-            swap_test=self.swap_test,
-        )
+        return procedure_name(**{name: getattr(self, name) for name in PROCEDURE})
 
     @property
     def own_dimensions(self) -> list[str]:
@@ -541,10 +538,7 @@ class Proposition(models.Model):
 
 
 class PatternTimeout(models.Model):
-    """How often a pattern of a proposition took too long, in evaluations and at the gate. What it judged is unscored each time.
-
-    Nothing is switched off for it: a sender could disable a rule that way.
-    """
+    """How often a pattern of a proposition took too long. Nothing is switched off for it: a sender could disable a rule that way."""
 
     dimension = models.CharField(max_length=32, choices=Dimension.choices)
     proposition_id = models.CharField(max_length=120)
@@ -566,16 +560,15 @@ class PatternTimeout(models.Model):
     def count(cls, unscored: Iterable[tuple[str, str, str]]) -> None:
         """Add the time-outs among these (dimension, proposition id, reason); no statement where there are none."""
         timeouts = Counter(
-            (dimension, proposition_id, reason.removeprefix(TIMED_OUT)[:200])
-            for dimension, proposition_id, reason in unscored
+            (*about, reason.removeprefix(TIMED_OUT)[:200])
+            for *about, reason in unscored
             if reason.startswith(TIMED_OUT)
         )
         now = timezone.now()
         for (dimension, proposition_id, pattern), times in sorted(timeouts.items()):  # in one order, against deadlocks
-            row, _ = cls.objects.get_or_create(
-                dimension=dimension, proposition_id=proposition_id, pattern=pattern, defaults={"last_at": now}
-            )
-            cls.objects.filter(pk=row.pk).update(times=F("times") + times, last_at=now)
+            about = {"dimension": dimension, "proposition_id": proposition_id, "pattern": pattern}
+            cls.objects.get_or_create(**about, defaults={"last_at": now})
+            cls.objects.filter(**about).update(times=F("times") + times, last_at=now)
 
     @classmethod
     def of(cls, proposition_ids: Iterable[str]) -> dict[tuple[str, str], list[PatternTimeout]]:

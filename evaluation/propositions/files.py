@@ -45,6 +45,15 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping
 
+    def construct_number(self, node: yaml.ScalarNode) -> Any:
+        if len(node.value) > MOST_DIGITS:
+            problem = f"a number of {len(node.value):,} digits; allowed: {MOST_DIGITS}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return self.construct_yaml_int(node)
+
+
+Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_number)
+
 
 T = TypeVar("T")
 
@@ -71,7 +80,7 @@ class YamlProblems(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-MOST_BYTES, MOST_VALUES, MOST_DIGITS = 2_000_000, 200_000, 100  # of a file, of it with aliases written out, of a number
+MOST_BYTES, MOST_DIGITS = 2_000_000, 100  # of a file, of a number
 
 
 def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
@@ -81,7 +90,7 @@ def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
         expected: The keys to name where there is no mapping.
 
     Raises:
-        YamlProblems: It cannot be read, is too large, is not YAML, has a key twice, or is no mapping.
+        YamlProblems: It cannot be read, is too large, is not YAML, has a key twice or an alias, or is no mapping.
     """
     try:
         if (size := path.stat().st_size) > MOST_BYTES:
@@ -90,11 +99,12 @@ def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         raise YamlProblems([FileProblem(path, None, "", f"cannot be read: {error}")]) from None
     try:
+        for event in yaml.parse(text, Loader=Loader):
+            if isinstance(event, yaml.AliasEvent):  # a few of them can stand for billions of values
+                line = event.start_mark.line + 1 if event.start_mark else None
+                raise YamlProblems([FileProblem(path, line, "", "not valid YAML: aliases are not allowed")])
         loader = Loader(text)
         node = loader.get_single_node()
-        if node is not None and (number := _values(node, {})) > MOST_VALUES:
-            text = f"with its aliases written out it holds {number:.3g} values; allowed: {MOST_VALUES:,}"
-            raise YamlProblems([FileProblem(path, None, "", text)])
         data = loader.construct_document(node) if node is not None else None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -109,27 +119,6 @@ def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
     if not isinstance(data, dict):
         raise YamlProblems([FileProblem(path, 1, "", f"expected a mapping with {expected} at the top")])
     return node, data
-
-
-def _values(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node holds when each alias is written out: a few can stand for billions.
-
-    Raises:
-        yaml.constructor.ConstructorError: A node holds itself, or a number has too many digits.
-    """
-    number = known.get(id(node))
-    if number is None:
-        known[id(node)] = 0
-        parts = node.value if isinstance(node, yaml.CollectionNode) else ()
-        if isinstance(node, yaml.MappingNode):
-            parts = [one for pair in parts for one in pair]
-        elif node.tag.endswith(":int") and len(node.value) > MOST_DIGITS:
-            problem = f"a number of {len(node.value):,} digits; allowed: {MOST_DIGITS}"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-        number = known[id(node)] = 1 + sum(_values(one, known) for one in parts)
-    elif number == 0:
-        raise yaml.constructor.ConstructorError(None, None, "an alias of a value inside itself", node.start_mark)
-    return number
 
 
 _path = lru_cache(maxsize=2048)(Path)

@@ -30,10 +30,9 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds, where a person waits for b
 
 
 class BatchAsking:
-    """Asks what a run asks by way of batches: `ask` stands in for `complete_many`.
+    """Asks what a run asks by way of batches: `ask` stands in for `complete_many`. Not safe to use from several threads.
 
-    What an earlier batch answered is yielded; everything else is put aside, and `submit` submits it. So the answers of batches are read,
-    checked and stored by the code that does this for live ones. Not safe to use from several threads.
+    What an earlier batch answered is yielded, and stored by the code for live answers; everything else is put aside for `submit`.
     """
 
     def __init__(self, judging: Judging, way: Route) -> None:
@@ -72,8 +71,14 @@ class BatchAsking:
             return request
         digest = request_digest(request)
         row = self._answers.take(request_key(request, digest))
+        if row is None and self._round <= MOST_ROUNDS:
+            if not self._judging.refused and not self._judging.budget.reason:
+                self._outgoing.add(request, digest)
+                if self._outgoing.is_full:
+                    self.submit()
+            return None
         if row is None:
-            return self._put_aside(request, digest)
+            return request
         if row.result in NO_ANSWER:
             return request
         reply = reply_of(request, row, self._way)
@@ -82,15 +87,6 @@ class BatchAsking:
         if reply.status is Status.MALFORMED and request.reask and request.schema is not None and request.example:
             return self._answer(with_example(request), reply)  # the second try is the last one, as for live calls
         return reply
-
-    def _put_aside(self, request: LLMRequest, digest: str) -> LLMRequest | None:
-        if self._round > MOST_ROUNDS:
-            return request
-        if not self._judging.refused and not self._judging.budget.reason:
-            self._outgoing.add(request, digest)
-            if self._outgoing.is_full:
-                self.submit()
-        return None
 
     def submit(self) -> None:
         """Submit what was put aside, unless the budget has no room for it beside what is spent and what other batches will cost."""
@@ -130,7 +126,7 @@ def see_through(
     go_on: Callable[[Sequence[EvaluationRun]], object],
     notice: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """Wait until the batches of these runs are answered and the runs have ended. Workers may do parts of it meanwhile.
+    """Wait until the batches of these runs are answered and the runs have ended; workers may do parts of it meanwhile.
 
     Args:
         runs: With those of their channels.

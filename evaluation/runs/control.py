@@ -43,25 +43,23 @@ class Progress:
 def progress_of(runs: Sequence[EvaluationRun]) -> dict[int, Progress]:
     """The progress of each run, by primary key; three queries for any number of them, two where none is judged in batches."""
     own = [run.pk for run in runs]
-    shares = ChannelShare.objects.filter(agent_run__in=own).order_by().values_list("agent_run", "channel_run")
-    linked: dict[int, set[int]] = {}
-    for agent_run, channel_run in shares:
-        linked.setdefault(agent_run, set()).add(channel_run)
-    every = {*own, *(pk for channels in linked.values() for pk in channels)}
-    rows = EvaluationScore.objects.filter(evaluation_run__in=every).order_by().values("evaluation_run")
-    rows_by_run: Any = rows.annotate(
+    parts: dict[int, set[int]] = {pk: {pk} for pk in own}
+    links = ChannelShare.objects.filter(agent_run__in=own).order_by().values_list("agent_run", "channel_run")
+    for agent_run, channel_run in links:
+        parts[agent_run].add(channel_run)
+    every = EvaluationScore.objects.filter(evaluation_run__in=set().union(*parts.values())).order_by()
+    rows: Any = every.values("evaluation_run").annotate(
         settled=Count("pk", filter=~Q(status="pending")), total=Count("pk"), **share_counts()
     )
-    counted = {row["evaluation_run"]: (row["settled"], row["total"], row["hits"], row["asked"]) for row in rows_by_run}
+    by_run = {row["evaluation_run"]: row for row in rows}
     batched = [run for run in runs if run.batch]
     waits = waiting_words(batched) if batched else {}
-
-    def summed(pk: int, place: int) -> int:
-        return sum(counted.get(part, (0, 0, 0, 0))[place] for part in {pk, *linked.get(pk, ())})
-
-    return {
-        pk: Progress(summed(pk, 0), summed(pk, 1), waits.get(pk, ""), Share(summed(pk, 2), summed(pk, 3))) for pk in own
-    }
+    progress = {}
+    for pk in own:
+        there = [by_run[part] for part in parts[pk] if part in by_run]
+        settled, total, hits, asked = (sum(row[n] for row in there) for n in ("settled", "total", "hits", "asked"))
+        progress[pk] = Progress(settled, total, waits.get(pk, ""), Share(hits, asked))
+    return progress
 
 
 Status = EvaluationRun.Status
@@ -77,15 +75,10 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> tuple[EvaluationRun, 
     """Have a worker (`manage.py work`) measure what the spec asks for. Nothing is judged here.
 
     Args:
-        spec: What is asked for.
-        simulate: Have the worker simulate conversations with an agent that has little speech first, and measure those (AC-6.5.2);
-            not where its actor could say nothing.
+        simulate: Simulate conversations first with an agent that has little speech (AC-6.5.2), unless its actor could say nothing.
 
     Returns:
         The run, and whether it is one that asked for the same within 24 hours and had not ended: that one goes on instead.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
     """
     if simulate and spec.agent and has_little_speech(spec) and not why_not_simulated(spec.agent):
         spec = replace(spec, simulated=True)
@@ -99,11 +92,9 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> tuple[EvaluationRun, 
 
 
 def cancel_run(run: EvaluationRun) -> EvaluationRun:
-    """Stop an evaluation until it is resumed; what was judged stays.
+    """Stop an evaluation until it is resumed, with those of its channels that no other evaluation waits for; what was judged stays.
 
     A worker that is at it notices within seconds and stores no more.
-
-    Evaluations of its channels are cancelled with it, but for those another agent's evaluation waits for.
 
     Raises:
         NotPossible: It ended already.
@@ -122,7 +113,7 @@ def cancel_run(run: EvaluationRun) -> EvaluationRun:
         batches = LLMBatch.objects.filter(work_id__in=work_ids, status__in=LLMBatch.OPEN)
         batches.update(
             cancel_requested_at=now, next_look_at=now
-        )  # the worker cancels them; what was answered is paid for
+        )  # a worker cancels them; what was answered is paid for
     used = ledger.totals(work_id=run.work_id)
     tokens = used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
     EvaluationRun.objects.filter(pk=run.pk).update(token_usage=tokens)
@@ -140,9 +131,8 @@ def resume_run(run: EvaluationRun) -> EvaluationRun:
         channels = [_again(channel_run) for channel_run in run.channel_runs.all()]
         resumed = _again(run)
         if not resumed and any(channels):  # it is complete, its channels were not
-            resumed = bool(
-                EvaluationRun.objects.filter(pk=run.pk, status=Status.COMPLETED).update(status=Status.PENDING)
-            )
+            completed = EvaluationRun.objects.filter(pk=run.pk, status=Status.COMPLETED)
+            resumed = bool(completed.update(status=Status.PENDING))
         if not resumed:
             run.refresh_from_db()
             left = " and no call of its judge failed" if run.status == Status.COMPLETED else ""
@@ -160,9 +150,8 @@ def can_resume(run: EvaluationRun) -> bool:
     if run.status != Status.COMPLETED:
         return run.status in STOPPED
     channel_runs = run.channel_runs.all()
-    failed = EvaluationScore.objects.filter(
-        CALL_FAILED, evaluation_run__in=[run.pk, *channel_runs.values_list("pk", flat=True)]
-    )
+    every = [run.pk, *channel_runs.values_list("pk", flat=True)]
+    failed = EvaluationScore.objects.filter(CALL_FAILED, evaluation_run__in=every)
     return channel_runs.filter(status__in=STOPPED).exists() or failed.exists()
 
 

@@ -69,16 +69,12 @@ class Call(NamedTuple):
 
 
 def estimate(spec: RunSpec) -> Estimate:
-    """What measuring this would need, without the channels of an agent.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
+    """What measuring this would need, without the channels of an agent."""
     return _estimate(make_plan(spec), answer_lengths(spec.judge_model), {})
 
 
 def estimate_all(specs: Sequence[RunSpec]) -> list[Estimate]:
-    """What measuring these would need, then what the channels of these agents would, each once. What is read of a channel is shared.
+    """What measuring these would need, then what the channels of these agents would, each once.
 
     Raises:
         PropositionError: Proposition files cannot be used.
@@ -90,11 +86,7 @@ def estimate_all(specs: Sequence[RunSpec]) -> list[Estimate]:
 
 
 def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
-    """The same; None where the judge needs no network: its calls cost nothing.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
+    """The same; None where the judge needs no network: its calls cost nothing."""
     return estimate_all(specs) if any(provider_of(spec.judge_model) == "anthropic" for spec in specs) else None
 
 
@@ -114,19 +106,12 @@ def _estimate(plan: Plan, lengths: Mapping[str, AnswerLength], read: dict[tuple[
         if isinstance(subject, ChannelSubject) and dimension == Dimension.IDEAS_QUANTITY:
             calls += [call for item in items for call in _ideas(item.proposition, subject, run, nonce)]
             continue
-        length = lengths.get(dimension, ASSUMED)
-        asked = [
-            call
-            for question in _questions(dimension, items, subject, run, nonce)
-            for call in _asked(question, length.tokens)
-        ]
-        calls += asked
-        if asked:
+        length, before = lengths.get(dimension, ASSUMED), len(calls)
+        for question in _questions(dimension, items, subject, run, nonce):
+            calls += _asked(question, length.tokens)
+        if len(calls) > before:
             answers[dimension] = length
-    costs = [
-        ledger.estimate_cost(spec.judge_model, call.input_tokens, call.output_tokens, batch=spec.batch)
-        for call in calls
-    ]
+    costs = [ledger.estimate_cost(spec.judge_model, c.input_tokens, c.output_tokens, batch=spec.batch) for c in calls]
     return Estimate(
         agent=spec.agent.slug if spec.agent else "",
         channel=spec.channel.slug if spec.channel else "",
@@ -143,12 +128,8 @@ def _estimate(plan: Plan, lengths: Mapping[str, AnswerLength], read: dict[tuple[
 
 def _all_of(costs: Iterable[Decimal | None]) -> Decimal | None:
     """The sum; one unpriced part leaves none."""
-    total = Decimal(0)
-    for cost in costs:
-        if cost is None:
-            return None
-        total += cost
-    return total
+    priced = list(costs)
+    return None if None in priced else sum(filter(None, priced), Decimal(0))
 
 
 def _asked(question: Question, per_proposition: int) -> Iterator[Call]:
@@ -224,17 +205,12 @@ class SimulationEstimate(BaseModel):
 def estimate_simulation(
     spec: RunSpec, *, situations: Sequence[Situation], actor_model: str = "", repeats: int = 1
 ) -> tuple[SimulationEstimate, Estimate]:
-    """Estimate what the actor would need, and the judge of what it says, if every line is answered once.
+    """Estimate what the actor would need, and the judge of what it says, if every line of the situations is answered once.
 
     Args:
         spec: What is to be measured, of an agent.
-        situations: What would be said to it.
         actor_model: Default the agent's own model, else `ACTOR_MODEL`.
         repeats: How often each situation is simulated.
-
-    Raises:
-        ValueError: `spec` is of a channel.
-        PropositionError: Proposition files cannot be used.
     """
     if spec.agent is None:
         raise ValueError(f"{spec.target} is a channel; allowed: an agent")
@@ -265,11 +241,8 @@ def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats
     prompts: list[int] = []
     for scene in scenes:
         for turn, text in enumerate(scene.situation.lines, 1):
-            common: dict[str, Any] = {
-                "channel": scene.channel,
-                "synthetic": True,
-                "tags": {**scene.channel.tags, TURN: str(turn)},
-            }
+            tags = {**scene.channel.tags, TURN: str(turn)}
+            common: dict[str, Any] = {"channel": scene.channel, "synthetic": True, "tags": tags}
             line = Message.objects.create(position=2 * turn - 1, outsider=scene.situation.speaker, text=text, **common)
             if scene.repeat == 1:
                 prompts.append(prompt_tokens(agent, line))

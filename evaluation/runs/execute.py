@@ -24,7 +24,7 @@ from agents.llm.endpoints import route_of
 from agents.models import Leasable, owner_name
 from agents.ops.telemetry import logging_about
 from agents.work.lease import LOOKS
-from agents.work.running import is_outage, side_by_side
+from agents.work.running import OUTAGE, is_outage, side_by_side
 from evaluation.calibration.agreement import calibration_json, calibration_of, swap_json
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence
@@ -105,12 +105,10 @@ def execute(
     progress: Progress = lambda run, done: None,
     hand_back: bool = True,
 ) -> list[EvaluationRun]:
-    """Judge several runs side by side, with those of the channels they link to.
-
-    Runs that another process holds are left alone. Judgements that were stored before are not made again.
+    """Judge several runs side by side, with those of their channels; runs that another process holds are left alone.
 
     Args:
-        runs: What to execute; pending, lost, failed and errored ones are resumed.
+        runs: Pending, lost, failed or errored ones; stored judgements are not made again.
         owner: Under which they are leased; default this process.
         progress: Called with a run and the number of judgements just settled, from any thread.
         hand_back: When interrupted, leave the work to any worker; else only to the same command.
@@ -160,7 +158,13 @@ def execute_as_made(
         with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
             judged = side_by_side(jobs(), _threads())
             span.set_data("evaluation_runs", [run.pk for run in held])
-            _end_all([judging for judging in judged if judging is not None])
+            ended = [judging for judging in judged if judging is not None]
+            for of_agents in (False, True):  # channels first: their numbers are part of their agents' numbers
+                ending = [judging for judging in ended if (judging.run.agent_id is not None) is of_agents]
+                for judging, summary in zip(ending, summarize_all([judging.run for judging in ending]), strict=True):
+                    _end(judging, summary)
+            # Again, now that it is committed: whoever ends the other run of a link sees this one, and this one sees the other.
+            follow_links([judging.run for judging in ended])
     except BaseException as error:
         status, words = Status.ERRORED, f"{type(error).__name__}: {error}"[:1000]
         if is_outage(error) or (hand_back and (crashed or not isinstance(error, Exception))):
@@ -209,16 +213,6 @@ def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
     """The runs, after those of their channels that are not done yet; each once."""
     linked = EvaluationRun.objects.filter(agent_runs__in=[run.pk for run in runs], status__in=UNFINISHED).distinct()
     return list({run.pk: run for run in (*linked.order_by("pk"), *runs)}.values())
-
-
-def _end_all(judged: Sequence[Judging]) -> None:
-    """End runs that were judged. Channels first: their numbers are part of their agents' numbers."""
-    for of_agents in (False, True):
-        ending = [judging for judging in judged if (judging.run.agent_id is not None) is of_agents]
-        for judging, summary in zip(ending, summarize_all([judging.run for judging in ending]), strict=True):
-            _end(judging, summary)
-    # Once more, now that it is committed: who ends the other run of a link sees this one from now on, and this one sees the other.
-    follow_links([judging.run for judging in judged])
 
 
 def _end(judging: Judging, summary: RunSummary) -> None:
@@ -318,19 +312,15 @@ def capture(
     progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
     notice: Callable[[str], None] = lambda words: None,
 ) -> list[Captured]:
-    """Capture a baseline per spec, going on with what an earlier attempt left unfinished (AC-6.5.7).
+    """Evaluate an agent (or channel) per spec, going on with what an earlier attempt left unfinished (AC-6.5.7).
 
-    Channel dimensions of agents are measured in their channels, each once for all of them. Everything is planned before anything is
-    asked, so that what cannot be measured costs nothing; the rows of the later runs are made while the judge reads the first questions.
+    Everything is planned before anything is asked, so that what cannot be measured costs nothing; the rows of the later runs are made while
+    the judge reads the first questions.
 
     Args:
-        specs: One per agent (or channel).
         prepared: Called with runs as they are made, each once, before anything of them is asked.
         progress: Called as judgements are made.
         notice: Called with the batches that are waited for, where specs ask for batches: this returns when they are answered.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
     """
     with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
         trace.set_data("agents", [spec.target.slug for spec in specs])
@@ -411,6 +401,9 @@ def run_json(summary: RunSummary, *, observations: bool = True) -> dict[str, Any
 
 
 # -- the queue that workers look at
+CHANNELS_TOGETHER = 4  # evaluations of channels that one piece of work does
+
+
 def _paused_that_may_go_on() -> EvaluationRun | None:
     """The oldest run that paused for its budget (its agent's, or that of all channels), which has room again: a new day, a higher cap."""
     paused = EvaluationRun.objects.filter(status=Status.PAUSED_BUDGET).select_related("agent")
@@ -424,6 +417,29 @@ def _paused_that_may_go_on() -> EvaluationRun | None:
                 return run
             over.add((run.agent_id, model))
     return None
+
+
+def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: str) -> list[EvaluationRun]:
+    """Lease further runs of channels to execute with one: each asks only a few questions, which alone would leave most call slots free.
+
+    So a worker stays within 1.25 times the floor (`make bench`). Only of the same judge, whose outage stops them all, and none that a
+    worker was lost with.
+    """
+    if run.agent_id is not None or run.deaths:
+        return []
+    more: list[EvaluationRun] = []
+    for other in waiting:
+        alike = other.agent_id is None and (other.judge, other.batch) == (run.judge, run.batch)
+        fresh = other.status == EvaluationRun.Status.PENDING and not other.deaths
+        if len(more) == CHANNELS_TOGETHER - 1:
+            break
+        try:
+            if alike and fresh and other.pk != run.pk and other.acquire(owner=owner, lease=lease()):
+                other.note_served()
+                more.append(other)
+        except OUTAGE:  # what is leased is executed, or goes back to the queue there
+            break
+    return more
 
 
 def work_one(*, owner: str) -> bool:
@@ -441,7 +457,7 @@ def work_one(*, owner: str) -> bool:
                 if awaits_simulation(run):
                     simulate_for(run, owner=owner)
                 else:
-                    execute([run], owner=owner)
+                    execute([run, *_more_channels(run, waiting, owner)], owner=owner)
             return True
         if not waiting:
             break

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import IO, Any
 
 from django.db.models import QuerySet
@@ -29,10 +28,8 @@ def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
     """The rows, in order of run, dimension and message; read in portions."""
     related = ("evaluation_run__agent", "evaluation_run__channel", "message__channel", "compared_with")
     unread = (f"evaluation_run__agent__{text}" for text in ("system_prompt", "sample_lines", "description"))
-    scores = (
-        scores.select_related(*related).defer(*unread).order_by("evaluation_run_id", "dimension", "message_id", "pk")
-    )
-    for score in scores.iterator(chunk_size=1000):
+    rows = scores.select_related(*related).defer(*unread)
+    for score in rows.order_by("evaluation_run_id", "dimension", "message_id", "pk").iterator(chunk_size=1000):
         run, message, earlier = score.evaluation_run, score.message, score.compared_with
         channel = message.channel if message else run.channel
         special = {
@@ -40,11 +37,11 @@ def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
             "agent": run.agent.slug if run.agent else None,
             "channel": channel.slug if channel else None,
             "message": message.external_id if message else None,
-            "sent_at": _iso(message.sent_at) if message else None,
+            "sent_at": message.sent_at.isoformat() if message and message.sent_at else None,
             "text": (score.context_snippet if run.swaps else message.text) if message else None,
             "tags": message.tags if message else {},
             "judge": score.judge or run.judge,
-            "judged_at": _iso(score.judged_at),
+            "judged_at": score.judged_at.isoformat() if score.judged_at else None,
             "compared_with": earlier.external_id if earlier else None,
             "compared_text": earlier.text if earlier else None,
         }
@@ -52,10 +49,6 @@ def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
             name: special[name] if name in special else getattr(run if name in OF_RUN else score, name)
             for name in COLUMNS
         }
-
-
-def _iso(value: datetime | None) -> str | None:
-    return value.isoformat() if value else None
 
 
 def write_jsonl(scores: QuerySet[EvaluationScore], out: IO[str]) -> int:

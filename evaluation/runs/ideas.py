@@ -70,32 +70,28 @@ def _entries(value: Any) -> list[int]:
     return [n for n in value if isinstance(n, int) and not isinstance(n, bool)] if isinstance(value, list) else []
 
 
-class ListedIdea(BaseModel):
-    """One idea of a part. `entries` are numbers of the entries shown, from 1; those that do not exist are left out later."""
-
+class _Read(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+
+class ListedIdea(_Read):
+    """One idea of a part. `entries` are numbers of the entries shown, from 1; those that do not exist are left out later."""
 
     idea: Annotated[str, Field(min_length=1, pattern=r"\S")]
     description: str = ""
     entries: Annotated[list[int], BeforeValidator(_entries)] = []
 
 
-class _Listing(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
-
+class _Listing(_Read):
     ideas: list[ListedIdea]
 
 
-class _Pair(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
-
+class _Pair(_Read):
     idea: int
     same_as: int
 
 
-class _Pairs(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
-
+class _Pairs(_Read):
     same: list[_Pair]
 
 
@@ -118,12 +114,11 @@ def listing_request(
     again: bool = False,
     **call: Any,
 ) -> LLMRequest:
-    """Ask for the ideas of one part of a conversation.
+    """Ask for the ideas of one part of a conversation, all of whose messages are `events`.
 
     Args:
         name: The channel's.
         proposition: Its claim says what is to be listed.
-        events: What was said, all of it.
         part: Its number, and how many there are.
         again: Whether the same is asked again (repeats), so that the prompt cache should hold it.
         call: `label`, `model` and `max_tokens` of the request.
@@ -212,8 +207,7 @@ NOTHING_MARKED = "needs an LLM judge: no message lists ideas as points or announ
 def count_ideas(judging: Judging, calls: Counter[str]) -> None:
     """Make every pending count of a run: list the ideas of each part of the conversation, then collapse the lists into one (S-6.6).
 
-    Every conversation, short or long, goes the same way, so that the count does not depend on where it was cut. What a part holds is
-    stored as it is read; a run that resumes asks only for the parts that are missing.
+    What a part holds is stored as it is read; a run that resumes asks only for the parts that are missing.
     """
     if not isinstance(judging.subject, ChannelSubject):
         return
@@ -294,12 +288,11 @@ class _Count:
         """List the ideas of every part that is not listed yet, a call each; returns the number of parts."""
         row, judging = self.row, self.judging
         if not row.idea_parts.exists():
-            places = enumerate(ideas_quantity.stretches(self.subject), 1)
-            made = [
+            parts = [
                 IdeaPart(evaluation_score=row, number=n, first_position=first, last_position=last)
-                for n, (first, last) in places
+                for n, (first, last) in enumerate(ideas_quantity.stretches(self.subject), 1)
             ]
-            IdeaPart.objects.bulk_create(made, batch_size=500)
+            IdeaPart.objects.bulk_create(parts, batch_size=500)
         number_of_parts, left = row.idea_parts.count(), list(row.idea_parts.filter(listed=False))
         for again in (False, True):  # a failure that may pass is tried once more after everything else
             asked: list[tuple[IdeaPart, list[int]]] = []
@@ -350,17 +343,10 @@ class _Count:
         ideas before it, so that no pair is left out.
         """
         judging, by_key = self.judging, {idea.pk: idea for idea in ideas}
-        same: dict[int, int] = {}
-        known: list[int] = []
-        rest: list[int] = []
         first: dict[tuple[str, ...], int] = {}
-        for idea in ideas:
-            original = first.setdefault(tuple(tokenize(idea.idea)) or (idea.idea,), idea.pk)
-            if original != idea.pk:
-                same[idea.pk] = original
-            else:
-                rest.append(idea.pk)
-        tries = 1
+        originals = {i.pk: first.setdefault(tuple(tokenize(i.idea)) or (i.idea,), i.pk) for i in ideas}
+        same = {pk: original for pk, original in originals.items() if original != pk}
+        known, rest, tries = list[int](), [pk for pk in originals if pk not in same], 1
         while len(known) + len(rest) > 1 and rest:
             if not judging.may_ask():
                 raise _Interrupted

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -71,8 +71,10 @@ def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[tuple[list[Ope
     seen: Counter[tuple[object, ...]] = Counter()
     ordered = []
     for group in by_window.values():
-        shared = (group[0].repeat, *_shown(group[0]))
-        ordered.append((group[0].repeat, seen[shared], shared, group))
+        _, proposition, about, earlier, repeat = group[0]
+        end = stretch_end(about.position, proposition.last_n) if about and earlier is None else None
+        shared = (repeat, about.channel_id if about else None, end, *proposition.context_key)  # the window shown
+        ordered.append((repeat, seen[shared], shared, group))
         seen[shared] += 1
     for _, _, shared, group in sorted(ordered, key=lambda place: place[:2]):
         alone = seen[shared] == 1 and group[0].earlier is None and len(group) <= per_call
@@ -113,13 +115,6 @@ def questions(
                 items=[entry.item for entry in chunk],
             ),
         )
-
-
-def _shown(entry: Open[Any]) -> tuple[object, ...]:
-    """Equal for items that are shown the same window."""
-    message, proposition = entry.message, entry.proposition
-    end = stretch_end(message.position, proposition.last_n) if message and entry.earlier is None else None
-    return (message.channel_id if message else None, end, *proposition.context_key)
 
 
 def settle(
@@ -214,21 +209,15 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
     """Store verdicts in one short statement, each once: one that another worker stored meanwhile stays as it is.
 
     Args:
-        rows: The judgements.
-        verdicts: One for each.
         question: What was asked; None for what needed no judge.
 
     Returns:
         Whether all were still to be stored: False when the run was deleted, or another worker has it now.
     """
-    now = timezone.now()
-    claims = (
-        dict(zip((p.id for p in question.propositions), question.claims().values(), strict=True)) if question else {}
-    )
-    snippet = ""  # the start of what was judged
+    now, claims, snippet = timezone.now(), dict[str, str](), ""
     if question:
-        texts = question.context.judged_texts()
-        snippet = _short(" / ".join(texts[-3:]) if question.context.message is None else (texts[0] if texts else ""))
+        claims = dict(zip((p.id for p in question.propositions), question.claims().values(), strict=True))
+        snippet = _short(" / ".join(question.context.judged_texts()[-3:]))  # the start of what was judged
     for row, verdict in zip(rows, verdicts, strict=True):
         for column, name in _OF_VERDICT.items():
             setattr(row, column, getattr(verdict, name))
@@ -263,11 +252,8 @@ def _short(text: str) -> str:
 class Judging:
     """An evaluation while it is being judged; its dimensions share it.
 
-    Attributes:
-        ask: Asks the judge: `complete_many`, or a batch.
-        health: Whether the judge answers anything; shared by all evaluations that are judged together.
-        waits: Whether it waits for a batch that was submitted.
-        refused: Why no batch was taken.
+    `ask` asks the judge: `complete_many`, or a batch; `waits`: for a submitted batch; `refused`: why no batch was accepted. `health`
+    is shared by all evaluations that are judged together.
     """
 
     run: EvaluationRun
@@ -287,14 +273,9 @@ class Judging:
 
     def label(self, dimension: str, row: EvaluationScore) -> Label:
         """The ledger's columns for a question."""
-        agent, work = self.run.agent_id, self.run.work_id
+        agent, work, item = self.run.agent_id, self.run.work_id, str(row.pk)
         return Label(
-            purpose="evaluation",
-            mechanism=dimension,
-            dimension=dimension,
-            agent_id=agent,
-            work_id=work,
-            item=str(row.pk),
+            purpose="evaluation", mechanism=dimension, dimension=dimension, agent_id=agent, work_id=work, item=item
         )
 
     def may_ask(self) -> bool:
@@ -321,15 +302,7 @@ def begin_judging(
     health: JudgeHealth,
     read: dict[tuple[object, ...], Ends],
 ) -> Judging:
-    """Load what judging needs.
-
-    Args:
-        run: Leased by the caller.
-        leases: It is among these.
-        files: Reads the proposition files.
-        progress: Called with the run and the number of judgements just settled.
-        health: Shared by the evaluations that are judged together.
-        read: What was read of channels; shared, too.
+    """Load what judging a run needs, which the caller leased; `health` and `read` are shared by the runs that are judged together.
 
     Raises:
         Superseded: Persona or propositions are not those the run was planned with.
@@ -350,28 +323,21 @@ def begin_judging(
     return Judging(run, leases, subject, propositions, BudgetWatch(run.agent, run.judge), health, progress, ask)
 
 
-@contextmanager
-def dimension_span(dimension: str) -> Iterator[Counter[str]]:
-    """A Sentry span for judging a dimension; what is counted inside becomes its data. The thread gets a scope of its own."""
-    counts = Counter(answered_calls=0, failed_calls=0)
+def judge_dimension(judging: Judging, dimension: str) -> None:
+    """Judge what is pending of one dimension, then store what its scorer measures beside the judgements (AC-6.4.8)."""
+    calls = Counter(answered_calls=0, failed_calls=0)
     with sentry_sdk.new_scope(), sentry_sdk.start_span(op=f"evaluation.{dimension}", name=f"score {dimension}") as span:
         try:
-            yield counts
+            judge = (
+                count_ideas if dimension == Dimension.IDEAS_QUANTITY else partial(_judge_scores, dimension=dimension)
+            )
+            judge(judging, calls)
         finally:
-            for name, number in counts.items():
+            for name, number in calls.items():
                 span.set_data(name, number)
 
 
-def judge_dimension(judging: Judging, dimension: str) -> None:
-    """Judge what is pending of one dimension, then store what its scorer measures beside the judgements (AC-6.4.8)."""
-    with dimension_span(dimension) as calls:
-        if dimension == Dimension.IDEAS_QUANTITY:
-            count_ideas(judging, calls)
-        else:
-            _judge_scores(judging, dimension, calls)
-
-
-def _judge_scores(judging: Judging, dimension: str, calls: Counter[str]) -> None:
+def _judge_scores(judging: Judging, calls: Counter[str], dimension: str) -> None:
     with closing(ask_all(_questions(judging, dimension), ask=judging.ask)) as answers:
         for answer in answers:
             rows = [answer.question.items[position] for position in answer.positions]

@@ -42,6 +42,7 @@ from evaluation.models import (
     is_heuristic,
     procedure_name,
 )
+from evaluation.models.evaluations import PROCEDURE
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for, with_traits
 from evaluation.propositions.schema import Proposition, digest_of_each, fill, propositions_digest
 from evaluation.runs.summary import reopen_failed
@@ -71,27 +72,21 @@ class RunSpec:
     Attributes:
         agent: Who is measured; its channel dimensions are measured in its channels, by runs of their own.
         channel: What is measured instead: convergence, ideas quantity, or both.
-        dimensions: Ids, each with a scorer.
-        window: As `parse_window` reads it.
-        where: Tags a message must have.
+        window, history: As `parse_window` and `parse_history` read them; self-consistency compares the window with the history.
+        where, history_where: Tags a message there must have.
         samples: Most messages sampled for message-by-message dimensions, at least 1.
-        seed: Seed of the sampling.
         per_call: Most propositions in one call, 1 to 10.
         judge: Model; default the configured one.
         is_baseline: Whether the run becomes the agent's baseline when it succeeds.
-        history: What self-consistency compares the window with, as `parse_history` reads it.
-        history_where: Tags the messages of the history must have.
         repeats: Judgements per item, 1 to 20; rules are exact and judged once.
         hard: Judge every proposition that is no anti-pattern in hard mode (AC-6.0.16, AC-6.1.7).
         double_check: Ask the judge whether it is sure (AC-6.0.11).
         method: ``plumbline``, or ``tinytroupe`` for comparison with its paper; that one asks one proposition per call.
         additional_context: Given to preconditions and shown to the judge as data.
         simulated: Measure speech that was simulated for it (synthetic messages, chosen by `where`) instead of real speech.
-        actor_model: The model that speaks, where speech is simulated.
         situations: What is simulated, each as `Situation` dumps it, `repeats` times; empty = what comes with Plumbline, once.
         position_bins: Sample evenly from these stretches of a conversation, in turns of the agent from 1: ``((1, 5), (6, None))``.
-        schedule: The schedule that asked for it.
-        environment: The environment of an experiment that it measures.
+        schedule, environment: What asked for it: a schedule, or the environment of an experiment.
         swap_test: Which half of a test of the judge it is, where it is one and no measurement of the agent: see `SwapHalf`.
         batch: Ask the judge in batches, at half the price and within a day. The same question otherwise.
     """
@@ -174,13 +169,7 @@ class RunSpec:
     @property
     def procedure(self) -> str:
         """How it is judged, as `EvaluationRun.procedure` says it."""
-        return procedure_name(
-            method=self.method,
-            hard=self.hard,
-            double_check=self.double_check,
-            simulated=self.simulated,
-            swap_test=self.swap_test,
-        )
+        return procedure_name(**{name: getattr(self, name) for name in PROCEDURE})
 
     @property
     def awaits_simulation(self) -> bool:
@@ -448,9 +437,7 @@ def link_channels(run: EvaluationRun, plan: Plan, prepared: Prepared) -> None:
 
 def _with_failed_calls(spec_digest: str, since: datetime) -> EvaluationRun | None:
     """The newest run, when it ended with judgements whose call failed; made pending again, so that only these are asked."""
-    runs = EvaluationRun.objects.filter(spec_digest=spec_digest, created_at__gte=since).exclude(
-        status=EvaluationRun.Status.CANCELLED
-    )
+    runs = EvaluationRun.objects.filter(spec_digest=spec_digest, created_at__gte=since).exclude(status="cancelled")
     run: EvaluationRun | None = runs.order_by("-pk").first()
     if run is None or run.status != EvaluationRun.Status.COMPLETED:
         return None
@@ -600,10 +587,9 @@ def answer_lengths(judge: str) -> dict[str, AnswerLength]:
     by_dimension: dict[str, list[tuple[int, int]]] = {}
     for dimension, tokens, number in claims.values_list("dimension", "output_tokens", "claims")[:NEWEST_CALLS]:
         by_dimension.setdefault(dimension, []).append((tokens or 0, number))
-    return {
-        dimension: AnswerLength(
-            tokens=round(sum(t for t, _ in rows) / sum(n for _, n in rows)), measured_calls=len(rows)
-        )
-        for dimension, rows in by_dimension.items()
-        if len(rows) >= ENOUGH_CALLS
-    }
+    lengths = {}
+    for dimension, rows in by_dimension.items():
+        if len(rows) >= ENOUGH_CALLS:
+            tokens, answered = (sum(column) for column in zip(*rows, strict=True))
+            lengths[dimension] = AnswerLength(tokens=round(tokens / answered), measured_calls=len(rows))
+    return lengths

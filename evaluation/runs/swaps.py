@@ -28,8 +28,7 @@ def choose_swaps(agent: Agent, messages: Sequence[int], *, seed: int) -> dict[st
     The others are up to 20 active agents with another persona; where none of them said anything, the foils.
 
     Returns:
-        By the message's id either the id of another agent's message, or a foil's name and number, e.g. ``pirate 3``. Messages for which
-        there are no texts left are missing.
+        By the message's id the id of another agent's message, or a foil's name and number, e.g. ``pirate 3``; as far as there are texts.
     """
     rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
     others = Agent.objects.filter(is_active=True).exclude(pk=agent.pk)
@@ -37,7 +36,9 @@ def choose_swaps(agent: Agent, messages: Sequence[int], *, seed: int) -> dict[st
         others = others.exclude(system_prompt=agent.system_prompt)
     chosen = list(others.order_by("slug"))
     rng.shuffle(chosen)
-    voices = [_newest(other) for other in chosen[:MOST_VOICES]]
+    newest = MessageWindow(f"last:{POOL}", last=POOL)
+    spoken = (spoken_by(agent=other, window=newest).values_list("pk", flat=True) for other in chosen[:MOST_VOICES])
+    voices = [list(map(str, keys)) for keys in spoken]
     if not any(voices):
         voices = [[f"{name} {number}" for number in range(len(texts))] for name, texts in load_foils().items()]
     rng.shuffle(voices)
@@ -47,24 +48,12 @@ def choose_swaps(agent: Agent, messages: Sequence[int], *, seed: int) -> dict[st
     return dict(zip(map(str, messages), filter(None, turns), strict=False))
 
 
-def _newest(agent: Agent) -> list[str]:
-    said = spoken_by(agent=agent, window=MessageWindow(f"last:{POOL}", last=POOL))
-    return [str(pk) for pk in said.values_list("pk", flat=True)]
-
-
 def swapped_texts(run: EvaluationRun) -> dict[int, str | None]:
     """The text that stands in for each message in the swapped half, by the message's id; None where it was deleted since."""
     wanted = [int(source) for source in run.swaps.values() if source.isdecimal()]
-    texts = dict(Message.objects.filter(pk__in=wanted).values_list("pk", "text"))
-    foils = load_foils()
-    swapped: dict[int, str | None] = {}
-    for message, source in run.swaps.items():
-        if source.isdecimal():
-            swapped[int(message)] = texts.get(int(source))
-        else:
-            name, _, number = source.partition(" ")
-            swapped[int(message)] = foils[name][int(number)]
-    return swapped
+    texts = {str(pk): text for pk, text in Message.objects.filter(pk__in=wanted).values_list("pk", "text")}
+    texts |= {f"{name} {number}": text for name, of in load_foils().items() for number, text in enumerate(of)}
+    return {int(message): texts.get(source) for message, source in run.swaps.items()}
 
 
 def foils_in(run: EvaluationRun) -> bool:

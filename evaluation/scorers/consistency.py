@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db.models import Q
 
@@ -15,16 +15,8 @@ from agents.models import Agent, Message
 from agents.text.authors import NameMask, Voice, learn_voice, own_voice
 from agents.text.tokens import tokenize
 from evaluation.scorers.foils import load_foils
-from evaluation.scorers.subjects import (
-    Context,
-    Event,
-    Halves,
-    Item,
-    Subject,
-    Window,
-    said,
-    synthetic_only,
-)
+from evaluation.scorers.subjects import Context, Event, Halves, Item, Subject, Window, said, synthetic_only
+from evaluation.wording import counted
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
@@ -34,24 +26,15 @@ NEAR, READ_AHEAD = 8, 50  # positions looked at before a message; messages that 
 
 
 MOST_PAIRS = 10
-
-
 POOL = 500  # most earlier messages of a channel that are looked at, drawn with the seed: any history costs the same
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """Ids of two messages to compare, and how near in topic they are, 0 to 1."""
 
     current: int
     earlier: int
     nearness: float
-
-
-def can_pair(halves: Halves) -> bool:
-    """Whether any message of now can be compared with one of the history; reads no texts."""
-    past = {halves.channel_of[pk] for pk in halves.history}
-    return any(halves.channel_of[pk] in past for pk in halves.current)
 
 
 def find_pairs(halves: Halves, *, seed: int) -> list[Pair]:
@@ -71,8 +54,9 @@ def find_pairs(halves: Halves, *, seed: int) -> list[Pair]:
     for pk in drawn:
         by_channel[channel_of[pk]].append(pk)
     pools = {channel: _drawn(pools[channel], POOL, rng) for channel in by_channel}
-    texts = dict(_texts([*drawn, *(pk for pool in pools.values() for pk in pool)]))
-    words = {pk: frozenset(tokenize(text)) for pk, text in texts.items()}
+    needed = [*drawn, *(pk for pool in pools.values() for pk in pool)]  # at most 10 and 10 times POOL
+    texts = Message.objects.filter(pk__in=needed).order_by().values_list("pk", "text")
+    words = {pk: frozenset(tokenize(text)) for pk, text in texts}
     pairs = [pair for channel, current in by_channel.items() for pair in _match(current, pools[channel], words)]
     return sorted(pairs, key=lambda pair: halves.current.index(pair.current))
 
@@ -81,11 +65,6 @@ def _drawn(ids: list[int], most: int, rng: random.Random) -> list[int]:
     if len(ids) <= most:
         return ids
     return [ids[i] for i in sorted(rng.sample(range(len(ids)), most))]
-
-
-def _texts(ids: Sequence[int]) -> Iterator[tuple[int, str]]:
-    for start in range(0, len(ids), 5000):
-        yield from Message.objects.filter(pk__in=ids[start : start + 5000]).order_by().values_list("pk", "text")
 
 
 def _match(current: list[int], pool: list[int], words: Mapping[int, frozenset[str]]) -> list[Pair]:
@@ -133,9 +112,8 @@ def context(
 
 
 # -- the voice, for the offline judge
-LEAST_OWN = (
-    10  # earlier messages of the agent: fewer do not tell own messages from swapped ones (`make bench`, section voice)
-)
+# Earlier messages of the agent: fewer do not tell own messages from swapped ones (`make bench`, section voice).
+LEAST_OWN = 10
 LEAST_EACH, LEAST_VOICES = 5, 2  # messages of another agent that make a voice; voices below which foils speak, too
 MOST_OWN, MOST_HEARD, MOST_CHANNELS = 200, 100, 20  # newest messages of the agent, of each channel, and channels
 MOST_CHARACTERS = 2_000  # of a message
@@ -154,12 +132,11 @@ class Voices:
 def _voice_of(text: str, subject: Subject) -> dict[str, Any]:
     """How surely the agent said this: ``own`` (0 to 1) with what that rests on, or ``why`` it cannot be said."""
     heard = subject.voices = subject.voices or _hear(subject)
-    if heard.voice is None:
+    if (voice := heard.voice) is None:
         return {"why": heard.why}
-    voice = heard.voice
-    about = {"messages": voice.messages, "others": voice.others, "beside": heard.beside}
     own, deviations = own_voice(_masked(text, heard.mask), voice)
-    return {"own": own, "odd": [name for name, spreads in deviations.items() if spreads >= 2][:3], **about}
+    odd = [name for name, spreads in deviations.items() if spreads >= 2][:3]
+    return {"own": own, "odd": odd, "messages": voice.messages, "others": voice.others, "beside": heard.beside}
 
 
 def _hear(subject: Subject) -> Voices:
@@ -183,23 +160,18 @@ def _hear(subject: Subject) -> Voices:
         for agent, text in newest.values_list("agent", "text")[:MOST_HEARD]:
             others[agent].append(text[:MOST_CHARACTERS])
     judged = {(text or "")[:MOST_CHARACTERS] for text in subject.swapped.values()}  # what is tested is not learned from
-
-    def unjudged(texts: Iterable[str]) -> list[str]:
-        return [text for text in texts if text not in judged]
-
-    voices = [texts for texts in map(unjudged, others.values()) if len(texts) >= LEAST_EACH]
-    beside = f"{len(voices)} other agent{'s' * (len(voices) != 1)}"
-    if len(voices) < LEAST_VOICES:
-        foils = load_foils().values()
-        stock = [texts for texts in map(unjudged, foils) if len(texts) >= LEAST_EACH]
-        voices += stock
-        beside += f" and {len(stock)} stock voices"
+    heard, stock = (
+        [texts for texts in ([t for t in of if t not in judged] for of in spoken) if len(texts) >= LEAST_EACH]
+        for spoken in (others.values(), load_foils().values())
+    )
+    voices, beside = heard, counted(len(heard), "other agent")
+    if len(heard) < LEAST_VOICES:
+        voices, beside = [*heard, *stock], f"{beside} and {len(stock)} stock voices"
     agents = Agent.objects.filter(pk__in=[subject.agent.pk, *others]).values_list("slug", "display_name")
     mask = NameMask(name for names in agents for name in names)
     if len(own) < LEAST_OWN:
-        return Voices(
-            None, mask, why=f"a voice shows across at least {LEAST_OWN} earlier messages, there are {len(own)}"
-        )
+        why = f"a voice shows across at least {LEAST_OWN} earlier messages, there are {len(own)}"
+        return Voices(None, mask, why=why)
     if not voices:
         return Voices(None, mask, why="no other voice is left to learn from: all their messages are swapped in")
     masked = [[_masked(text, mask) for text in texts] for texts in (own, *voices)]
@@ -229,12 +201,10 @@ def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:
     shown = synthetic_only(subject.where, subject.simulated)
     around = said(Message.objects.filter(near, **shown).order_by("position"))
     for message in wanted:
-        near_it = [
-            s for s in around if s.channel_id == message.channel_id and 0 < message.position - s.position <= NEAR
-        ]
-        if (
-            len(near_it) >= SAID_BEFORE or message.position <= NEAR
-        ):  # else something was deleted: `context` looks further
+        there = (s for s in around if s.channel_id == message.channel_id)
+        near_it = [s for s in there if 0 < message.position - s.position <= NEAR]
+        # Else something was deleted: `context` looks further.
+        if len(near_it) >= SAID_BEFORE or message.position <= NEAR:
             subject.before[message.pk] = tuple(map(subject.event, near_it[-SAID_BEFORE:]))
 
 
@@ -259,6 +229,7 @@ def not_evaluable(subject: Subject) -> str:
         return "not evaluable: what was simulated has no past"
     if not halves.history:
         return "not evaluable: the agent said nothing before this window that it could be compared with"
-    if not can_pair(halves):
+    past = {halves.channel_of[pk] for pk in halves.history}
+    if not any(halves.channel_of[pk] in past for pk in halves.current):
         return "not evaluable: no channel has messages of the agent both in the window and in its history"
     return ""

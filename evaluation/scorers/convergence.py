@@ -51,12 +51,10 @@ def context(
 
 
 def figures(subject: ChannelSubject, propositions: Sequence[Proposition]) -> dict[str, Any]:
-    """What is stored with the run: each agent's figures, and how alike each pair is, most alike first (AC-6.4.8).
-
-    They are of the messages that the first proposition shows.
+    """What is stored with the run, of the messages that the first proposition shows (AC-6.4.8).
 
     Returns:
-        ``agents``: figures by slug; ``pairs``: [slug, slug, similarity 0 to 1]; ``voices``: distinctness, null when it cannot be computed.
+        ``agents``: figures by slug; ``pairs``: [slug, slug, similarity 0 to 1], most alike first; ``voices``: distinctness or null.
     """
     proposition = propositions[0]
     _, messages = subject.conversation(proposition.first_n, proposition.last_n)

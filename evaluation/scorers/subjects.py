@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.db import models
@@ -57,24 +58,16 @@ def parse_window(spec: str, *, now: datetime | None = None) -> MessageWindow:
     spec = spec.strip().lower()
     if spec == "all":
         return MessageWindow()
-    if match := _LAST.fullmatch(spec):
-        if int(match[1]) < 1:
-            raise ValueError(f"window {spec!r}: at least 1 message; allowed: {ALLOWED}")
+    if (match := _LAST.fullmatch(spec)) and int(match[1]):
         return MessageWindow(spec, last=int(match[1]))
-    if match := _DURATION.fullmatch(spec):
-        if int(match[1]) < 1:
-            raise ValueError(f"window {spec!r} is empty; allowed: {ALLOWED}")
+    if (match := _DURATION.fullmatch(spec)) and int(match[1]):
         end = now or timezone.now()
         return MessageWindow(spec, start=end - timedelta(**{_UNITS[match[2]]: int(match[1])}), end=end)
     raise ValueError(f"window {spec!r} is not understood; allowed: {ALLOWED}")
 
 
 def parse_history(spec: str, *, now: datetime | None = None) -> MessageWindow:
-    """Read what a window is compared with: ``before`` (all that was said before it), or a window as `parse_window` reads it.
-
-    Raises:
-        ValueError: Names the value and what is allowed.
-    """
+    """Read what a window is compared with: ``before`` (all that was said before it), or a window, with errors as of `parse_window`."""
     if spec.strip().lower() == BEFORE:
         return MessageWindow(BEFORE)
     try:
@@ -112,15 +105,12 @@ def why_outside(messages: QuerySet[Message], window: MessageWindow) -> str:
     if window.start is None and window.end is None:
         return ""
     counts = messages.order_by().aggregate(all=Count("pk"), dated=Count("sent_at"), newest=Max("sent_at"))
-    undated = counts["all"] - counts["dated"]
-    newest = (
-        f"the newest with a time is from {timezone.localtime(counts['newest']):%Y-%m-%d}" if counts["dated"] else ""
-    )
-    timeless = (
-        f"{undated:,} of {counts['all']:,} messages have no time, which only all and last:N count" if undated else ""
-    )
-    reasons = "; ".join(filter(None, (timeless, newest)))
-    return f"; {window.spec}: {reasons}" if reasons else ""
+    reasons = []
+    if undated := counts["all"] - counts["dated"]:
+        reasons.append(f"{undated:,} of {counts['all']:,} messages have no time, which only all and last:N count")
+    if counts["newest"]:
+        reasons.append(f"the newest with a time is from {timezone.localtime(counts['newest']):%Y-%m-%d}")
+    return f"; {window.spec}: {'; '.join(reasons)}" if reasons else ""
 
 
 def synthetic_only(where: Mapping[str, str], simulated: bool) -> dict[str, bool]:
@@ -134,10 +124,10 @@ def synthetic_only(where: Mapping[str, str], simulated: bool) -> dict[str, bool]
 def spoken_by(
     *, agent: Agent, window: MessageWindow, where: Mapping[str, str] | None = None, simulated: bool = False
 ) -> QuerySet[Message]:
-    """What an agent really said: committed messages with a text, never drafts, never synthetic ones, oldest first.
+    """What an agent really said: committed messages with a text, never drafts, never synthetic ones, oldest first (by `said_at`).
 
     With `simulated`, what it was made to say for a measurement, and nothing else: the two never mix (AC-6.5.2). With the tag of a
-    debate, what it said in that debate. A message without a time stands where `Message.said_at` puts it.
+    debate, what it said in that debate.
     """
     spoken = Message.objects.filter(agent=agent, text__regex=r"\S", **synthetic_only(where or {}, simulated))
     messages = with_tags(spoken, where or {})
@@ -153,8 +143,7 @@ def said_in(
 ) -> QuerySet[Message]:
     """What was said in a channel, in its order; simulated speech only where the channel was simulated.
 
-    Args:
-        window: ``last:N`` are the channel's last N messages.
+    ``last:N`` are the channel's last N messages.
     """
     messages = Message.objects.filter(channel=channel, synthetic=channel.synthetic, text__regex=r"\S")
     messages = in_window(with_tags(messages, where or {}), window)
@@ -266,10 +255,7 @@ def sample_by_position(
     positions then stand for the same conversations.
 
     Args:
-        agent: Who spoke.
-        eligible: Its messages that may be drawn; positions count everything it said there.
-        bins: The stretches.
-        samples: Most messages, at least 1.
+        eligible: The agent's messages that may be drawn; positions count everything it said there.
         seed: Equal seeds draw equal samples.
         simulated: Whether `eligible` is simulated speech. `where`: the tags it was chosen by.
     """
@@ -326,14 +312,7 @@ def _one_by_one(
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened: an action of the agent judged, or a stimulus that reached it.
-
-    Attributes:
-        kind: ``action`` or ``stimulus``.
-        name: Who acts; for a stimulus, whom it reaches.
-        text: What was said.
-        speaker: For a stimulus, who said it; empty when unknown.
-    """
+    """One thing that happened: an action of `name`, the agent judged, or a stimulus that reached it, said by `speaker` (empty: unknown)."""
 
     kind: Literal["action", "stimulus"]
     name: str
@@ -378,13 +357,12 @@ class Context:
     Attributes:
         agent_name: Whom the claims are about; the channel's name for an environment.
         persona: The rendered persona; None withholds it (AC-6.0.9).
-        message: The one message judged; None judges the window.
-        message_number: Of its entry in the window; None where it is not there.
+        message: The one message judged, entry `message_number` of the window (None: not there); None judges the window.
         action: A draft that has not been sent (the gate); excludes `message`.
         environment: Whether a conversation is judged (AC-6.0.10).
         own_messages: Whether the window holds only the agent's own messages.
         pair: Two moments to compare, the earlier and the later one; the last event of each is the agent's message.
-        additional: What those who measure say beside the messages; shown as data.
+        additional: `RunSpec.additional_context`.
         measured: Figures for the offline judge alone; a model is not shown them.
     """
 
@@ -423,9 +401,7 @@ class Context:
 
     def history(self) -> list[str] | None:
         """What the agent said before the draft; None where no draft is judged."""
-        if self.action is None:
-            return None
-        return [event.text for event in self.window.events if event.kind == "action"]
+        return None if self.action is None else [e.text for e in self.window.events if e.kind == "action"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,7 +433,6 @@ class Subject:
     """An agent as one run looks at it: persona, window, tags. Caches what several items need.
 
     Attributes:
-        samples: Most messages sampled.
         simulated: Whether what was simulated for a measurement is looked at, instead of real speech.
         heuristic: Whether the offline judge asks: only then are figures measured for it.
         voices: How the agent and the others spoke before the window, once that was measured.
@@ -501,15 +476,10 @@ class Subject:
     def sample(self) -> list[int]:
         """Ids of up to `samples` messages, drawn at random with the seed (AC-6.1.2), by turn evenly over its stretches."""
         if self.position_bins:
-            return sample_by_position(
-                agent=self.agent,
-                eligible=self.spoken(),
-                bins=self.position_bins,
-                samples=self.samples,
-                seed=self.seed,
-                simulated=self.simulated,
-                where=self.where,
-            )
+            same: dict[str, Any] = {
+                name: getattr(self, name) for name in ("agent", "samples", "seed", "simulated", "where")
+            }
+            return sample_by_position(eligible=self.spoken(), bins=self.position_bins, **same)
         ids = list(self.spoken().values_list("pk", flat=True))
         if len(ids) <= self.samples:
             return ids
@@ -518,14 +488,11 @@ class Subject:
         return [ids[i] for i in chosen]
 
     def halves(self) -> Halves:
-        """Return what the agent says now, and the past that self-consistency compares it with.
+        """Return what the agent says now, and the past that self-consistency compares it with; simulated speech has none.
 
-        ``before`` is everything before the first message of the window; where the window has no beginning (``all``, no tags) what the
-        agent said is cut in the middle, the newer half is compared with the older one. The history has tags of its own
-        (`history_where`, default none), so that one build can be compared with what was said before it. Of a long history its two
-        ends are looked at, the voice it began with and the latest one: a window costs the same after a million messages.
-
-        Simulated speech has no past: it is never compared with real speech.
+        ``before`` is everything before the first message of the window; where the window has no beginning (``all``, no tags) the newer
+        half of what the agent said is compared with the older one. The history has tags of its own (`history_where`, default none).
+        Of a long history the two ends are looked at: a window costs the same after a million messages.
         """
         if self._halves is None:
             current, history = list(self.spoken().values_list("pk", "channel_id")), self.history
@@ -551,8 +518,7 @@ class Subject:
     def window_around(self, message: Message, first_n: int, last_n: int) -> tuple[Window, int | None]:
         """The events around a message: the first ones of its channel and the last ones up to the end of its stretch (AC-6.0.12).
 
-        The agent acts, all others are stimuli. What was said before the evaluation's window belongs to it, what was said after does
-        not. Only the events shown are read, so that a channel of any length costs the same.
+        What was said before the evaluation's window belongs to it, what was said after does not. Only the events shown are read.
 
         Returns:
             The events, the same for all messages of a stretch, and the number of the message among them; None where it is not shown.
@@ -561,13 +527,10 @@ class Subject:
         key = (message.channel_id, end, first_n, last_n)
         shared = (*key, self.window.end, self.window.stored_by, message.synthetic)
         if shared not in self.read:
-            messages = Message.objects.filter(
-                channel_id=message.channel_id, synthetic=message.synthetic, position__lte=end
-            )
+            there = Message.objects.filter(channel_id=message.channel_id, synthetic=message.synthetic)
+            messages = in_window(there.filter(position__lte=end), MessageWindow(stored_by=self.window.stored_by))
             if self.window.end is not None:
-                messages = messages.exclude(sent_at__gt=self.window.end)
-            if self.window.stored_by is not None:
-                messages = messages.filter(created_at__lte=self.window.stored_by)
+                messages = messages.exclude(sent_at__gt=self.window.end)  # one without a time is shown
             # Up to SEEN_BEFORE, `last_n` is what is shown before the message; it stands there beside them.
             self.read[shared] = read_ends(messages, first_n, last_n + (0 < last_n <= SEEN_BEFORE))
         if key not in self._windows:
@@ -581,17 +544,13 @@ class Subject:
         """What the agent said in the window, over all channels, in order of time."""
         key = ("own", first_n, last_n)
         if key not in self._windows:
-            messages = list(self.spoken().values_list("pk", flat=True))
-            shown = (
-                messages
-                if first_n + last_n >= len(messages)
-                else messages[:first_n] + messages[len(messages) - last_n :]
-            )
-            texts = dict(Message.objects.filter(pk__in=shown).values_list("pk", "text"))
-            events = [Event("action", self.agent.display_name, texts[pk]) for pk in shown]
-            omitted = len(messages) - len(shown)
-            cut = first_n if omitted else len(events)
-            self._windows[key] = Window(tuple(events[:cut]), omitted, tuple(events[cut:]))
+            keys = list(self.spoken().values_list("pk", flat=True))
+            omitted = max(0, len(keys) - first_n - last_n)
+            cut = first_n if omitted else len(keys)
+            parts = keys[:cut], keys[cut + omitted :]
+            texts = dict(Message.objects.filter(pk__in=[*parts[0], *parts[1]]).values_list("pk", "text"))
+            first, last = (tuple(Event("action", self.agent.display_name, texts[pk]) for pk in part) for part in parts)
+            self._windows[key] = Window(first, omitted, last)
         return self._windows[key]
 
     def swap(self, message: Message) -> bool:
@@ -612,10 +571,9 @@ def event_of(agent: Agent, message: Message | Said) -> Event:
 
 
 def stretch_end(position: int, last_n: int) -> int:
-    """The last position of the stretch that a message is in.
+    """The last position of the stretch that a message is in: cut by position alone, so that every sample and agent has the same ones.
 
-    Stretches are cut by position alone, so that an evaluation that resumes, another sample and another agent find the same ones. They are
-    shorter where `last_n` leaves no room for a full one after the events that every message has before it.
+    Stretches are shorter where `last_n` leaves no room for a full one after the events that every message has before it.
     """
     length = max(1, min(STRETCH, last_n - SEEN_BEFORE))
     return position + -position % length
@@ -657,11 +615,8 @@ class Ends(NamedTuple):
 
     def number_of(self, position: int) -> int | None:
         """The number under which the window shows the message at this position."""
-        for start, part in ((1, self.first), (1 + len(self.first) + self.omitted, self.last)):
-            for number, row in enumerate(part, start):
-                if row.position == position:
-                    return number
-        return None
+        rows = chain(enumerate(self.first, 1), enumerate(self.last, 1 + len(self.first) + self.omitted))
+        return next((number for number, row in rows if row.position == position), None)
 
 
 COUNTED_UP_TO = 200  # events left out; of more it is said how many positions they take, which deleted ones take, too
@@ -686,11 +641,7 @@ EVERYBODY = "everybody"
 
 @dataclass(slots=True)
 class ChannelSubject:
-    """A channel: window and tags of what is measured. Caches what several items need.
-
-    Attributes:
-        window: Which stretch of it; ``last:N`` are its last N messages.
-    """
+    """A channel: window and tags of what is measured. Caches what several items need."""
 
     channel: Channel
     window: MessageWindow

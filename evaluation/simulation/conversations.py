@@ -12,17 +12,16 @@ from typing import Annotated, Any
 
 import sentry_sdk
 from django.db import transaction
-from django.db.models import Max, QuerySet
-from django.utils import timezone
+from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
-from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep
+from agents.models import Agent, Channel, ChannelMember, Message, Run
 from agents.persona import current_digest
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.receive import receive_message
 from agents.turn.send_message import SendRefused
 from agents.work.lease import LeaseLost
-from agents.work.running import is_outage
+from agents.work.queues import carry_out
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import (
@@ -40,7 +39,6 @@ from evaluation.simulation.situations import Situation, load_situations, situati
 
 MOST_REPEATS = 20
 GIVE_UP_AFTER = 3  # failed conversations in a row: the model is down, the others are not tried
-RESUMABLE_FOR = timedelta(hours=24)
 SITUATION, REPEAT, TURN = "situation", "repeat", "turn"  # tags of channels and messages, beside the simulation's
 
 Progress = Callable[[int, int], None]
@@ -56,7 +54,7 @@ class Conversation(BaseModel):
     Attributes:
         situation: Its id. `repeat`: which of the repeats, from 1.
         lines: How many lines it has. `done`: how many of them the agent answered, or chose to pass over in silence.
-        silent: How many of these it passed over. `silence`: why, the first time, in the agent's own words.
+        silent: How many of these it passed over.
         reason: Why the other lines are missing; empty when none is.
         tried: False when it was left out because others before it had failed.
     """
@@ -69,7 +67,6 @@ class Conversation(BaseModel):
     lines: int
     done: int
     silent: int = 0
-    silence: str = Field("", exclude=True)
     reason: str = ""
     tried: bool = Field(True, exclude=True)
 
@@ -140,8 +137,7 @@ class Simulation(BaseModel):
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
             return f"{len(missing)} of {len(self.conversations)} conversations not finished ({names}{more}): {reasons}"
         if not self.messages:
-            reasons = "; ".join(dict.fromkeys(c.silence for c in self.conversations if c.silence))
-            return f"the agent said nothing in any of {len(self.conversations)} conversations: {reasons}"
+            return f"the agent said nothing in any of {len(self.conversations)} conversations"
         return ""
 
 
@@ -162,8 +158,8 @@ def simulate(
 ) -> Simulation:
     """Say the lines of all situations to an agent, and wait for its answers.
 
-    The same call resumes an interrupted simulation: it says the missing lines and retries failed turns, for 24 hours and until an
-    evaluation of the simulation is complete; after that a new simulation begins. A line is never said or answered twice in a simulation.
+    The same call resumes an interrupted simulation: it says the missing lines and retries failed turns, until an evaluation of the
+    simulation is complete; after that a new simulation begins. A line is never said or answered twice in a simulation.
 
     No stage of the pipeline takes part but those marked `required`, and the agent remembers nothing of it. Where the actor could say
     nothing (`why_not_simulated`) nothing is said to the agent either.
@@ -208,7 +204,7 @@ def prepare(
 ) -> tuple[str, list[_Scene], bool]:
     """Id and scenes of the newest simulation of the same if it is to be continued, else of a new one; and whether it is continued.
 
-    It is not continued once a completed evaluation measured it, or when it is 24 hours old; with `reuse` it always is; with None never.
+    It is not continued once a completed evaluation measured it; with `reuse` it always is; with None never.
     """
     persona = current_digest(agent)
     parts = [agent.pk, persona, situations_digest(situations), model, repeats]
@@ -223,7 +219,12 @@ def prepare(
         slugs = Channel.objects.filter(slug__startswith=prefix, synthetic=True).values_list("slug", flat=True)
         numbers = (slug.removeprefix(prefix).partition("-")[0] for slug in slugs)
         number = max((int(n) for n in numbers if n.isdecimal()), default=0)
-        resumed = bool(number) and reuse is not None and (reuse or _is_open(f"{same}-{number}", f"{prefix}{number}-"))
+        measured = EvaluationRun.objects.filter(simulated=True, status=EvaluationRun.Status.COMPLETED)
+        resumed = (
+            bool(number)
+            and reuse is not None
+            and (reuse or not measured.filter(where__simulation=f"{same}-{number}").exists())
+        )
         number += not resumed
         ident, prefix = f"{same}-{number}", f"{prefix}{number}-"
         known = {channel.slug: channel for channel in Channel.objects.filter(slug__startswith=prefix, synthetic=True)}
@@ -246,14 +247,6 @@ def prepare(
     return ident, scenes, resumed
 
 
-def _is_open(ident: str, prefix: str) -> bool:
-    begun = Channel.objects.filter(slug__startswith=prefix, synthetic=True).aggregate(at=Max("created_at"))["at"]
-    if begun is None or begun < timezone.now() - RESUMABLE_FOR:
-        return False
-    completed = EvaluationRun.objects.filter(simulated=True, status=EvaluationRun.Status.COMPLETED)
-    return not completed.filter(where__simulation=ident).exists()
-
-
 # -- the conversations
 def _converse(scenes: Sequence[_Scene], progress: Progress) -> tuple[Conversation, ...]:
     total, failed = sum(len(scene.situation.lines) for scene in scenes), 0
@@ -263,7 +256,7 @@ def _converse(scenes: Sequence[_Scene], progress: Progress) -> tuple[Conversatio
             conversation = scene.simulate(lambda line, first=scene.first: progress(first + line, total))  # type: ignore[misc]
             failed = 0 if conversation.complete else failed + 1
         else:
-            conversation = scene.conversation(scene.silences(), f"not tried after {failed} in a row had failed")
+            conversation = scene.conversation(scene.done(), f"not tried after {failed} in a row had failed")
             conversation = conversation.model_copy(update={"tried": conversation.complete})
         conversations.append(conversation)
         progress(scene.first + len(scene.situation.lines), total)
@@ -284,43 +277,41 @@ class _Scene:
 
     def simulate(self, progress: Callable[[int], None]) -> Conversation:
         """Say the lines that are missing, until one fails; `progress` is called after each but the last."""
-        silences = self.silences()
+        done = self.done()
         lines = len(self.situation.lines)
         try:
-            for turn in range(len(silences) + 1, lines + 1):
+            for turn in range(len(done) + 1, lines + 1):
                 if current_digest(Agent.objects.get(pk=self.agent.pk)) != self.persona_digest:
                     raise NotSimulated("the persona was changed meanwhile")
                 if over := why_over_budget(self.agent, self.model):
                     raise NotSimulated(over)
-                silences.append(self._say(turn))
+                done.append(self._say(turn))
                 if turn < lines:
                     progress(turn)
         except (NotSimulated, TurnRefused, SendRefused) as error:
-            return self.conversation(silences, str(error))
-        return self.conversation(silences)
+            return self.conversation(done, str(error))
+        return self.conversation(done)
 
-    def conversation(self, silences: Sequence[str | None], reason: str = "") -> Conversation:
-        why = [silence for silence in silences if silence is not None]
+    def conversation(self, done: Sequence[Run], reason: str = "") -> Conversation:
         lines = len(self.situation.lines)
         return Conversation(
             situation=self.situation.id,
             repeat=self.repeat,
             channel=self.channel.slug,
             lines=lines,
-            done=len(silences),
-            silent=len(why),
-            silence=why[0] if why else "",
-            reason="" if len(silences) == lines else reason,
+            done=len(done),
+            silent=sum(not run.messages.exists() for run in done),
+            reason="" if len(done) == lines else reason,
         )
 
-    def silences(self) -> list[str | None]:
-        """Per line that is done: None where the agent answered, else why it did not."""
-        done: list[str | None] = []
+    def done(self) -> list[Run]:
+        """The turns that answered the first lines, or passed over them in silence."""
+        done: list[Run] = []
         for turn in range(1, len(self.situation.lines) + 1):
             run = self._turns(turn).last()
             if run is None or not _counts(run):
                 break
-            done.append(_silence(run))
+            done.append(run)
         return done
 
     def _key(self, turn: int) -> str:
@@ -331,8 +322,8 @@ class _Scene:
         key = f"{self._key(turn)}:"
         return Run.objects.filter(channel=self.channel, idempotency_key__startswith=key).order_by("pk")
 
-    def _say(self, turn: int) -> str | None:
-        """Say a line and run the agent's turn; returns why it said nothing, None when it answered.
+    def _say(self, turn: int) -> Run:
+        """Say a line and run the agent's turn.
 
         Raises:
             NotSimulated: The turn failed.
@@ -347,7 +338,7 @@ class _Scene:
         )
         earlier = list(self._turns(turn))
         if earlier and _counts(earlier[-1]):  # meanwhile, by another process that simulates the same
-            return _silence(earlier[-1])
+            return earlier[-1]
         attempt = len(earlier) + (not earlier or earlier[-1].status in Run.FINAL)  # an unfinished one is continued
         run = start_turn(
             agent=self.agent,
@@ -359,21 +350,12 @@ class _Scene:
         run = finish_turn(run)
         if not _counts(run):
             raise NotSimulated(run.error or f"the turn ended {run.status}")
-        return _silence(run)
+        return run
 
 
 def _counts(run: Run) -> bool:
     """Whether a turn answers its line: it completed, or it failed after something had been said."""
     return run.status == Run.Status.COMPLETED or (run.status in Run.FINAL and run.messages.exists())
-
-
-def _silence(run: Run) -> str | None:
-    """Why a turn ended without a word; None when something was said."""
-    if run.messages.exists():
-        return None
-    reasons = RunStep.objects.filter(run=run, kind="tool_call").order_by("-number").values_list("detail", flat=True)
-    chosen = next((str(detail["reason"]) for detail in reasons if detail.get("reason")), "")
-    return chosen or run.error or "it ended its turn without saying anything"
 
 
 # -- measuring them
@@ -457,15 +439,20 @@ def simulate_for(run: EvaluationRun, *, owner: str) -> None:
     Where the actor failed the run is failed, where the agent's budget is used up paused, each with the reason; an agent that was silent
     throughout is measured by its own messages, however few.
     """
+    carry_out(run, partial(_simulated, owner=owner), owner=owner)
+
+
+def _simulated(run: EvaluationRun, *, owner: str) -> dict[str, Any] | None:
+    """Simulate and plan; returns the columns of the run's end, None where it goes on."""
 
     def renew(done: int, total: int) -> None:
         if not run.extend_lease(owner=owner, lease=LEASE):
             raise LeaseLost
 
     assert run.agent is not None  # noqa: S101 (only an agent's run is simulated)
+    renew(0, 0)
+    chosen, spec = [Situation.model_validate(one) for one in run.situations], _spec_of(run)
     try:
-        renew(0, 0)
-        chosen = [Situation.model_validate(one) for one in run.situations]
         simulation = simulate(
             agent=run.agent,
             situations=chosen or load_situations(),
@@ -474,29 +461,15 @@ def simulate_for(run: EvaluationRun, *, owner: str) -> None:
             progress=renew,
             reuse=not chosen,
         )
-        spec = replace(_spec_of(run), repeats=1) if chosen else _spec_of(run)
-        if simulation.usable:
-            plan_later(run, simulation_spec(spec, simulation), owner=owner)
-        elif simulation.complete:  # silent throughout, or skipped
-            plan_later(run, spec, owner=owner)
-        elif why := why_over_budget(run.agent, actor_of(run.agent, run.actor_model)):
-            run.finish(owner=owner, status=Status.PAUSED_BUDGET, error=why)
-        else:
-            run.finish(owner=owner, status=Status.FAILED, error=f"not simulated: {simulation.problem}"[:1000])
-    except LeaseLost:
-        pass
+        if simulation.failed:
+            if why := why_over_budget(run.agent, actor_of(run.agent, run.actor_model)):
+                return {"status": Status.PAUSED_BUDGET, "error": why}
+            return {"status": Status.FAILED, "error": f"not simulated: {simulation.problem}"[:1000]}
+        spec = replace(spec, repeats=1) if chosen else spec
+        plan_later(run, simulation_spec(spec, simulation) if simulation.usable else spec, owner=owner)
     except PropositionError as error:
-        run.finish(owner=owner, status=Status.FAILED, error=str(error))
-    except Exception as error:
-        if is_outage(error):
-            run.finish(owner=owner, status=Status.PENDING)
-        else:
-            sentry_sdk.capture_exception(error)
-            run.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
-        raise
-    except BaseException:  # a worker that stops gives it back at once
-        run.finish(owner=owner, status=Status.PENDING)
-        raise
+        return {"status": Status.FAILED, "error": str(error)}
+    return None
 
 
 def _spec_of(run: EvaluationRun) -> RunSpec:

@@ -22,16 +22,14 @@ def quadratic_weighted_kappa(
 ) -> Estimate:
     """Cohen's kappa with quadratic weights: 1 − observed ÷ chance-expected squared difference of two raters.
 
-    Source: Cohen, "Weighted kappa", Psychological Bulletin 70 (1968), 213–220; Fleiss & Cohen (1973) for the quadratic weights. The
-    weights are squared differences of the *values*, so no list of categories is needed and unused categories change nothing.
-    Interval: percentile bootstrap over items, indifferent to their order.
+    Source: Cohen, "Weighted kappa", Psychological Bulletin 70 (1968), 213–220; Fleiss & Cohen (1973) for the quadratic weights, which are
+    squared differences of the *values*: no list of categories is needed. Interval: percentile bootstrap over items.
 
     Args:
         first, second: Ratings of the two, shape (items,), same items in the same order, on an interval scale (0 to 9).
 
     Returns:
-        At most 1 (perfect); 0 is chance, also when one of the two raters never varies; below 0 worse than chance. None for fewer than two
-        items, or when both raters gave one and the same rating throughout.
+        At most 1; 0 is chance, below 0 worse. None for fewer than two items, or when both raters gave one and the same rating throughout.
 
     Raises:
         ValueError: Lists of different length, or a rating that is no finite number.
@@ -40,14 +38,10 @@ def quadratic_weighted_kappa(
 
 
 def spearman(first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES) -> Estimate:
-    """Spearman's rank correlation, ties given their mean rank.
+    """Spearman's rank correlation, −1 to 1, ties given their mean rank; None for fewer than two items or when a rater never varies.
 
-    Source: Spearman, "The proof and measurement of association between two things", American Journal of Psychology 15 (1904),
-    72–101; agrees with ``scipy.stats.spearmanr``. Arguments, interval and errors are those of `quadratic_weighted_kappa`; any ordinal
-    scale will do, and the two may differ.
-
-    Returns:
-        −1 to 1. None for fewer than two items or when a rater never varies.
+    Source: Spearman, American Journal of Psychology 15 (1904), 72–101; agrees with ``scipy.stats.spearmanr``. Arguments, interval and
+    errors are those of `quadratic_weighted_kappa`; any ordinal scale will do, and the two may differ.
     """
     return _paired(first, second, _spearman, "a rater gave the same rating to every item", resamples)
 
@@ -55,15 +49,14 @@ def spearman(first: Sequence[float], second: Sequence[float], *, resamples: int 
 def krippendorff_alpha(items: Sequence[Sequence[float | None]], *, resamples: int = RESAMPLES) -> Estimate:
     """Krippendorff's alpha on an interval scale: agreement of any number of raters, with missing ratings.
 
-    The value is the `krippendorff` package's. Interval: percentile bootstrap over items (Zapf, Castell, Morawietz & Karch, BMC Medical
-    Research Methodology 16:93, 2016).
+    The value is the `krippendorff` package's. Interval: percentile bootstrap over items (Zapf et al., BMC Medical Research Methodology
+    16:93, 2016).
 
     Args:
-        items: One row per item, one rating per rater; None where a rater gave none. The order of items and raters changes nothing.
+        items: One row per item, one rating per rater; None where a rater gave none.
 
     Returns:
-        At most 1; 0 is chance. `n` counts the items with two ratings or more, the only ones that say something. None when fewer than
-        two items have them, or when all ratings are the same.
+        At most 1; 0 is chance. `n` counts the items with two ratings or more. None when fewer than two have them, or all ratings are equal.
 
     Raises:
         ValueError: A rating that is no finite number.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evaluation.statistics.bootstrap import LEVEL, Interval, numbers
-from evaluation.statistics.difference import ALPHA, n_to_detect, smallest_detectable_change
+from evaluation.statistics.difference import n_to_detect, smallest_detectable_change
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,12 +37,7 @@ class Welch:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A standardised difference of means.
-
-    Attributes:
-        d: Cohen's, by the pooled standard deviation. `g`: Hedges', without the bias of small samples.
-        interval: Of `d`; `g_interval`: of `g`. At 95 %, by the normal approximation.
-    """
+    """A standardised difference of means: Cohen's `d`, by the pooled standard deviation, and Hedges' `g`, each with its 95 % interval."""
 
     d: float
     g: float
@@ -112,10 +107,10 @@ def intraclass(*arms: Arm) -> float | None:
 
 
 def permutation_p(treatment: Arm, control: Arm, *, paired: bool = False, seed: int = 0) -> float | None:
-    """Two-sided p of no difference: environments swap arms, their scores stay together.
+    """Two-sided p of no difference of the means of all scores: environments swap arms, their scores stay together.
 
-    The difference is that of the means of all scores. All ways are gone through up to 10,000 of them, else 9,999 drawn ones and the real
-    one (Phipson & Smyth, Statistical Applications in Genetics and Molecular Biology 9 (2010), 39).
+    All ways are gone through up to 10,000 of them, else 9,999 drawn ones and the real one (Phipson & Smyth, Statistical Applications in
+    Genetics and Molecular Biology 9 (2010), 39).
 
     Args:
         paired: The same environments are in both arms, and each swaps with its like; those that are in one only are left out.
@@ -153,15 +148,11 @@ def detectable(treatment: Arm, control: Arm, *, paired: bool = False) -> float |
 
 
 def environments_needed(change: float, treatment: Arm, control: Arm, *, paired: bool = False) -> int | None:
-    """How many environments an arm find a true difference of so many points with power 0.8.
-
-    Returns:
-        None below 2 environments in one of the two, where no number suffices, or where `change` is 0.
-    """
+    """How many environments an arm find a true difference of so many points with power 0.8; None below 2, or where no number suffices."""
     deviation, _, _ = _spread(treatment, control, paired=paired)
     if deviation is None or not change:
         return None
-    return n_to_detect(change, max(deviation, 1e-9), alpha=ALPHA, paired=paired)
+    return n_to_detect(abs(change), max(deviation, 1e-9), paired=paired)
 
 
 def _sums(arm: Arm) -> dict[Hashable, tuple[float, float]]:

@@ -74,18 +74,14 @@ def attribute(
     divided by the root of how much it made, so that chance favours neither who made much nor who made little; a thing goes to the
     maker with the highest score among those the other blocks know.
 
-    Null: within each block the makers of runs (neighbouring things of one maker) are permuted, so that every permutation keeps who
-    was active when, and neighbours that hang together are not torn apart (restricted permutation: Good, "Permutation, Parametric and
-    Bootstrap Tests of Hypotheses", 2005). The p-value counts the truth among the permutations (Phipson & Smyth, Statistical
-    Applications in Genetics and Molecular Biology 9, 2010), so it is never 0; few things allow few permutations, and p then stays
-    large.
+    Null: within each block the makers of runs (neighbouring things of one maker) are permuted (restricted permutation: Good, "Permutation,
+    Parametric and Bootstrap Tests of Hypotheses", 2005). The p-value counts the truth among the permutations (Phipson & Smyth, Statistical
+    Applications in Genetics and Molecular Biology 9, 2010), so it is never 0; few things allow few permutations, and p then stays large.
 
     Args:
         similarities: Shape (things, things), symmetric.
         makers: Shape (things,), 0 to makers − 1; each maker made something, in at least two blocks.
         blocks: Shape (things,), the block of each thing; contiguous stretches of time, at least two.
-        permutations: How many; at least 1.
-        seed: Of the permutations.
 
     Raises:
         ValueError: Shapes that differ, fewer than two makers or blocks, a maker in fewer than two blocks, or no permutations.

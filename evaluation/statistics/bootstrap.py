@@ -99,13 +99,9 @@ def percentile_estimate(value: float, replicates: Floats, *, n: int) -> Estimate
 
 
 def resample_counts(counts: NDArray[np.int64], *, resamples: int, rng: np.random.Generator) -> Iterator[Floats]:
-    """Resamples, with replacement, of as many items as there are.
+    """Resamples, with replacement, of as many items as there are: arrays of shape (some rows, kinds), in all `resamples` rows.
 
-    Items are given as distinct kinds with their counts, shape (kinds,): so a resample does not depend on the order of the items, and
-    many equal items cost no more than one.
-
-    Yields:
-        Arrays of shape (some resamples, kinds), in all `resamples` rows, each summing to the number of items.
+    Items are given as distinct kinds with their counts, shape (kinds,): so order changes nothing, and equal ones cost no more than one.
     """
     import numpy as np
 
@@ -273,15 +269,12 @@ def bootstrap_mean(observations: Sequence[Observation], *, unseen: bool = True, 
     """The weighted mean of scores, Σ weight · value ÷ Σ weight, with a cluster bootstrap interval.
 
     Whole clusters are drawn with replacement within each stratum (Davison & Hinkley, "Bootstrap Methods and their Application", 1997,
-    sections 2.4 and 3.8). The percentiles are expanded for small samples as in Hesterberg, "What Teachers Should Know About the
-    Bootstrap", The American Statistician 69 (2015), 371–386: plain percentiles of ten messages cover some 90 % where they say 95 %. To
-    either end the interval reaches at least as far as Student's t would, with a standard deviation no smaller than rounding to whole
-    scores alone gives (1 ÷ √12, Sheppard's correction), and where there are one or two different values only, than those that were
-    hardly or never seen would (`least_variance`): three equal scores do not prove that all are equal.
+    sections 2.4 and 3.8). The percentiles are expanded for small samples as in Hesterberg, The American Statistician 69 (2015), 371–386. To
+    either end the interval reaches at least as far as Student's t would, with a standard deviation no smaller than `least_variance` gives:
+    three equal scores do not prove that all are equal.
 
     Returns:
-        `n` counts the clusters. No value without observations of positive weight; no interval for fewer than two clusters. The order
-        of the observations changes nothing.
+        `n` counts the clusters. No value without observations of positive weight; no interval for fewer than two clusters.
 
     Raises:
         ValueError: A value or weight that is no finite number, a negative weight, a cluster in two strata.
@@ -304,9 +297,8 @@ def bootstrap_difference(
     """The weighted mean of `current` minus that of `baseline`, with a cluster bootstrap interval; negative: it got worse.
 
     Args:
-        baseline, current: Scores before and now.
-        paired: Clusters are items (situations, propositions) that occur in both samples and are drawn together; those that occur in
-            one only are left out. Without it the two samples are drawn independently.
+        paired: Clusters are items that occur in both samples and are drawn together; those that occur in one only are left out. Without it
+            the two samples are drawn independently.
         unseen: As in `least_variance`.
 
     Returns:
@@ -375,15 +367,10 @@ def _estimate(value: float, samples: Sequence[_Drawn], least: Sequence[float], *
         for sample, at_least in zip(samples, least, strict=True)
     ]
     total, spread = sum(variances), float(np.std(replicates))
-    freedom = total**2 / sum(
-        v**2 / sample.freedom for v, sample in zip(variances, samples, strict=True)
-    )  # Welch–Satterthwaite
+    # Welch–Satterthwaite
+    freedom = total**2 / sum(v**2 / sample.freedom for v, sample in zip(variances, samples, strict=True))
     t = -float(stdtrit(freedom, (1 - LEVEL) / 2))
-    tail = _normal_tail(t * math.sqrt(total) / spread) if spread else 0.5
+    tail = math.erfc(t * math.sqrt(total) / spread / math.sqrt(2)) / 2 if spread else 0.5
     low, high = (float(x) for x in np.quantile(replicates, [tail, 1 - tail]))
     reach = t * math.sqrt(total)  # percentiles of a handful of clusters end where the data end
     return Estimate(value, Interval(min(low, value - reach), max(high, value + reach)), n)
-
-
-def _normal_tail(z: float) -> float:
-    return math.erfc(z / math.sqrt(2)) / 2

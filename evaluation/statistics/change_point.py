@@ -56,14 +56,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a series of scores says.
-
-    Attributes:
-        alarms: The drops, oldest first. An alarm at the last point is news.
-        statistic: The chart's present value, ≥ 0; it grows while scores are low.
-        threshold: What it has to exceed.
-        reason: Why nothing was tested; empty when it was.
-    """
+    """What a series of scores says: its drops, oldest first, the chart's present value and threshold, and why nothing was tested."""
 
     alarms: tuple[Alarm, ...]
     statistic: float
@@ -80,32 +73,25 @@ def find_drops(
 ) -> Scan:
     """Find drops in a series of scores: Page's one-sided CUSUM on self-started, studentised recursive residuals.
 
-    Each evaluation is compared with the mean of those before it, weighted by precision; divided by the spread of those before it,
-    the difference has a t distribution under "nothing changed" and becomes a standard normal number, independent of the earlier
-    ones. So no separate baseline is needed, and its uncertainty is accounted for. The chart S = max(0, S − number − 0.5) alarms
-    above a threshold.
+    Each evaluation is compared with the precision-weighted mean of those before it; divided by their spread, the difference has a t
+    distribution under "nothing changed" and becomes a standard normal number. The chart S = max(0, S − number − 0.5) alarms above a
+    threshold; after an alarm the series starts again at the onset.
 
-    Sources: Page, "Continuous inspection schemes", Biometrika 41 (1954), 100–115; self-starting: Hawkins, "Self-starting CUSUM
-    charts for location and scale", The Statistician 36 (1987), 299–315; unequal noise: recursive residuals of Brown, Durbin & Evans,
-    JRSS B 37 (1975), 149–192, with variances error² + τ², where τ², what varies between evaluations beyond their errors, is
-    estimated from earlier points by DerSimonian & Laird (Controlled Clinical Trials 7, 1986); threshold: Siegmund, "Sequential
+    Sources: Page, Biometrika 41 (1954), 100–115; self-starting: Hawkins, The Statistician 36 (1987), 299–315; unequal noise: recursive
+    residuals of Brown, Durbin & Evans, JRSS B 37 (1975), 149–192, with variances error² + τ², where τ², what varies between evaluations
+    beyond their errors, is estimated by DerSimonian & Laird (Controlled Clinical Trials 7, 1986); threshold: Siegmund, "Sequential
     Analysis" (1985), section II.6.
 
-    **False alarms**: while nothing changes, at most one a month over all `series` together in expectation, if they are
-    evaluated every `every` and the evaluations of one series share no messages (`apart` sees to that). Times need not be regular:
-    an evaluation left out is one chance less for a false alarm. Scores that hang together from one evaluation to the next for other
-    reasons (a topic that lasts for days) raise the rate: day effects of 0.3 points with a lag-one correlation of 0.5 gave 7 alarms in
-    90 days of 40 series, uncorrelated ones 1. **Not detected**: a drop within the first eight evaluations, and a slide so
-    slow that the mean follows it; for that there is the comparison with a baseline.
+    **False alarms**: while nothing changes, at most one a month over all `series` together in expectation, if the evaluations of one series
+    share no messages (`apart` sees to that). Scores that hang together from one evaluation to the next for other reasons (a topic that
+    lasts for days) raise the rate: day effects of 0.3 points with a lag-one correlation of 0.5 gave 7 alarms in 90 days of 40 series,
+    uncorrelated ones 1. **Not detected**: a drop within the first eight evaluations, and a slide so slow that the mean follows it.
 
     Args:
-        points: Of one agent and dimension, by one judge, oldest first.
+        points: Of one agent and dimension, by one judge, oldest first; fewer than 9 give no alarm, and a reason.
         every: Time between evaluations as scheduled.
         series: How many series (agents × dimensions) share the rate.
         limit: A drop smaller than this raises no alarm, ≥ 0, in points.
-
-    Returns:
-        No alarms, and a reason, for fewer than 9 points. After an alarm the series starts again at the onset.
 
     Raises:
         ValueError: Points out of order, a score or error that is no finite number, a negative error, an option out of range.

@@ -35,14 +35,10 @@ MOST_MESSAGES = 10_000_000
 # -- verdicts
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a difference says.
+    """What a difference says, with the reason in a sentence.
 
-    Attributes:
-        verdict: ``drifted`` and ``improved`` are sure, ``steady`` surely is no change that matters; ``possibly drifted`` and ``not
-            enough data`` are undecided.
-        n_more: How many messages more would decide if difference and spread stay as they are; None when decided, or when that cannot
-            be said or reached (see `reason`).
-        reason: The verdict in a sentence.
+    `drifted`, `improved` and `steady` (no change that matters) are sure. `n_more`: how many messages more would decide if difference and
+    spread stay as they are; None when decided, or when that cannot be said or reached.
     """
 
     verdict: Verdict
@@ -185,11 +181,7 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
 
 
 def error_of(scores: Scores) -> float | None:
-    """The standard error of a weighted mean whose clusters are drawn: Cochran's as in `difference_p`, whatever rounding gives.
-
-    Returns:
-        In points; None for fewer than two clusters.
-    """
+    """The standard error of a weighted mean in points, clusters drawn, whatever rounding gives; None for fewer than two clusters."""
     variance, freedom = _variance(cluster_sums(scores), 0.0)
     return math.sqrt(variance) if freedom else None
 
@@ -247,49 +239,21 @@ def _welch(variances: Sequence[tuple[float, int]]) -> tuple[float, float]:
 
 
 # -- planning
-def spread(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen: bool = True) -> float | None:
-    """Standard deviation between messages, pooled over both samples (paired: of the differences), in points.
-
-    Never smaller than `least_variance` gives. None for fewer than two messages in a sample; an empty sample is left out.
-    """
-    import numpy as np
-
-    if paired:
-        pairs = cluster_sums(baseline, candidate)
-        rows = np.concatenate(pairs)
-        means = [rows[:, 1] / rows[:, 3] - rows[:, 0] / rows[:, 2]]
-        least = [least_variance_of_pairs(pairs, unseen=unseen)]
-    else:
-        tables = [np.concatenate(cluster_sums(sample)) for sample in (baseline, candidate) if sample]
-        means = [table[:, 0] / table[:, 1] for table in tables]
-        both = [Outcomes.of(values) for values in means]
-        least = [least_variance(one, other, unseen=unseen) for one, other in zip(both, both[::-1], strict=True)]
-    if not means or any(len(values) < 2 for values in means):
-        return None
-    freedoms = [len(values) - 1 for values in means]
-    squares = [
-        max(float(np.var(values)) * len(values), at_least * freedom)
-        for values, at_least, freedom in zip(means, least, freedoms, strict=True)
-    ]
-    return math.sqrt(sum(squares) / sum(freedoms))
-
-
 def smallest_detectable_change(
-    n: int, sd: float, *, alpha: float = ALPHA, baseline_n: int | None = None, paired: bool = False
+    n: int, sd: float, *, baseline_n: int | None = None, paired: bool = False
 ) -> float | None:
     """The smallest true change of a mean that a comparison of this size would find with power 0.8, two-sided.
 
     (t₁₋α/₂ + t_power) · standard error, at the comparison's degrees of freedom; the approximation to the non-central t of Cohen,
-    "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2, e.g. 64 messages each for half a standard deviation.
+    "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2, e.g. 64 each for half a standard deviation.
 
     Args:
-        n: Messages of the candidate; with `paired`, where the same items are in both, pairs.
-        sd: Standard deviation between messages (paired: of the differences), ≥ 0, in points.
-        alpha: Chance to detect a change that is not there.
-        baseline_n: Messages of the baseline; None: as many as `n`. Not used when paired.
+        n: What was measured of the candidate; with `paired`, where the same items are in both, pairs.
+        sd: Standard deviation between them (paired: of the differences), ≥ 0, in points.
+        baseline_n: The same of the baseline; None: as many as `n`. Not used when paired.
 
     Returns:
-        In points, ≥ 0. None for fewer than 2 messages in one of the two.
+        In points, ≥ 0. None for fewer than 2 in one of the two.
     """
     before = n if baseline_n is None or paired else baseline_n
     if min(n, before) < 2:
@@ -297,32 +261,19 @@ def smallest_detectable_change(
     from scipy.special import stdtrit
 
     freedom = n - 1 if paired else n + before - 2
-    quantiles = float(stdtrit(freedom, 1 - alpha / 2) + stdtrit(freedom, POWER))
+    quantiles = float(stdtrit(freedom, 1 - ALPHA / 2) + stdtrit(freedom, POWER))
     return quantiles * sd * math.sqrt(1 / n if paired else 1 / n + 1 / before)
 
 
-def n_to_detect(
-    change: float, sd: float, *, alpha: float = ALPHA, baseline_n: int | None = None, paired: bool = False
-) -> int | None:
-    """How many messages find a true change of this size: the inverse of `smallest_detectable_change`.
+def n_to_detect(change: float, sd: float, *, paired: bool = False) -> int | None:
+    """How many of each (paired: pairs) find a true change of this size, above 0: the inverse of `smallest_detectable_change`.
 
-    Args:
-        change: In points; any finite number but 0, its sign does not matter.
-        baseline_n: Messages of a baseline that stays as it is; None: both get as many.
-
-    Returns:
-        Messages of the candidate (without `baseline_n` of each), at least 2. None when no number suffices: the baseline is too small,
-        or more than ten million would be needed.
-
-    Raises:
-        ValueError: `change` is 0 or no number.
+    At least 2; None when more than ten million would be needed.
     """
-    if not math.isfinite(change) or not change:
-        raise ValueError(f"change is {change}; allowed: any finite number but 0")
 
     def enough(n: int) -> bool:
-        smallest = smallest_detectable_change(n, sd, alpha=alpha, baseline_n=baseline_n, paired=paired)
-        return smallest is not None and smallest <= abs(change)
+        smallest = smallest_detectable_change(n, sd, paired=paired)
+        return smallest is not None and smallest <= change
 
     high = 2
     while not enough(high):

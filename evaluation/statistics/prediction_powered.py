@@ -25,7 +25,6 @@ class PredictionPowered:
     Attributes:
         estimate: Mean on the people's scale, with interval; `n` counts the labels. No value for too few labels.
         labels_only: The mean of the labels alone, the classical interval: what the judge's scores must improve on.
-        judge_mean: The judge's mean over everything, uncorrected; None without scores.
         tuning: λ, how far the judge's scores are relied on: 0 not at all, 1 as in plain PPI. None without estimate.
     """
 

@@ -47,7 +47,7 @@ Case = tuple[dict[str, Any], str, str]
 # Route, a body that it takes, and what is wrong: changes of the body (`...` = without it), field, sentence.
 CASES: list[tuple[str, dict[str, Any], list[Case]]] = [
     ("agents/", NEW_AGENT, [
-        ({"slug": "ada"}, "slug", "slug 'ada': there is an agent of that name already"),
+        ({"slug": "ada"}, "slug", "slug 'ada': there is another agent of that name"),
         ({"slug": "_default"}, "slug", "an agent's id cannot begin with an underscore: _default stands for every agent"),
         ({"slug": "é"}, "slug", "slug 'é': allowed: "),
         ({"display_name": ...}, "display_name", "display_name is missing"),
@@ -72,7 +72,7 @@ CASES: list[tuple[str, dict[str, Any], list[Case]]] = [
         ({"mood": "good"}, "mood", "there is no field 'mood'; allowed:"),
     ]),
     ("channels/", {"slug": "new", "name": "New"}, [
-        ({"slug": "office"}, "slug", "there is a channel of that name already"),
+        ({"slug": "office"}, "slug", "another channel of that name"),
         ({"slug": "a/b"}, "slug", "slug 'a/b': allowed: "),
         ({"kind": "secret"}, "kind", "kind 'secret': allowed: 'public', 'private', 'dm', 'debate' or 'experiment'"),
         ({"tags": {"1st": "x"}}, "tags.1st", "tag '1st': allowed: keys of a letter"),

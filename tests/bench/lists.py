@@ -45,7 +45,7 @@ OTHERS = {  # pages that list or sum up without being the list of a table
     "home": "index",
     "review": "review",
     "overview": "evaluation_drift_overview",
-    "propositions": "evaluation_propositiondraft_changelist",
+    "propositions": "evaluation_proposition_changelist",
 }
 
 

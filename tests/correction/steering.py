@@ -13,8 +13,8 @@ from correction.interventions import (
     Intervention,
     InterventionContext,
     PromptModification,
-    evaluate_interventions,
 )
+from correction.interventions.evaluate import evaluate_interventions
 from correction.interventions.functions import Surroundings
 from correction.models import AgentEvaluationConfig, InterventionLog
 from correction.models import Intervention as InterventionRow

@@ -10,7 +10,8 @@ import pytest
 from agents.debates.answers import Answer
 from agents.debates.measures import groupthink
 from agents.models import Agent, Channel, Debate, DebateRound
-from correction.interventions import FUNCTIONS, Finding, FunctionalPrecondition, Parameters, named
+from correction.interventions import Finding, FunctionalPrecondition
+from correction.interventions.functions import FUNCTIONS
 from tests.correction.steering import ECHOES, MIXED, chatter, context_of
 from tests.factories import make_agent, make_channel, say
 
@@ -138,23 +139,6 @@ def test_in_an_empty_channel_no_function_fails_and_none_holds_by_accident(
 def test_wrong_parameters_are_named(name: str, parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         FunctionalPrecondition.named(name, parameters)
-
-
-def test_a_team_can_register_a_function_of_its_own(
-    ada: Agent, office: Channel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("correction.interventions.functions.FUNCTIONS", known := dict(FUNCTIONS))
-
-    class Nothing(Parameters):
-        pass
-
-    @named(Nothing)
-    def is_friday(context: Any, parameters: Nothing) -> Finding:
-        """Whether it is Friday."""
-        return Finding(True, "it is")
-
-    assert known["is_friday"].doc == "Whether it is Friday."
-    assert held(ada, office, "is_friday") == (True, None)
 
 
 def test_a_message_of_any_length_is_looked_at_as_far_as_a_judge_reads(ada: Agent, office: Channel) -> None:

@@ -15,7 +15,8 @@ from pytest_django import DjangoAssertNumQueries
 from agents.models import Agent, Channel, LLMCall, MemoryBlock, MemoryPassage, Message, Run
 from agents.turn.pipeline import Pipeline, Turn
 from agents.turn.prompt import build_prompt, preview_prompt
-from correction.interventions import InterventionBatch, TextualPrecondition, problems_of
+from correction.interventions import InterventionBatch, TextualPrecondition
+from correction.interventions.builtin import problems_of
 from correction.models import Intervention
 from correction.stages import Interventions
 from tests.correction.steering import (
@@ -382,7 +383,7 @@ def test_batches_share_nothing_between_channels_or_agents_ac_7_1_4(ada: Agent, o
     )
     preconditions.append(always(False))
 
-    in_office, at_bobs = looked_at(ada, office, *first), looked_at(bob, elsewhere, *second)
+    in_office, at_bobs = looked_at(ada, office, *first.interventions), looked_at(bob, elsewhere, *second.interventions)
 
     assert [section.body for section in in_office.sections] == ["one"]
     assert [section.body for section in at_bobs.sections] == ["two"]
@@ -390,7 +391,7 @@ def test_batches_share_nothing_between_channels_or_agents_ac_7_1_4(ada: Agent, o
         ("first", ada, office),
         ("second", bob, elsewhere),
     ]
-    assert all(len(one.preconditions) == 1 for one in (*first, *second))
+    assert all(len(one.preconditions) == 1 for one in (*first.interventions, *second.interventions))
 
 
 def test_create_for_each_makes_one_per_agent_with_shared_preconditions_and_effect_ac_7_1_4(ada: Agent) -> None:
@@ -399,11 +400,9 @@ def test_create_for_each_makes_one_per_agent_with_shared_preconditions_and_effec
         [ada, bob], name="both", preconditions=[always()], effect=effect, window=3
     )
 
-    assert [one.agent_id for one in batch] == [ada.pk, bob.pk]
-    assert len(batch) == 2
+    assert [one.agent_id for one in batch.interventions] == [ada.pk, bob.pk]
     assert [one.agent_id for one in batch.for_agent(bob)] == [bob.pk]
-    assert {(one.name, one.effect, one.window) for one in batch} == {("both", effect, 3)}
-    assert len(InterventionBatch.create_for_each([], name="none", preconditions=[always()], effect=effect)) == 0
+    assert {(one.name, one.effect, one.window) for one in batch.interventions} == {("both", effect, 3)}
 
 
 @pytest.mark.parametrize(

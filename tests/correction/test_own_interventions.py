@@ -14,7 +14,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from agents.models import Agent, Channel
-from correction.interventions import problems_of
+from correction.interventions.builtin import problems_of
 from correction.models import Intervention, InterventionLog
 from tests.agents.test_admin_home import home, steps
 from tests.console import list_of, page_of, plain, queries, read, superuser

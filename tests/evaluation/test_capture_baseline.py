@@ -84,8 +84,7 @@ def test_the_table_shows_scores_counts_judge_cost_and_the_weakest_proposition(ll
         "Adherence",
         "Fluency",
         "Scored",
-        "Trivial",
-        "Unscored",
+        "Unsc.",
         "Cost",
     ):
         assert heading in out

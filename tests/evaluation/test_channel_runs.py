@@ -12,6 +12,7 @@ from evaluation.runs.execute import capture, execute, work_one
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.summary import channels_of, summarize
 from tests.evaluation.channel_cast import ALL_FIVE, captured, gather
+from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import prompt_of
 from tests.evaluation.measuring import queue_baseline
 from tests.factories import make_agent, make_channel
@@ -155,3 +156,21 @@ def test_a_channel_whose_judge_failed_is_asked_again_by_the_same_command(
     assert second.summary.run.pk == first.summary.run.pk
     assert second.summary.dimensions["convergence"].score == 8.0
     assert llm_server.calls - before == 1, "fluency was judged before"
+
+
+# -- in a worker's queue
+def test_a_worker_does_channels_together_but_no_other_judge_s_and_none_that_cost_a_worker(
+    llm_server: LLMServer,
+) -> None:
+    def queued(slug: str, judge: str = "") -> EvaluationRun:
+        return prepare_run(RunSpec(channel=diverse(slug), dimensions=("convergence",), judge=judge))[0]
+
+    first, second = queued("a"), queued("b")
+    other, lost = queued("c", judge="claude-other-1"), queued("d")
+    EvaluationRun.objects.filter(pk=lost.pk).update(deaths=1)
+
+    assert work_one(owner="host:1:abcd")
+
+    statuses = dict(EvaluationRun.objects.values_list("pk", "status"))
+    assert (statuses[first.pk], statuses[second.pk]) == ("completed", "completed")
+    assert (statuses[other.pk], statuses[lost.pk]) == ("pending", "pending")

@@ -189,7 +189,7 @@ def test_a_line_up_has_a_figure_or_says_why_not(situation: Situation) -> None:
     room = make_channel("room")
     situation(room)
 
-    found = line_up(channel=room, permutations=99)
+    found = line_up(channel=room)
 
     if EXPECTED[situation][2] == FIGURE:
         assert (found.reason, found.distinct) == ("", True)

@@ -10,12 +10,20 @@ import pytest
 from django.contrib.auth.models import User
 
 from agents.models import Channel, ChannelMember, Message
+from evaluation import lineup
 from evaluation.lineup import line_up
 from evaluation.scorers.subjects import parse_window
 from tests.evaluation.lining_up import SHARED, THINGS, VOICES, chat, left_out, voices
 from tests.factories import MONDAY, make_agent, make_channel, say
+from tests.machinery import THOROUGH
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def few_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough to tell voices apart, in a tenth of the time."""
+    monkeypatch.setattr(lineup, "PERMUTATIONS", 99)
 
 
 # -- what it finds
@@ -28,18 +36,19 @@ def test_distinct_voices_are_told_apart() -> None:
     assert result.balanced_accuracy == 1
     assert result.chance == pytest.approx(1 / 3, abs=0.05)
     assert 1 / 3 < (result.chance_high or 0) < 0.7
-    assert (result.p_value, result.distinct, result.confusions) == (0.001, True, [])
+    assert (result.p_value, result.distinct) == (0.001, True)
     assert [(v.speaker, v.kind, v.lines, v.compared, v.recall) for v in result.voices] == [
         (slug, "agent", 10, 10, 1.0) for slug in sorted(VOICES)
     ]
 
 
+@pytest.mark.usefixtures("few_shuffles")
 def test_one_voice_in_three_mouths_is_not_more_often_than_one_time_in_twenty() -> None:
     agents, accuracies, distinct = voices(*VOICES), [], 0
     for number in range(12):
         channel = make_channel(f"channel-{number}")
         chat(channel, agents, 10, seed=number, distinct=False)
-        result = line_up(channel=channel, permutations=199)
+        result = line_up(channel=channel)
         accuracies.append(result.balanced_accuracy or 0)
         distinct += result.distinct is True
 
@@ -59,14 +68,11 @@ def test_who_borrows_a_voice_is_taken_for_its_owner() -> None:
 
     result = line_up(channel=channel)
 
-    worst = result.confusions[0]
-    assert {worst.speaker, worst.taken_for} == {"mumbly", "shouty"}
-    recalls = {voice.speaker: voice.recall for voice in result.voices}
-    assert recalls["formal"] == 1
-    assert worst.share == pytest.approx(worst.lines / {"mumbly": 20, "shouty": 40}[worst.speaker], abs=1e-4)
-    assert sum(c.share for c in result.confusions if c.speaker == "mumbly") == pytest.approx(
-        1 - recalls["mumbly"], abs=1e-3
-    )
+    by_speaker = {voice.speaker: voice for voice in result.voices}
+    assert by_speaker["formal"].recall == 1
+    voice = by_speaker["mumbly"]
+    assert voice.taken_for == "shouty"
+    assert voice.taken / voice.compared == pytest.approx(1 - voice.recall, abs=1e-3)
 
 
 def test_a_name_gives_no_speaker_away() -> None:
@@ -196,12 +202,10 @@ def test_too_few_lines_leave_a_speaker_out_and_are_said() -> None:
     chat(channel, [formal, shouty], 8)
     chat(channel, [mumbly], 4)
 
-    default, more = line_up(channel=channel), line_up(channel=channel, min_lines=9)
+    result = line_up(channel=channel)
 
-    assert [v.speaker for v in default.voices] == ["formal", "shouty"]
-    assert left_out(default) == {"mumbly": "fewer than 5 lines"}
-    assert "none of 3 speakers has 9 lines" in more.reason
-    assert len(left_out(more)) == 3
+    assert [v.speaker for v in result.voices] == ["formal", "shouty"]
+    assert left_out(result) == {"mumbly": "fewer than 5 lines"}
 
 
 def test_who_spoke_in_one_stretch_only_is_left_out() -> None:
@@ -227,16 +231,10 @@ def test_lines_of_nothing_but_names_are_no_lines() -> None:
     assert set(left_out(result).values()) == {"fewer than 5 lines that are more than names"}
 
 
-@pytest.mark.parametrize(
-    ("option", "value"), [("min_lines", 1), ("permutations", 18), ("permutations", 100_001), ("seed", -1)]
-)
-def test_an_option_out_of_range_is_refused(option: str, value: int) -> None:
-    with pytest.raises(ValueError, match=f"{option} is {value}; allowed: "):
-        line_up(channel=make_channel(), **{option: value})  # type: ignore[arg-type]
-
-
 # -- large channels
-def test_fifty_thousand_messages_take_bounded_time_and_memory_and_the_cap_is_said() -> None:
+@pytest.mark.usefixtures("few_shuffles")
+def test_many_messages_take_bounded_time_and_memory_and_the_cap_is_said() -> None:
+    many = 50_000 if THOROUGH else 8_000
     channel, agents, rng = make_channel(), voices(*VOICES), random.Random(5)
     Message.objects.bulk_create(
         (
@@ -248,16 +246,17 @@ def test_fifty_thousand_messages_take_bounded_time_and_memory_and_the_cap_is_sai
                 text=(VOICES[agent.slug] if position % 3 else SHARED[0]).format(rng.choice(THINGS))
                 + " lorem" * (400 if position % 9 == 0 else 1),
             )
-            for position in range(1, 50_001)
+            for position in range(1, many + 1)
         ),
         batch_size=2000,
     )
-    tracemalloc.start()
-    result = line_up(channel=channel, permutations=99)
+    if THOROUGH:
+        tracemalloc.start()  # which takes most of a minute
+    result = line_up(channel=channel)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    assert (result.lines, result.compared) == (50_000, 3 * 666)
+    assert (result.lines, result.compared) == (many, 3 * 666)
     assert result.distinct is True
     cut = int(result.notes[1].split()[1])
     assert cut == pytest.approx(1998 / 9, rel=0.3)
@@ -268,6 +267,7 @@ def test_fifty_thousand_messages_take_bounded_time_and_memory_and_the_cap_is_sai
     assert peak < 300e6
 
 
+@pytest.mark.usefixtures("few_shuffles")
 def test_of_many_speakers_those_who_said_most_are_compared() -> None:
     channel = make_channel()
     for number in range(6):
@@ -279,7 +279,7 @@ def test_of_many_speakers_those_who_said_most_are_compared() -> None:
                     f"{THINGS[number]} and {speaker}",
                 )
 
-    result = line_up(channel=channel, everybody=True, permutations=19)
+    result = line_up(channel=channel, everybody=True)
 
     assert len(result.voices) == 50
     assert left_out(result) == dict.fromkeys(["Guest AA", "Guest AB", "Guest AC"], "not among the 50 who said most")

@@ -174,11 +174,10 @@ def test_a_capture_prints_estimate_and_actual_under_its_table(
     call_command("capture_baseline", "--dimensions", "adherence,convergence", "--no-simulate")
 
     printed = capsys.readouterr().out
-    table = printed[printed.index("Estimate before, actual after") :].splitlines()
-    rows = {line.split()[0]: line.split() for line in table if line.split()[:1] in (["estimate"], ["actual"])}
-    assert rows["estimate"][1] == rows["actual"][1] == f"{judge.calls:,}"
-    assert rows["actual"][3].endswith("%")
-    assert rows["estimate"][-1].startswith("$")
+    line = next(line for line in printed.splitlines() if line.startswith("Judging: estimated"))
+    assert line.count(f"{judge.calls:,} calls") == 2
+    assert "% of the tokens in from the prompt cache" in printed
+    assert line.count("$") >= 1
 
 
 # --- what the prompt cache is given to hold ------------------------------------------------------------------------------

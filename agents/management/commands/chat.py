@@ -12,7 +12,7 @@ from typing import Any
 import sentry_sdk
 from django.core.management.base import CommandError
 
-from agents.chat import PERSON, Exchange, begin_chat, exchange
+from agents.chat import Exchange, begin_chat, exchange
 from agents.commands import BaseCommand, in_line, printable
 from agents.models import Agent, Channel, Run
 from agents.models.conversations import UnknownAgent, find_agent
@@ -45,7 +45,6 @@ Exit code: 0 all was answered, 1 a turn failed, 2 wrong usage, 130 interrupted."
         )
         parser.add_argument("--script", metavar="FILE", help="read the messages from a file; - is standard input")
         parser.add_argument("--channel", metavar="SLUG", help="of an earlier conversation, to go on with it")
-        parser.add_argument("--name", default=PERSON, help=f"under which you write (default: {PERSON})")
         parser.add_argument(
             "--json", action="store_true", help="print one JSON object and nothing else; needs --script"
         )
@@ -53,8 +52,6 @@ Exit code: 0 all was answered, 1 a turn failed, 2 wrong usage, 130 interrupted."
     def handle(self, *args: Any, **options: Any) -> None:
         if options["json"] and options["script"] is None:
             raise CommandError("--json: allowed with --script FILE (or -)", returncode=WRONG_USAGE)
-        if not 1 <= len(options["name"].strip()) <= 200:
-            raise CommandError("--name: allowed: 1 to 200 characters", returncode=WRONG_USAGE)
         try:
             agent = find_agent(options["agent"])
         except UnknownAgent as error:
@@ -69,7 +66,7 @@ Exit code: 0 all was answered, 1 a turn failed, 2 wrong usage, 130 interrupted."
             with stopping_on_sigterm():
                 for text in messages:
                     with sentry_sdk.start_transaction(op="agents.command", name="chat"):
-                        done.append(exchange(agent, channel, text, person=options["name"].strip()))
+                        done.append(exchange(agent, channel, text))
                     if not options["json"]:
                         self._show(agent, done[-1], trace=options["trace"], echo=options["script"] is not None)
         except (SendRefused, TurnRefused) as error:

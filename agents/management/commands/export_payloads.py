@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from datetime import date, datetime, time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils import timezone
 
+from agents.api.filters import read_moment
 from agents.commands import BaseCommand
 from agents.llm.endpoints import export_answers
-
-
-def day(text: str) -> date:
-    return date.fromisoformat(text)
 
 
 class Command(BaseCommand):
@@ -23,13 +19,14 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--out", required=True, type=Path, help="file to write")
-        parser.add_argument("--since", type=day, help="only calls from this day on, YYYY-MM-DD")
+        parser.add_argument(
+            "--since", type=read_moment, metavar="TIME", help="only calls from this UTC date or time on"
+        )
         parser.add_argument("--work-id", default="", help="only calls that served this work, e.g. evaluation_run:12")
 
-    def handle(self, *args: Any, out: Path, since: date | None, work_id: str, **options: Any) -> None:
-        start = timezone.make_aware(datetime.combine(since, time.min)) if since else None
+    def handle(self, *args: Any, out: Path, since: datetime | None, work_id: str, **options: Any) -> None:
         try:
-            written = export_answers(out, since=start, work_ids=[work_id] if work_id else [])
+            written = export_answers(out, since=since, work_ids=[work_id] if work_id else [])
         except OSError as problem:
             raise CommandError(f"cannot write {out}: {problem}") from problem
         if not written:

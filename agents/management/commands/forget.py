@@ -61,9 +61,9 @@ class Command(BaseCommand):
             self._show(results, dry_run=options["dry_run"])
 
     def _person(self, options: dict[str, Any]) -> Person:
-        for given, needed in (("channel", "outsider"), ("deactivate", "user")):
-            if options[given] and options[needed] is None:
-                raise CommandError(f"--{given}: allowed with --{needed} only", returncode=NO_SUCH)
+        for option, needed in (("channel", "outsider"), ("deactivate", "user")):
+            if options[option] and options[needed] is None:
+                raise CommandError(f"--{option}: allowed with --{needed} only", returncode=NO_SUCH)
         try:
             if options["user"] is not None:
                 return erasure.find_user(options["user"], deactivate=options["deactivate"])

@@ -40,13 +40,6 @@ class Command(BaseCommand):
             metavar="ROWS",
             help=f"most rows deleted in one transaction, 1 to {retention.LONGEST_BATCH} (default {retention.BATCH})",
         )
-        parser.add_argument(
-            "--pause",
-            type=float,
-            default=0.0,
-            metavar="SECONDS",
-            help="least time between two batches, for others' writes",
-        )
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -58,41 +51,34 @@ class Command(BaseCommand):
             raise CommandError(
                 f"--batch {options['batch']}: allowed: 1 to {retention.LONGEST_BATCH}", returncode=NO_SUCH
             )
-        if not 0 <= options["pause"] <= 60:
-            raise CommandError(f"--pause {options['pause']:g}: allowed: 0 to 60 seconds", returncode=NO_SUCH)
         if options["dry_run"]:
             self._show(cutoff, as_json=options["json"])
         else:
             self._prune(cutoff, options)
 
     def _show(self, cutoff: datetime, *, as_json: bool) -> None:
-        prunable = [(rule, one) for rule in prunings() for one in retention.prunable(rule, cutoff)]
+        prunable = [one for rule in prunings() for one in retention.prunable(rule, cutoff)]
         if as_json:
-            tables = [{"table": one.table, "rows": one.rows, "bytes": one.size} for _, one in prunable]
+            tables = [{"table": one.table, "rows": one.rows, "bytes": one.size} for one in prunable]
             self._json(cutoff, tables, dry_run=True)
             return
-        for rule, one in prunable:
+        for one in prunable:
             if not one.rows:
                 continue
             self.stdout.write(f"{one.table:<30} {one.rows:>12,} rows, about {decimal(one.size)}")
-            if one.table == rule.tables[0] and rule.rolled is not None:
-                self.stdout.write(f"  {_reach(rule.rolled.closed_before(), cutoff)}")
-        rows = {one.table: one.rows for _, one in prunable}
+        rows = {one.table: one.rows for one in prunable}
         if nothing := empty_tables(rows, what="found that old"):
             self.stdout.write(nothing)
         self.stdout.write(f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Nothing was deleted (--dry-run).")
 
     def _prune(self, cutoff: datetime, options: dict[str, Any]) -> None:
-        def rest(seconds: float) -> None:
-            time.sleep(max(seconds, options["pause"]))
-
         gone: Counter[str] = Counter()
         console = console_for_bars(sys.stderr, quiet=options["json"])
         with Progress(console=console, transient=True) as progress:
             for rule in prunings():
                 gone.update(dict.fromkeys(rule.tables, 0))
                 bar = progress.add_task(rule.tables[0], total=1.0)
-                for batch in retention.prune(rule, cutoff, batch=options["batch"], rest=rest):
+                for batch in retention.prune(rule, cutoff, batch=options["batch"], rest=time.sleep):
                     gone.update(batch.rows)
                     progress.update(bar, completed=batch.done)
                 progress.update(bar, completed=1.0)
@@ -109,11 +95,3 @@ class Command(BaseCommand):
     def _json(self, cutoff: datetime, tables: list[dict[str, Any]], *, dry_run: bool) -> None:
         report = {"older_than": cutoff.isoformat(), "dry_run": dry_run, "tables": tables}
         self.stdout.write(json.dumps(report, indent=2))
-
-
-def _reach(closed: datetime | None, cutoff: datetime) -> str:
-    if closed is None:
-        return "not summed up yet: that is done before anything is deleted"
-    if closed < cutoff:
-        return f"summed up to {closed:%Y-%m-%d %H:%M} UTC: the rest is summed up before it is deleted"
-    return "whole hours only, all summed up"

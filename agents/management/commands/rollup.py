@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
-from django.utils.dateparse import parse_date, parse_datetime
 
+from agents.api.filters import read_moment
 from agents.commands import BaseCommand
 from agents.ops.sums import roll_up, rollups
 
@@ -32,12 +32,9 @@ class Command(BaseCommand):
 
 def _moment(text: str) -> datetime:
     try:
-        day = parse_date(text)
-        moment = parse_datetime(text) if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC)
-    except ValueError:
+        moment = read_moment(text)
+    except (ValueError, OverflowError):
         moment = None
-    if moment is not None and moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
     if moment is None or moment > timezone.now():
         raise ArgumentTypeError(
             f"{text!r}: allowed: a UTC date or time in the past, e.g. 2026-11-22 or 2026-11-22T08:00"

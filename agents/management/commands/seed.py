@@ -32,8 +32,9 @@ class Command(CodedCommand):
         parser.add_argument(
             "--swarm", action="store_true", help="store only the default swarm, without example agents or conversations"
         )
-        parser.add_argument("--dry-run", action="store_true", help="with --remove: say what would go, change nothing")
-        parser.add_argument("--yes", action="store_true", help="with --remove: remove it")
+        parser.add_argument(
+            "--yes", action="store_true", help="with --remove: remove it; without it, say what would go"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["remove"]:
@@ -41,8 +42,8 @@ class Command(CodedCommand):
                 raise CommandError("--remove or --swarm, one of the two", returncode=WRONG_USAGE)
             self._remove(options)
             return
-        if options["dry_run"] or options["yes"]:
-            raise CommandError("--dry-run and --yes go with --remove", returncode=WRONG_USAGE)
+        if options["yes"]:
+            raise CommandError("--yes goes with --remove", returncode=WRONG_USAGE)
         if options["swarm"]:
             if options["reset"]:
                 raise CommandError("--swarm or --reset, one of the two", returncode=WRONG_USAGE)
@@ -66,7 +67,7 @@ class Command(CodedCommand):
     def _remove(self, options: dict[str, Any]) -> None:
         if options["reset"]:
             raise CommandError("--remove or --reset, one of the two", returncode=WRONG_USAGE)
-        sure = options["yes"] and not options["dry_run"]
+        sure = options["yes"]
         removal = remove_examples(dry_run=not sure)
         if removal.objections:
             raise CommandError("Nothing was removed:\n  " + "\n  ".join(removal.objections), returncode=WRONG_USAGE)
@@ -74,7 +75,5 @@ class Command(CodedCommand):
         self.stdout.write(f"{'Removed' if sure else 'Would be removed'}: {rows or 'nothing'}.")
         for sentence in removal.kept:
             self.stdout.write(f"{sentence[:1].upper()}{sentence[1:]}.")
-        if not (sure or options["dry_run"]):
-            raise CommandError(
-                "Nothing was removed. To remove it: manage.py seed --remove --yes", returncode=WRONG_USAGE
-            )
+        if not sure:
+            self.stdout.write("Nothing was removed. To remove it: manage.py seed --remove --yes")

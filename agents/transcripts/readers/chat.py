@@ -68,8 +68,7 @@ def read_chat(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
             continue
         row = Row(value, path=source.name, line=line, what="a conversation")
         if row.has("samples") or row.has("messages"):
-            samples = [row.child(sample, "a sample") for sample in row.list("samples")] if row.has("samples") else [row]
-            for sample in samples:
+            for sample in [row.child(sample, "a sample") for sample in row.list("samples")] or [row]:
                 number += 1
                 yield from _conversation(sample, source, number)
         elif row.has("role"):
@@ -167,7 +166,7 @@ def read_sharegpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record
         row = Row(value, path=source.name, line=line, what="a conversation")
         if row.text("system").strip():
             yield SourceMessage(speaker="system", kind="system", text=row.text("system"), line=line)
-        turns = row.list("conversations" if row.has("conversations") else "conversation")
+        turns = row.list("conversations" if row.has("conversations") else "conversation", required=True)
         for place, value in enumerate(turns, start=1):
             turn = row.child(value, f"turn {place}")
             speaker = turn.name("from") or turn.name("role")

@@ -77,7 +77,7 @@ def _message(row: Row, channel: str, number: int) -> Record:
     role, about = author.name("role"), row.object("metadata")
     inner = row.child(row.object("content"), "'content'")
     kind = inner.text("content_type")
-    parts = inner.list("parts") if inner.has("parts") else []
+    parts = inner.list("parts")
     said = [part if isinstance(part, str) else _transcription(part) for part in parts]
     text = _MARK.sub("", "\n".join(filter(None, said)) or inner.text("text")).strip()
     left_out = sorted(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agents.transcripts.json_input import Row, json_values, oldest_first
+from agents.transcripts.json_input import Row, json_values
 from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage, TranscriptError
 from agents.transcripts.source import Source
 
@@ -34,8 +34,13 @@ def read_discord(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
         channel = " ".join(filter(None, (guild.name("name"), name))) or about.name("id")
         kind = _KINDS.get(about.text("type"), "")
         yield ChannelInfo(channel=channel, name=channel, kind=kind, topic=about.text("topic"), line=line)
-        rows = [row.child(message, f"message {place}") for place, message in enumerate(row.list("messages"), start=1)]
-        for message in oldest_first(rows, "timestamp"):
+        rows = [
+            row.child(message, f"message {place}")
+            for place, message in enumerate(row.list("messages", required=True), start=1)
+        ]
+        if rows and (rows[0].name("timestamp") > rows[-1].name("timestamp")):
+            rows.reverse()  # exported with the newest first; its times are ISO 8601 in one zone
+        for message in rows:
             yield _message(message, channel)
     if empty:
         raise TranscriptError(source.name, 0, "the file holds no channel")
@@ -45,7 +50,7 @@ def _message(row: Row, channel: str) -> Record:
     kind, author = row.name("type"), row.child(row.object("author"), "'author'")
     if kind and kind not in _SPEECH:
         return Skipped(f"notice {kind}", row.line)
-    text, embeds = row.text("content").strip(), [row.child(one, "an embed") for one in _list(row, "embeds")]
+    text, embeds = row.text("content").strip(), [row.child(one, "an embed") for one in row.list("embeds")]
     if not text and author.flag("isBot"):  # a bot may say all it says in an embed
         text = "\n".join(filter(None, (one.text(key).strip() for one in embeds for key in ("title", "description"))))
     if not text:
@@ -60,7 +65,7 @@ def _message(row: Row, channel: str) -> Record:
     names = [name for name in (author.name("nickname"), author.name("name")) if name]
     if not names:
         row.fail(f"{row.what} has no author with a name")
-    files = len(_list(row, "attachments"))
+    files = len(row.list("attachments"))
     return SourceMessage(
         speaker=names[0],
         role=names[-1],
@@ -72,7 +77,3 @@ def _message(row: Row, channel: str) -> Record:
         channel=channel,
         payload=({"bot": True} if author.flag("isBot") else {}) | ({"files": files} if files else {}),
     )
-
-
-def _list(row: Row, key: str) -> list[Any]:
-    return row.list(key) if row.has(key) else []

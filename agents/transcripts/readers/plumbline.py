@@ -45,7 +45,7 @@ def _header(row: Row) -> ChannelInfo:
         row.fail(f"'plumbline' must be \"transcript\", got {shown(row.value['plumbline'])}")
     if row.value.get("version") != VERSION:
         row.fail(f"'version' must be {VERSION}, got {shown(row.value.get('version'))}")
-    members = row.list("members") if row.has("members") else []
+    members = row.list("members")
     if not all(isinstance(member, str) for member in members):
         row.fail("'members' must be a list of agent slugs")
     return ChannelInfo(

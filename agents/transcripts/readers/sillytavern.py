@@ -41,7 +41,7 @@ def read_sillytavern(source: Source, columns: Mapping[str, str]) -> Iterator[Rec
             row.fail("a message has no 'mes'")
         empty = False
         extra = row.object("extra")
-        for _ in range(len(row.list("swipes")) - 1 if row.has("swipes") else 0):
+        for _ in range(len(row.list("swipes")) - 1):
             yield Skipped("answer not chosen", line)
         speaker = row.name("name").strip() or ("user" if row.flag("is_user") else "assistant")
         hidden = row.flag("is_system")
@@ -77,17 +77,7 @@ def _time(value: Any) -> datetime | None:
     if isinstance(value, str) and (match := _STAMP.fullmatch(value.strip())):
         *parts, milliseconds = (int(part or 0) for part in match.groups())
         value = "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}".format(*parts) + f".{milliseconds:03}"
-    for form in (value, _english(value)):
-        try:
-            return parse_time(form)
-        except ValueError:
-            continue
-    return None
-
-
-def _english(value: Any) -> Any:
-    """``June 19, 2023 2:20pm`` as a time can be read."""
     try:
-        return datetime.strptime(str(value).strip().lower(), "%B %d, %Y %I:%M%p").isoformat()
+        return parse_time(value)
     except ValueError:
-        return value
+        return None

@@ -53,10 +53,10 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         add("--run", action="append", type=int, metavar="ID", help="draw only from this evaluation; repeatable")
         add("--seed", type=int, help="of the draw (default: 0)")
         add("--template", **file, help="write the label set to be filled in, without the judge's scores")
-        add("--import", dest="labels", **file, help="store labels from CSV or JSONL")
+        add("--import", dest="labels", **file, help="store labels from a CSV file")
         add("--annotator", help="for rows of the file that name none, and in the template")
         add("--replace", action="store_true", help="labels of the file win over stored ones that differ")
-        add("--export", **file, help="write the labels, CSV or (.jsonl) JSON lines")
+        add("--export", **file, help="write the labels as CSV")
         add("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -70,30 +70,17 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
 
     def _check(self, options: dict[str, Any]) -> None:
         drawing = options["draw"] is not None
-        for holds, why in (
-            (
-                drawing and not (options["name"] and options["dimension"]),
-                "--draw needs --name NAME and --dimension DIMENSION",
-            ),
-            (
-                not drawing and (options["name"] or options["agents"] or options["run"] or options["seed"] is not None),
-                "--name, --agents, --run and --seed go with --draw N",
-            ),
-            (
-                drawing and options["label_set"],
-                "--draw makes a new label set, --label-set names one that exists: use one of the two",
-            ),
-            (
-                options["template"] and not (drawing or options["label_set"]),
-                "--template needs --label-set NAME, or --draw N",
-            ),
+        of_draw = options["name"] or options["agents"] or options["run"] or options["seed"] is not None
+        writes = options["labels"] or options["template"]
+        for refused, why in (
+            (drawing and not (options["name"] and options["dimension"]), "--draw needs --name and --dimension"),
+            (of_draw and not drawing, "--name, --agents, --run and --seed go with --draw N"),
+            (drawing and options["label_set"], "--draw makes a new label set, --label-set names one that exists"),
+            (options["template"] and not (drawing or options["label_set"]), "--template needs --label-set or --draw"),
             (options["replace"] and not options["labels"], "--replace goes with --import FILE"),
-            (
-                options["annotator"] and not (options["labels"] or options["template"]),
-                "--annotator goes with --import FILE or --template FILE",
-            ),
+            (options["annotator"] and not writes, "--annotator goes with --import FILE or --template FILE"),
         ):
-            if holds:
+            if refused:
                 raise ValueError(why)
         if options["dimension"]:
             check_dimension(options["dimension"])
@@ -116,12 +103,12 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
             self._say(str(done), options)
         if options["template"] and label_set is not None:
             which = label_set
-            _write(options["template"], lambda out, lines: export_template(which, out, annotator=name, as_json=lines))
+            _write(options["template"], lambda out: export_template(which, out, annotator=name))
             self._say(f"{options['template']}: fill in the column value, then --import it.", options)
         filters = {field: options[field] for field in ("judge", "procedure", "dimension")}
         if options["export"]:
             labels = labels_of(**filters, label_set=label_set)
-            count = _write(options["export"], lambda out, lines: export_labels(labels, out, as_json=lines))
+            count = _write(options["export"], lambda out: export_labels(labels, out))
             self._say(f"{options['export']}: {counted(count, 'label')} written.", options)
         figures = self._figures(filters, None if options["draw"] is not None else label_set)
         document["calibrations"] = [row.model_dump() for row in figures]
@@ -141,8 +128,8 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         return figures
 
     def _drawn(self, options: dict[str, Any]) -> LabelSet:
-        runs = None if options["run"] is None else list(EvaluationRun.objects.filter(pk__in=options["run"]))
-        if runs is not None and (missing := set(options["run"]) - {run.pk for run in runs}):
+        runs = EvaluationRun.objects.in_bulk(options["run"] or ())
+        if missing := set(options["run"] or ()) - runs.keys():
             raise ValueError(f"--run {', '.join(map(str, sorted(missing)))}: there is no such evaluation")
         label_set = draw_label_set(
             name=options["name"],
@@ -150,7 +137,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
             procedure=options["procedure"] or Method.PLUMBLINE.value,
             dimension=options["dimension"],
             n=options["draw"],
-            runs=runs,
+            runs=list(runs.values()) if options["run"] else None,
             agents=find_agents(options["agents"]) if options["agents"] else None,
             seed=options["seed"] or 0,
         )
@@ -177,16 +164,19 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
 
 
 def _nothing(options: dict[str, Any]) -> str:
-    asked = [f"--{name} {options[name]}" for name in ("judge", "procedure", "dimension") if options[name]]
-    asked += [f"--label-set {options['label_set']}"] if options["label_set"] else []
+    asked = [
+        f"--{name} {options[name.replace('-', '_')]}"
+        for name in ("judge", "procedure", "dimension", "label-set")
+        if options[name.replace("-", "_")]
+    ]
     which = f" for {' '.join(asked)}" if asked else ""
     return f"nothing to calibrate: there are no labels{which}. --draw 80 --name NAME --dimension DIMENSION begins."
 
 
-def _write(path: Path, write: Callable[[IO[str], bool], int]) -> int:
+def _write(path: Path, write: Callable[[IO[str]], int]) -> int:
     try:
         with path.open("w", encoding="utf-8", newline="") as out:
-            return write(out, path.suffix.lower() in (".jsonl", ".ndjson", ".json"))
+            return write(out)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
 

@@ -11,27 +11,25 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from agents.commands import NOT_ENOUGH, STOPPED, CodedCommand
+from agents.commands import NOT_ENOUGH, CodedCommand
 from agents.llm.endpoints import provider_of
-from agents.work.running import stopping_on_sigterm
 from evaluation.commands import (
     TOO_FEW,
     ProgressBar,
-    SimulationBar,
     add_how,
     add_what,
     as_text,
     check_writable,
     estimate_json,
     estimate_table,
+    measuring,
     outcome_table,
     simulations_table,
     specs_of,
-    spending_table,
+    spent_line,
     write_text,
     wrong,
 )
-from evaluation.propositions.files import PropositionError
 from evaluation.runs.estimate import estimate_all, estimate_before, estimate_simulation, estimated
 from evaluation.runs.execute import Captured, as_json, capture
 from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech, why_not_simulated
@@ -68,18 +66,12 @@ class Command(CodedCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["out"]:
             check_writable("--out", options["out"])
-        try:
+        with measuring():
             specs = specs_of(options, is_baseline=True, batch=options["batch"])
             if options["dry_run"]:
                 self._dry_run(specs, options)
             else:
-                with stopping_on_sigterm():
-                    self._capture(specs, options)
-        except KeyboardInterrupt:
-            message = "Stopped. What was judged is stored; run the same command again to go on with the rest."
-            raise CommandError(message, returncode=STOPPED) from None
-        except PropositionError as error:
-            raise wrong(f"proposition files cannot be used:\n{error}") from None
+                self._capture(specs, options)
 
     def _dry_run(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
         little = [] if options["no_simulate"] else [spec for spec in specs if has_little_speech(spec)]
@@ -105,8 +97,8 @@ class Command(CodedCommand):
         quiet = options["json"] and not sys.stderr.isatty()
         simulations: list[Simulation] = []
         if not options["no_simulate"]:
-            with SimulationBar(sys.stderr, quiet=quiet) as simulating:
-                specs, simulations = simulate_specs(specs, progress=simulating.progress)
+            with ProgressBar("Simulating", sys.stderr, quiet=quiet) as bar:
+                specs, simulations = simulate_specs(specs, progress=bar.simulated)
         before = estimate_before(specs) if provider_of(settings.JUDGE_MODEL) == "anthropic" else None
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
             results = capture(specs, prepared=bar.prepared, progress=bar.progress, notice=self._notice) if specs else []
@@ -117,7 +109,8 @@ class Command(CodedCommand):
         if not options["json"]:
             if results:
                 outcome_table(judge, results, self.stdout)
-                spending_table(estimate, actual, self.stdout)
+                if used := spent_line(estimate, actual):
+                    self.stdout.write(used)
             simulations_table(simulations, self.stdout, why=TOO_FEW)
         if options["json"] or options["out"]:
             document = {**as_json(judge, results), **spending_json(estimate, actual), **simulations_json(simulations)}
@@ -139,25 +132,23 @@ class Command(CodedCommand):
 
         One that was not named and said nothing is a note, unless nothing at all was measured.
         """
-        silent = [] if named else [result for result in results if NO_MESSAGE in result.summary.run.error]
-        if len(silent) < len(results) and silent:
-            runs = [result.summary.run for result in silent if result.summary.run.agent]
-            whys = [(str(run.agent.slug), run.error.partition(NO_MESSAGE)[2].strip("; ")) for run in runs if run.agent]
-            names = ", ".join(slug + (why and f" ({why})") for slug, why in whys)
-            self.stderr.write(f"Not measured, for they said nothing there: {names}.")
-            results = [result for result in results if result not in silent]
+        runs = [result.summary.run for result in results]
+        silent = [run.agent.slug for run in runs if run.agent and not named and NO_MESSAGE in run.error]
+        if silent and len(silent) < len(runs):
+            self.stderr.write(f"Not measured, for they said nothing there: {', '.join(silent)}.")
+        else:
+            silent = []
         problems = [f"{one.agent.slug}: failed: {one.problem}" for one in simulations if one.failed]
         for result in results:
             run = result.summary.run
             name = run.agent.slug if run.agent else str(run.pk)
+            if name in silent:
+                continue
             if result.held_elsewhere and run.status == "running":
-                problems.append(
-                    f"{name}: run {run.pk} is being judged by another process ({run.lease_owner}); run this again when it ended"
-                )
+                problems.append(f"{name}: run {run.pk} is being judged by another process ({run.lease_owner})")
             elif run.status != "completed" or not result.summary.comparable:
                 status = "" if run.status == "completed" else f"{run.status}: "
                 problems.append(f"{name}: {status}{run.error or 'nothing scored'}")
         if problems:
-            again = any(status in problem for problem in problems for status in ("failed", "errored", "paused"))
-            hint = "\nRun the same command again to judge what is left." if again else ""
-            raise CommandError("no score for:\n  " + "\n  ".join(problems) + hint, returncode=NOT_ENOUGH)
+            hint = "Run the same command again to judge what is left."
+            raise CommandError("\n  ".join(["no score for:", *problems, hint]), returncode=NOT_ENOUGH)

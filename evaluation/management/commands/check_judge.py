@@ -10,32 +10,31 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from agents.commands import NOT_ENOUGH, STOPPED, Cell, CodedCommand, console_on, print_table
+from agents.commands import NOT_ENOUGH, Cell, CodedCommand, console_on, print_table
 from agents.llm.endpoints import provider_of
-from agents.work.running import stopping_on_sigterm
 from evaluation.calibration.agreement import BETTER
 from evaluation.calibration.swap_test import HIGH, SAMPLES, SwapTest, store_swap_tests, swap_specs, swap_tests
 from evaluation.change.choosing import reusable
-from evaluation.ci.render import estimate_line, print_line
 from evaluation.commands import (
     ProgressBar,
     add_how,
     add_what,
     as_text,
-    estimate_json,
-    estimate_table,
+    estimate_line,
+    measuring,
+    show_estimates,
     specs_of,
-    spending_table,
+    spent_line,
     wrong,
 )
 from evaluation.models import BY_MESSAGE, EvaluationRun
-from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.estimate import Estimate, estimate_all, estimated
+from evaluation.propositions.files import default_dimensions
+from evaluation.runs.estimate import estimate_all, estimated
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE, spoken_by
-from evaluation.wording import counted, decimal, judge_label, number
+from evaluation.wording import counted, judge_label, number
 
 NOT_SEEN = ": from one text this judge's score does not show a lost persona; write sharper propositions or choose another judge"
 
@@ -60,31 +59,26 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
         add("--dry-run", action="store_true", help="print calls, tokens and cost, ask nothing")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
+        with measuring():
             specs, silent = self._specs(options)
             if options["dry_run"]:
                 self._dry_run(specs, options)
             else:
-                with stopping_on_sigterm():
-                    self._check(specs, silent, options)
-        except KeyboardInterrupt:
-            message = "Stopped. What was judged is stored; run the same command again to go on with the rest."
-            raise CommandError(message, returncode=STOPPED) from None
-        except PropositionError as error:
-            raise wrong(f"proposition files cannot be used:\n{error}") from None
-        except ValueError as error:
-            raise wrong(error) from None
+                self._check(specs, silent, options)
 
     def _specs(self, options: dict[str, Any]) -> tuple[list[tuple[RunSpec, RunSpec]], list[str]]:
         """The two measurements of each agent that said something, and the slugs of the others."""
         if options["dimensions"] is None:
             options["dimensions"] = ",".join(name for name in default_dimensions() if name in BY_MESSAGE)
         specs = specs_of(options, judge=options["judge"])
-        pairs = [
-            swap_specs(spec)
-            for spec in specs
-            if spec.agent and spoken_by(agent=spec.agent, window=spec.window, where=spec.where).exists()
-        ]
+        try:
+            pairs = [
+                swap_specs(spec)
+                for spec in specs
+                if spec.agent and spoken_by(agent=spec.agent, window=spec.window, where=spec.where).exists()
+            ]
+        except ValueError as error:
+            raise wrong(error) from None
         if not pairs:
             raise CommandError(f"nothing to check the judge on: {NO_MESSAGE}", returncode=NOT_ENOUGH)
         speaking = {own.target.slug for own, _ in pairs}
@@ -92,11 +86,7 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
 
     def _dry_run(self, specs: Sequence[tuple[RunSpec, RunSpec]], options: dict[str, Any]) -> None:
         estimates = estimate_all([spec for pair in specs for spec in pair])
-        both = [_together(*pair) for pair in zip(estimates[::2], estimates[1::2], strict=True)]
-        if options["json"]:
-            self.stdout.write(as_text(estimate_json(both)))
-        else:
-            estimate_table(both, self.stdout)
+        show_estimates(estimates, self.stdout, as_json=options["json"])
 
     def _check(self, specs: Sequence[tuple[RunSpec, RunSpec]], silent: Sequence[str], options: dict[str, Any]) -> None:
         judge, procedure = specs[0][0].judge_model, replace(specs[0][0], swap_test="").procedure
@@ -107,7 +97,7 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
         asked = [spec for spec in both if (spec.target.pk, spec.swap_test) not in done]
         estimate = estimated(estimate_all(asked)) if paid and asked else None
         if estimate is not None and not options["json"]:
-            print_line(estimate_line(estimate), self.stdout)
+            self.stdout.write(estimate_line(estimate))
         with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
             results = capture(asked, prepared=bar.prepared, progress=bar.progress) if asked else []
         actual = spent_on(result.summary for result in results)
@@ -119,8 +109,7 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
         tests, left = swap_tests(pairs), [run for run in judged if run.status != EvaluationRun.Status.COMPLETED]
         stays = {}
         if not left:
-            of_all = options["agents"] in (None, "", "all")
-            stays = store_swap_tests(judge=judge, procedure=procedure, tests=tests, of_all=of_all)
+            stays = store_swap_tests(judge=judge, procedure=procedure, tests=tests, of_all=options["agents"] == "all")
         if options["json"]:
             document = {
                 "judge": judge,
@@ -133,7 +122,8 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
             self.stdout.write(as_text(document))
         else:
             _print(f"{judge_label(judge)} · {procedure}", tests, self.stdout)
-            spending_table(estimate, actual, self.stdout)
+            if used := spent_line(estimate, actual):
+                self.stdout.write(used)
         for name, earlier in stays.items():
             self.stderr.write(
                 f"{name}: the check of {counted(earlier.agents, 'agent')} ({earlier.checked_at[:10]}) stays beside the judge's scores; "
@@ -142,18 +132,6 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
         if silent:
             self.stderr.write(f"Not checked on those who said nothing: {', '.join(silent)}.")
         _complain(tests, left)
-
-
-def _together(own: Estimate, swapped: Estimate) -> Estimate:
-    """The estimate of both measurements of an agent."""
-    numbers = ("judgements", "without_a_call", "calls", "input_tokens", "output_tokens")
-    costs = (own.cost_usd, swapped.cost_usd)
-    return own.model_copy(
-        update={
-            **{name: getattr(own, name) + getattr(swapped, name) for name in numbers},
-            "cost_usd": None if costs[0] is None or costs[1] is None else costs[0] + costs[1],
-        }
-    )
 
 
 def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
@@ -171,30 +149,18 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
     ]
     heads = ("Dimension", ">AUC", "95 %", ">Own", ">Swapped", f">≥ {HIGH}", ">Own higher", ">Own scored", ">Sw. scored")
     print_table(console, heads, rows, title=f"Swap test of {judge}", unwrapped=("Dimension",))
-    by_agent: list[list[Cell]] = [
-        [one.agent, name, number(one.own), number(one.swapped), "–" if one.auc is None else decimal(one.auc, 2)]
-        for name, test in tests.items()
-        for one in test.agents
-        if one.own is not None or one.swapped is not None
-    ]
-    print_table(console, ("Agent", "Dimension", ">Own", ">Swapped", ">AUC"), by_agent, title="Agent by agent")
     console.print(
         "AUC: how often an agent's own text scores higher than one of somebody else put in its place: 0.5 is chance, 1 never wrong.\n"
         "Two texts are compared by the propositions that are scored for both; so are the means.\n"
         f"≥ {HIGH}: share of the swapped texts that pass for the agent's own. Own higher: of how many agents the mean is."
     )
     for name, test in tests.items():
-        if test.verdict:
-            console.print(f"{name}: {test.verdict}{'' if test.verdict == BETTER else NOT_SEEN}.", markup=False)
-    for name, test in tests.items():
         if test.auc.value is None:
             console.print(f"No figure for {name}: {test.auc.reason}", markup=False)
+        elif test.verdict:
+            console.print(f"{name}: {test.verdict}{'' if test.verdict == BETTER else NOT_SEEN}.", markup=False)
     if foils := [test.against for test in tests.values() if test.against != "agents"]:
-        console.print(
-            f"Swapped in were texts of {foils[0]}: voices that come with Plumbline, easier to tell than a colleague."
-        )
-    if others := [name for name in default_dimensions() if name not in BY_MESSAGE]:
-        console.print(f"Not checked, because judged over all that was said: {', '.join(others)}.")
+        console.print(f"Swapped in were texts of {foils[0]}: voices that come with Plumbline, easier to tell.")
 
 
 def _complain(tests: Mapping[str, SwapTest], left: Sequence[EvaluationRun]) -> None:

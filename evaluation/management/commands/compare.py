@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -14,36 +12,24 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import (
-    NOT_ENOUGH,
-    REGRESSION,
-    STOPPED,
-    Cell,
-    CodedCommand,
-    Emphasis,
-    console_on,
-    print_table,
-)
+from agents.commands import NOT_ENOUGH, REGRESSION, Cell, CodedCommand, Emphasis, console_on, print_table
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
-from agents.work.running import stopping_on_sigterm
 from evaluation.change import choosing
 from evaluation.change.change import Change
 from evaluation.change.choosing import Compared
-from evaluation.change.comparison import Comparison, Detection, detections
+from evaluation.change.comparison import Comparison
 from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.ci.render import print_example
 from evaluation.ci.verdict import worst_message
-from evaluation.commands import ProgressBar, as_text, channel_named, tag_pairs, wrong
+from evaluation.commands import ProgressBar, as_text, channel_named, measuring, tag_pairs, wrong
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
-from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import percent, words_or_share
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ALLOWED, parse_window
 from evaluation.wording import heading_of, interval_text, judge_label, number, signed
 
-MOST_NAMED = 10
 MOST_SHOWN = 5  # propositions with a message
 NARROW = 100
 EMPHASIS: dict[str, Emphasis] = {
@@ -54,13 +40,13 @@ EMPHASIS: dict[str, Emphasis] = {
     "not enough data": "faint",
 }
 CHANGE = (">Baseline", ">Now", ">Change", ">95 % interval", "Verdict", ">More")
-WAYS = "--a with --b, --runs, --against baseline, or --baseline FILE"
 
 
 class Command(CodedCommand):
     help = (
         "Compare two measurements: of two tags (--a build=40 --b build=41; measured now unless they were before), the newest against the "
-        "baseline (the default) or a file, or two runs. Per dimension and proposition: the change, its 95 % interval and a verdict. "
+        "baseline (the default; evaluate --baseline FILE takes a file), or two evaluations. Per dimension and proposition: the change, its "
+        "95 % interval and a verdict. "
         "Exit code: 0 nothing surely got worse, 1 something did, 2 something could not be compared, 3 wrong usage."
     )
 
@@ -69,11 +55,7 @@ class Command(CodedCommand):
         parser.add_argument("--channel", metavar="SLUG", help="compare a channel instead: convergence, ideas quantity")
         parser.add_argument("--a", metavar="TAG=VALUE", help="baseline: messages with these tags, separated by commas")
         parser.add_argument("--b", metavar="TAG=VALUE", help="candidate: messages with these tags")
-        parser.add_argument(
-            "--against", choices=["baseline"], help="the newest evaluation against the current baseline"
-        )
         parser.add_argument("--runs", nargs=2, type=int, metavar="ID", help="two evaluations, the older first")
-        parser.add_argument("--baseline", type=Path, metavar="FILE", help="what capture_baseline --out FILE wrote")
         parser.add_argument(
             "--dimensions",
             help=f"separated by commas; allowed: {','.join(SCORERS)} (default with --a and --b: adherence,fluency; of a channel both)",
@@ -87,26 +69,17 @@ class Command(CodedCommand):
         parser.add_argument(
             "--margin", type=float, default=0.5, help="changes within ± this many points do not matter (default: 0.5)"
         )
-        parser.add_argument(
-            "--detect",
-            type=float,
-            metavar="POINTS",
-            help="also say how many messages finding such a change takes",
-        )
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
         self._check(options)
         try:
-            with stopping_on_sigterm():
+            with measuring():
                 compared = self._compare(options)
-        except (UnreadableFile, UnknownAgent, PropositionError) as error:
+        except (UnknownAgent, UnreadableFile) as error:
             raise wrong(error) from None
         except NotComparable as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None
-        except KeyboardInterrupt:
-            message = "Stopped. What was judged is stored; run the same command again to go on with the rest."
-            raise CommandError(message, returncode=STOPPED) from None
         self._show(compared, options)
         self._end(compared)
 
@@ -116,19 +89,16 @@ class Command(CodedCommand):
         Raises:
             CommandError: Names the option, its value and what is allowed; exit code 3.
         """
-        ways = [bool(options["a"] or options["b"]), *(bool(options[name]) for name in ("runs", "against", "baseline"))]
-        if sum(ways) > 1:
-            raise wrong(f"one way of comparing at a time; allowed: {WAYS}")
+        if options["runs"] and (options["a"] or options["b"]):
+            raise wrong("one way of comparing at a time: --a with --b, or --runs")
         if bool(options["a"]) != bool(options["b"]):
             raise wrong("--a and --b go together, e.g. --a build=40 --b build=41")
         if options["channel"] and options["agents"]:
             raise wrong("--channel or --agents, one of the two")
         if options["channel"] and not (options["a"] or options["runs"]):
             raise wrong("--channel goes with --a and --b: baselines are of agents")
-        for name in ("margin", "detect"):
-            value = options[name]
-            if value is not None and not (math.isfinite(value) and 0 < value <= 9):
-                raise wrong(f"--{name} {value}: allowed: more than 0, at most 9")
+        if not 0 < options["margin"] <= 9:
+            raise wrong(f"--margin {options['margin']}: allowed: more than 0, at most 9")
         for name in _named(options["dimensions"]):
             if name not in SCORERS:
                 raise wrong(f"--dimensions {name!r}: allowed: {', '.join(SCORERS)}")
@@ -140,9 +110,6 @@ class Command(CodedCommand):
         if options["runs"]:
             first, second = (_run(pk) for pk in options["runs"])
             return choosing.of_runs(first, second, margin=margin, dimensions=dimensions)
-        if options["baseline"]:
-            chosen = find_agents(options["agents"]) if options["agents"] else None
-            return choosing.with_file(options["baseline"], chosen, margin=margin, dimensions=dimensions)
         agents = _agents(options["agents"])
         return choosing.with_baselines(agents, judge=settings.JUDGE_MODEL, margin=margin, dimensions=dimensions)
 
@@ -166,20 +133,11 @@ class Command(CodedCommand):
             return choosing.of_tags(specs, a, b, margin=options["margin"], prepared=bar.prepared, progress=bar.progress)
 
     def _show(self, compared: Compared, options: dict[str, Any]) -> None:
-        change, detect = options["detect"], []
-        if change is not None:
-            detect = detections(compared.comparisons, change)
         if options["json"]:
-            document = {
-                "comparisons": [c.model_dump() for c in compared.comparisons],
-                "not_compared": compared.undecidable,
-                **({} if change is None else {"detect": [row.model_dump() for row in detect]}),
-            }
-            self.stdout.write(as_text(document))
-            return
-        comparisons_table(compared.comparisons, self.stdout)
-        if change is not None:
-            detection_table(detect, self.stdout)
+            comparisons = [c.model_dump() for c in compared.comparisons]
+            self.stdout.write(as_text({"comparisons": comparisons, "not_compared": compared.undecidable}))
+        else:
+            comparisons_table(compared.comparisons, self.stdout)
 
     def _end(self, compared: Compared) -> None:
         refused = compared.undecidable
@@ -315,17 +273,13 @@ def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
     lines = [
         "Scores of 0 to 9, higher is better; in % the share of judgements scored, of the propositions this judge can score at all."
     ]
-    large = sorted(
-        (change.delta, f"{c.target} {change.dimension} {_fall(change)}")
+    large = [
+        f"{c.target} {change.dimension} {_fall(change)}"
         for c, change in rows
         if change.interval is None and not change.counted and change.delta is not None and abs(change.delta) > c.margin
-    )
+    ]
     if large:  # these would be lost among the rows, and no exit code says anything of them
-        more = f" and {len(large) - MOST_NAMED} more" if len(large) > MOST_NAMED else ""
-        which = ", ".join(text for _, text in large[:MOST_NAMED])
-        lines.append(
-            f"large, but with no interval neither sure nor in the exit code, so read what was said: {which}{more}."
-        )
+        lines.append(f"large, but with no interval neither sure nor in the exit code: {', '.join(large)}.")
     if any(change.verdict == "steady" for _, change in rows):
         lines.append(f"steady: the whole interval lies within ±{margin:g} points.")
     if any(change.n_more for _, change in rows):
@@ -342,8 +296,6 @@ def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
     for note, targets in notes.items():
         who = f"{len(targets)} of {len(comparisons)}" if len(targets) > 3 else ", ".join(targets)
         lines.append(f"{who}: {note}.")
-    if any("takes a larger one" in change.reason for _, change in rows):
-        lines.append("--detect 0.5 says how many messages a baseline takes.")
     return lines
 
 
@@ -372,25 +324,3 @@ def _notes(comparison: Comparison, *, alone: bool) -> list[str]:
 def _fall(change: Change) -> str:
     before = words_or_share(number(change.baseline), change.baseline_share, of_words=change.of_words)
     return f"{before} → {words_or_share(number(change.candidate), change.share, of_words=change.of_words)}"
-
-
-def detection_table(rows: Sequence[Detection], out: Any) -> None:
-    """What the sample at hand can detect, and what a change of the size asked for takes."""
-    console = console_on(out)
-    if not rows:
-        console.print("Nothing to plan by: no dimension has an interval over messages.\n")
-        return
-    cells: list[list[Cell]] = [
-        [
-            *(row.target, heading_of(row.dimension, narrow=True), f"{row.sd:.1f}", row.baseline_n or "exact"),
-            *(row.n, None if row.smallest is None else f"{row.smallest:.1f}", row.needed, row.needed_now),
-        ]
-        for row in rows
-    ]
-    heads = ["Target", "Dim.", ">Spread", ">Baseline", ">Now", ">Finds", ">Needs each", ">Needs now"]
-    title = f"Messages to find a change of {rows[0].change:g} points in 4 of 5 cases"
-    print_table(console, heads, cells, title=title)
-    console.print(
-        "Spread: standard deviation between messages. Baseline, Now: how many were judged. Finds: the smallest change these\n"
-        "find. Needs each: messages in both. Needs now: with the baseline as it is; – no number suffices.\n"
-    )

@@ -31,9 +31,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         scores = EvaluationScore.objects.exclude(status=EvaluationScore.Status.PENDING)
         if options["run"]:
-            missing = set(options["run"]) - set(
-                EvaluationRun.objects.filter(pk__in=options["run"]).values_list("pk", flat=True)
-            )
+            missing = set(options["run"]) - EvaluationRun.objects.in_bulk(options["run"]).keys()
             if missing:
                 raise CommandError(f"--run {', '.join(map(str, sorted(missing)))}: there is no such evaluation run")
             scores = scores.filter(evaluation_run__in=options["run"])

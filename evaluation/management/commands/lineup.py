@@ -11,10 +11,8 @@ from rich.markup import escape
 
 from agents.commands import NOT_ENOUGH, CodedCommand, console_on, print_table
 from evaluation.commands import as_text, channel_named, tag_pairs, wrong
-from evaluation.lineup import MIN_LINES, PERMUTATIONS, LineUp, line_up
+from evaluation.lineup import LineUp, line_up
 from evaluation.scorers.subjects import ALLOWED, parse_window
-
-MOST_CONFUSIONS = 10
 
 
 class Command(CodedCommand):
@@ -25,8 +23,8 @@ stretch are attributed by their character 2- to 4-grams, learned from the other 
 
 What the figure means: balanced accuracy is the mean over the speakers of the share of their lines that went to them.
 100 % = every voice is unmistakable. Beside it stands what chance gives: the same with the speakers' labels shuffled within
-each stretch. p is how often a shuffle does as well; above 0.05 the voices cannot be told apart with these lines. "Who is
-taken for whom" shows which personas blend.
+each stretch. p is how often a shuffle does as well; above 0.05 the voices cannot be told apart with these lines. "Most
+often taken for" shows which personas blend.
 
 What it does not mean: high is not "in character", only "unlike the others". A speaker who always talks about the same
 things, or writes in another language, is recognised by that too; nicknames are not masked. A low figure on few short lines says
@@ -44,21 +42,6 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
             "--where", action="append", default=[], metavar="TAG=VALUE", help="only lines with this tag; repeatable"
         )
         parser.add_argument("--everybody", action="store_true", help="users and outsiders too, not only agents")
-        parser.add_argument(
-            "--min-lines",
-            type=int,
-            default=MIN_LINES,
-            metavar="N",
-            help=f"leave out speakers with fewer lines (default: {MIN_LINES})",
-        )
-        parser.add_argument(
-            "--permutations",
-            type=int,
-            default=PERMUTATIONS,
-            metavar="N",
-            help=f"shuffles that show what chance gives, 19 to 100000 (default: {PERMUTATIONS})",
-        )
-        parser.add_argument("--seed", type=int, default=0, help="seed of the shuffles (default: 0)")
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -69,9 +52,6 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
                 window=parse_window(options["window"]),
                 where=tag_pairs(options["where"]),
                 everybody=options["everybody"],
-                min_lines=options["min_lines"],
-                permutations=options["permutations"],
-                seed=options["seed"],
             )
         except ValueError as error:
             raise wrong(error) from None
@@ -112,18 +92,12 @@ def _figures(result: LineUp, console: Console) -> None:
         f"95 % of {result.permutations:,} shuffles up to {percent(result.chance_high)}; p = {result.p_value:.3g}. "
         f"{result.compared:,} of {result.lines:,} lines compared, names masked, {result.blocks} stretches of time."
     )
-    worst = result.most_taken_for()
     rows = [
         (
             *(voice.speaker, voice.lines, voice.compared, percent(voice.recall), percent(voice.chance)),
-            f"{other.taken_for} ({other.lines} of {voice.compared})" if (other := worst.get(voice.speaker)) else None,
+            f"{voice.taken_for} ({voice.taken} of {voice.compared})" if voice.taken else None,
         )
         for voice in sorted(result.voices, key=lambda v: -v.recall)
     ]
     heads = ["Speaker", ">Lines", ">Compared", ">Recognised", ">By chance", "Most often taken for"]
     print_table(console, heads, rows, title="Whose lines are recognised")
-    if result.confusions:
-        pairs = [(c.speaker, c.taken_for, c.lines, percent(c.share)) for c in result.confusions[:MOST_CONFUSIONS]]
-        print_table(console, ["Speaker", "Taken for", ">Lines", ">Share"], pairs, title="Who is taken for whom")
-        if len(result.confusions) > MOST_CONFUSIONS:
-            console.print(f"… and {len(result.confusions) - MOST_CONFUSIONS} smaller ones (--json has all).")

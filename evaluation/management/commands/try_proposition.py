@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,19 @@ from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import as_text, wrong
 from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
-from evaluation.propositions.schema import Proposition
 from evaluation.wording import cost_line, counted, judge_label, number
 
 
 class Command(CodedCommand):
     help = (
         "Judge one proposition, active or not, on messages of an agent, and show scores, reasons and cost. Calls are in the ledger, "
-        "no evaluation is stored. Without an ID the propositions of FILE are listed. "
+        "no evaluation is stored. "
         "Exit code: 0 there is a score, 2 nothing could be scored, 3 wrong usage."
     )
     requires_system_checks = ()  # a file being written is tried before all others are in order
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("proposition", metavar="FILE[:ID]", help="a proposition file, and the id of one in it")
+        parser.add_argument("proposition", metavar="FILE:ID", help="a proposition file, and the id of one in it")
         parser.add_argument(
             "--agent", default="", metavar="SLUG", help="whose messages (default: the agent the file is about)"
         )
@@ -44,16 +42,13 @@ class Command(CodedCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        path, wanted = split(options["proposition"])
-        file = self._load(path)
-        if not wanted:
-            self._list(file, options["json"])
-            return
-        known = {p.id: p for p in (*file.propositions, *file.inactive)}
-        if wanted not in known:
-            raise wrong(f"{path} has no proposition {wanted!r}; it has: {', '.join(known)}")
-        agent = self._agent(file, options["agent"])
+        name, _, wanted = options["proposition"].rpartition(":")
         try:
+            file = load_file(Path(name))
+            known = {p.id: p for p in (*file.propositions, *file.inactive)}
+            if wanted not in known:
+                raise wrong(f"{name} has no proposition {wanted!r}; it has: {', '.join(known)}")
+            agent = self._agent(file, options["agent"])
             with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
                 task = bar.add_task("Judging", total=None)
                 trial = try_proposition(
@@ -65,7 +60,7 @@ class Command(CodedCommand):
                     model=options["model"],
                     done=lambda judged: bar.advance(task, judged),
                 )
-        except ValueError as error:
+        except (ValueError, UnknownAgent, PropositionError) as error:
             raise wrong(error) from None
         if options["json"]:
             self.stdout.write(as_text(trial.model_dump()))
@@ -78,39 +73,13 @@ class Command(CodedCommand):
                 returncode=NOT_ENOUGH,
             )
 
-    def _load(self, path: Path) -> LoadedFile:
-        try:
-            return load_file(path)
-        except PropositionError as error:
-            raise wrong(error) from None
-
     def _agent(self, file: LoadedFile, named: str) -> Agent:
         if not named and file.agent_id == DEFAULT:
             raise wrong(f"{file.path} speaks of every agent: name one with --agent")
-        try:
-            agents = find_agents(named or file.agent_id)
-        except UnknownAgent as error:
-            raise wrong(error) from None
+        agents = find_agents(named or file.agent_id)
         if len(agents) != 1:
             raise wrong(f"--agent {named}: name exactly one agent")
         return agents[0]
-
-    def _list(self, file: LoadedFile, as_json: bool) -> None:
-        entries: list[Proposition] = [*file.propositions, *file.inactive]
-        if not as_json:
-            ids_table(file.path, entries, self.stdout)
-            return
-        rows = [{"id": p.id, "claim": p.claim, "active": p.active, "rejected": p.rejected} for p in entries]
-        document = {"file": str(file.path), "agent": file.agent_id, "dimension": file.dimension, "propositions": rows}
-        self.stdout.write(as_text(document))
-
-
-def split(argument: str) -> tuple[Path, str]:
-    """The file and the id of ``FILE:ID``; a path that exists as it stands is a file alone, whatever colons it has."""
-    file, colon, proposition_id = argument.rpartition(":")
-    if not colon or Path(argument).is_file():
-        return Path(argument), ""
-    return Path(file), proposition_id
 
 
 def show_trial(trial: Trial, out: Any) -> None:
@@ -148,9 +117,3 @@ def _summary(trial: Trial, console: Console) -> None:
     console.print(f"{cost_line(trial.spent, exact=trial.judge == 'rule').capitalize()}. No evaluation was stored.")
     if trial.hint:
         console.print(f"[yellow]{snippet(trial.hint, 400)}[/yellow]")
-
-
-def ids_table(path: Path, entries: Sequence[Any], out: Any) -> None:
-    """Print the propositions of a file, so that one can be named."""
-    rows = [(p.id, "active" if p.active else p.state, in_line(p.claim)) for p in entries]
-    print_table(console_on(out), ("Id", "State", "Claim"), rows, title=in_line(str(path), 400))

@@ -159,9 +159,9 @@ def test_offline_the_scripted_actor_uses_the_tools_and_says_what_they_answered(
     ("said", "logged"),
     [
         ("I ate seven eggs", "Logged: 7 eggs,"),
-        ("I ate twenty-five eggs", "Logged: 25 eggs,"),
-        ("I ate a dozen eggs", "Logged: 12 eggs,"),
-        ("I ate a couple of eggs", "Logged: 2 eggs,"),
+        ("I ate twenty-five eggs", ""),
+        ("I ate a dozen eggs", ""),
+        ("I ate a couple of eggs", ""),
         ("I ate 1,5 eggs", "Logged: 1.5 eggs,"),
         ("I ate an egg", "Logged: 1 egg,"),
         ("I ate 1/2 eggs", ""),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.llm.requests import CHARACTERS_PER_TOKEN, LLMRequest
+from agents.llm.requests import CHARACTERS_PER_TOKEN
 from agents.models import (
     Agent,
     Channel,
@@ -30,22 +30,22 @@ from agents.swarm.assign import assign_swarms
 from agents.swarm.memory import (
     memory_section,
     newest_summary,
-    offline,
     queue_summary,
     quotes_of,
     window,
     work_one,
-    write_summary,
 )
 from agents.swarm.phases import ensure_default_swarm
-from agents.swarm.state import Entry, StateRefused, add_quoted, advance, edit, entries, folded, pinned, remove, updating
+from agents.swarm.state import Entry, add_quoted, advance, entries, folded, pinned, remove, updating
 from agents.turn import orchestrator
 from agents.turn.prompt import Prompt
 from agents.turn.receive import receive_message
 from tests.agents.swarm.talking import prompt_of, record, seated, spoken, take_turn
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
+from tests.machinery import THOROUGH
 
+TURNS = 200 if THOROUGH else 70
 SENTENCE = re.compile(r"^(\d+)\. “(.*)” \((.*), (\d+)\)$", re.MULTILINE)
 
 
@@ -68,8 +68,8 @@ def _offered(body: dict[str, Any]) -> dict[str, int]:
 
 
 # -- a long conversation
-@pytest.mark.parametrize(("pin_every", "short"), [(1, False), (10, False), (10, True)])
-def test_two_hundred_turns_neither_grow_the_prompt_nor_lose_a_pinned_fact_or_a_message(
+@pytest.mark.parametrize(("pin_every", "short"), [(1, False), (10, True)])
+def test_many_turns_neither_grow_the_prompt_nor_lose_a_pinned_fact_or_a_message(
     pin_every: int, short: bool, db: None, record_property: Callable[[str, str], None]
 ) -> None:
     agent, channel = seated()
@@ -88,22 +88,22 @@ def test_two_hundred_turns_neither_grow_the_prompt_nor_lose_a_pinned_fact_or_a_m
         shown |= {int(line.partition(".")[0]) for line in prompt.transcript if line[0].isdigit()}
         assert set(range(covered + 1, 2 * number)) <= shown, f"turn {number}: a message is nowhere"
 
-    for number in range(1, 201):
+    for number in range(1, TURNS + 1):
         take_turn(agent, channel, number, look=look, pin_every=pin_every, short=short)
 
-    record_property("tokens", f"turn 30: {tokens[30]}, 100: {tokens[100]}, 200: {tokens[200]}")
-    assert tokens[200] <= 1.1 * tokens[30]
+    record_property("tokens", f"turn 30: {tokens[30]}, {TURNS}: {tokens[TURNS]}")
+    assert tokens[TURNS] <= 1.1 * tokens[30]
     assert max(tokens.values()) <= 1.2 * tokens[30]
     said = dict(Message.objects.values_list("position", "text"))
     state = DialogState.objects.get()
     for kind in ("anchor", "goal", "facts", "assumptions", "decisions"):
         for entry in entries(state, kind):
             assert folded(entry.quote) in folded(said[entry.position])
-    assert state.dropped >= 200, "one a turn that nobody said"
-    assert sum(entry.pinned for entry in pinned(state)) == min(30, 200 // pin_every)
+    assert state.dropped >= TURNS, "one a turn that nobody said"
+    assert sum(entry.pinned for entry in pinned(state)) == min(30, TURNS // pin_every)
 
 
-def test_two_hundred_turns_through_the_pipeline_show_every_pinned_fact_in_prompts_of_one_length(db: None) -> None:
+def test_many_turns_through_the_pipeline_show_every_pinned_fact_in_prompts_of_one_length(db: None) -> None:
     agent, channel = (
         make_agent("ada", sample_lines=["I would take the train.", "Ask the carrier."]),
         make_channel(kind="dm"),
@@ -112,7 +112,7 @@ def test_two_hundred_turns_through_the_pipeline_show_every_pinned_fact_in_prompt
     assign_swarms(agent=agent, swarms=[ensure_default_swarm()])
     tokens: dict[int, int] = {}
 
-    for number in range(1, 201):
+    for number in range(1, TURNS + 1):
         receive_message(channel=channel, outsider="Mia", text=f"{spoken(number)} I am allergic to fur {number}.")
         while orchestrator.work_one(owner=owner_name()):
             pass
@@ -124,8 +124,8 @@ def test_two_hundred_turns_through_the_pipeline_show_every_pinned_fact_in_prompt
             pass
 
     state = DialogState.objects.get()
-    assert (state.turn, sum(entry.pinned for entry in pinned(state))) == (200, 30)
-    assert tokens[200] <= 1.1 * tokens[30]
+    assert (state.turn, sum(entry.pinned for entry in pinned(state))) == (TURNS, 30)
+    assert tokens[TURNS] <= 1.1 * tokens[30]
 
 
 def test_a_summary_has_the_form_and_is_marked_heuristic(db: None) -> None:
@@ -386,68 +386,6 @@ def test_a_pinned_entry_leaves_the_state_only_with_a_summary_that_holds_it(db: N
     held = {entry.position for entry in pinned(state)}
     for number in range(1, 41):
         assert 2 * number - 1 in held or f"number {number} in" in texts
-
-
-def written_meanwhile(request: LLMRequest) -> Any:
-    """Answer as the rules do, but only after a person has written a summary (a responder)."""
-    if not DialogSummary.objects.filter(origin="person").exists():
-        agent, channel = seated()
-        state = DialogState.objects.get()
-        write_summary(agent, channel, " ".join(["A person wrote this.", *(entry.quote for entry in pinned(state))]))
-    return offline(request)
-
-
-def test_what_a_person_writes_while_a_summary_is_made_is_not_replaced(
-    talked: tuple[Agent, Channel], settings: Settings
-) -> None:
-    settings.OFFLINE_RESPONDERS = {"swarm_summary": f"{__name__}.written_meanwhile"}
-
-    summary = _next_summary(*talked)
-    for number in range(13, 17):
-        take_turn(*talked, number)
-
-    assert DialogSummary.objects.filter(origin="person").exists()
-    assert summary == newest_summary(*talked) or "A person wrote this." in summary.text
-    newest = newest_summary(*talked)
-    assert newest is not None
-    assert newest.origin == "worker"
-    assert newest.text.startswith("A person wrote this.")
-
-
-# -- people
-def test_a_persons_summary_is_shown_and_later_ones_begin_with_it(talked: tuple[Agent, Channel]) -> None:
-    agent, channel = talked
-    with updating(agent, channel) as state:
-        for entry in pinned(state):
-            edit(state, entry.key, f"thing {entry.position}")
-    older = " ".join(f"thing {position};" for position in range(1, 18, 2))
-
-    written = write_summary(agent, channel, f"Mia furnishes a house: {older}")
-
-    assert newest_summary(agent, channel) == written
-    assert "Mia furnishes a house" in _text(prompt_of(agent, channel))
-    later = _next_summary(agent, channel)
-    assert later.status == "completed"
-    assert later.text.startswith("Mia furnishes a house")
-
-
-@pytest.mark.parametrize(
-    ("text", "why"), [("  ", "it is empty"), ("Mia bought things.", "it lacks"), ("x" * 2001, "at most 2,000")]
-)
-def test_a_persons_summary_is_held_to_the_same(text: str, why: str, talked: tuple[Agent, Channel]) -> None:
-    before = newest_summary(*talked)
-
-    with pytest.raises(StateRefused, match=why):
-        write_summary(*talked, text)
-
-    assert newest_summary(*talked) == before
-
-
-def test_a_summary_of_messages_that_are_all_shown_is_refused(db: None) -> None:
-    agent, channel = _talked(2)
-
-    with pytest.raises(StateRefused, match="allowed: with more than 12"):
-        write_summary(agent, channel, "They met.")
 
 
 # -- injection

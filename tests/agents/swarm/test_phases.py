@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from io import StringIO
-from pathlib import Path
-
 import pytest
-from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.models import Agent, Swarm, SwarmPhase
-from agents.swarm import phases
-from agents.swarm.intents import intents
-from agents.swarm.phases import ensure_default_swarm, problems, seed_swarm
+from agents.swarm.phases import ensure_default_swarm, seed_swarm
 from tests.factories import make_agent
 
 HEAD = "name: personality\nintents: [general]\npost_executor: combined\nphases:\n"
@@ -53,67 +47,6 @@ def test_no_example_agent_has_a_swarm() -> None:
 
     assert Swarm.objects.count() == 1
     assert not Agent.objects.filter(swarms__isnull=False).exists()
-
-
-def test_what_is_shipped_is_valid() -> None:
-    assert list(problems()) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        (HEAD + PHASE.replace("Listen.", "''"), "phases.0.prompt: ''; allowed: at least 1 character"),
-        (HEAD + PHASE.replace("Listen.", "'  '"), "phases.0.prompt: '  '; allowed: at least 1 character"),
-        (HEAD + PHASE.replace(", prompt: Listen.", ""), "phases.0.prompt: it is missing"),
-        (HEAD + PHASE.replace("pre,", "before,"), "phases.0.phase: 'before'; allowed: 'pre', 'main' or 'post'"),
-        (HEAD + PHASE.replace("0.55", "3"), "phases.0.temperature: 3; allowed: less than or equal to 2"),
-        (HEAD + PHASE + PHASE, "phases.name: 'voice' is there twice"),
-        (HEAD.replace("general", "weather") + PHASE, "'weather' is unknown; allowed: general, food_undo"),
-        (HEAD, "phases: None; allowed: a valid list"),
-        ("name: [", "cannot be read"),
-        ("just words", "a valid dictionary"),
-    ],
-)
-def test_a_broken_file_is_named_with_field_and_what_is_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, problem: str
-) -> None:
-    path = tmp_path / "phases.yaml"
-    path.write_text(text, encoding="utf-8")
-
-    assert problem in "\n".join(problems(path))
-
-
-def test_an_empty_or_missing_template_fails_the_check(settings: Settings, tmp_path: Path) -> None:
-    folder = tmp_path / "templates" / "prompts" / "swarm"
-    folder.mkdir(parents=True)
-    for name in phases.TEMPLATES[1:]:
-        (folder / f"{name}.md").write_text("x" if name != "polish" else "\n", encoding="utf-8")
-    settings.BASE_DIR = tmp_path
-
-    said = [message.msg for message in run_checks(tags=["plumbline"]) if message.id == "agents.E007"]
-
-    assert said == [
-        f"The prompts of the default swarm: {name}.md is missing or empty." for name in (phases.TEMPLATES[0], "polish")
-    ]
-
-
-@pytest.mark.django_db
-def test_a_stored_swarm_that_cannot_work_fails_the_check_where_it_may_read_the_database(settings: Settings) -> None:
-    ensure_default_swarm()
-    call_command("check", "--database", "default", stdout=StringIO(), stderr=StringIO())
-    SwarmPhase.objects.filter(name="core-responder").update(prompt=" \n")
-    Swarm.objects.create(name="meals", intents=["sleep"], tools=["log"])
-    settings.TURN_TOOLS = {}
-
-    said = [one.msg for one in run_checks(databases=["default"]) if one.id == "agents.E009"]
-
-    assert said == [
-        "A stored swarm cannot work: swarm personality: the prompt of its phase core-responder is empty; "
-        "allowed: what the phase is asked to do.",
-        f"A stored swarm cannot work: swarm meals: intents: 'sleep' is unknown; allowed: {', '.join(intents())}.",
-        "A stored swarm cannot work: swarm meals: tools: 'log' is unknown; allowed: none, there are none yet.",
-    ]
-    assert not [one for one in run_checks() if one.id == "agents.E009"], "no check reads the database unasked"
 
 
 @pytest.mark.parametrize(

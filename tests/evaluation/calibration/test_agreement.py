@@ -14,7 +14,6 @@ from evaluation.calibration.agreement import (
     agreements_text,
     calibration,
     calibration_of,
-    confusion,
     figure_text,
     refresh,
     work_one,
@@ -114,17 +113,6 @@ def test_labels_of_a_set_can_be_looked_at_alone() -> None:
     assert (figures().labels, figures(label_set=label_set).labels) == (20, 8)
 
 
-def test_the_table_of_people_and_judge_counts_each_label() -> None:
-    scores = judgements([0, 9])
-    label_set = draw_label_set(name="first", judge=LLM, dimension="adherence", n=2)
-    label_all(scores, [1, 8], "ann")
-    label_all(scores, [1, None], "ben")
-    table = confusion(label_set)
-
-    assert (table[1][0], table[8][9], sum(map(sum, table))) == (2, 1, 3)
-    assert sum(map(sum, confusion(label_set, annotators=["ben"]))) == 1
-
-
 # -- prediction-powered means
 def biased(rng: np.random.Generator, size: int) -> tuple[list[int], list[int]]:
     """What people would give, and a judge that is lenient by about one and a half points and noisy."""
@@ -150,15 +138,10 @@ def test_a_biased_judge_is_corrected_and_the_interval_covers_the_truth(inverted:
     true_mean = float(np.mean(truth))
 
     assert (result.population, result.drawn, result.labelled) == (400, 80, 80)
-    assert result.judge_mean == pytest.approx(np.mean(judge))
-    assert result.judge_mean is not None
-    assert result.judge_mean - true_mean > 1.2
+    assert np.mean(judge) - true_mean > 1.2
     assert result.mean.value == pytest.approx(true_mean, abs=0.4)
     assert result.mean.interval is not None
-    assert result.labels_only.interval is not None
     assert result.mean.interval[0] <= true_mean <= result.mean.interval[1]
-    powered = result.mean.interval[1] - result.mean.interval[0]
-    assert powered < 0.75 * (result.labels_only.interval[1] - result.labels_only.interval[0])
 
 
 def test_fewer_than_50_labels_give_no_prediction_powered_mean_and_say_how_many_more() -> None:
@@ -170,16 +153,7 @@ def test_fewer_than_50_labels_give_no_prediction_powered_mean_and_say_how_many_m
 
     assert row.prediction_powered[0].mean.value is None
     assert row.prediction_powered[0].labelled == 49
-    assert "1 more label in set 0 for its prediction-powered mean (50)" in row.needed
-
-
-def test_where_everything_is_labelled_nothing_is_said_against_the_judge() -> None:
-    truth, judge = biased(np.random.default_rng(3), 60)
-    powered_set(truth, judge, n=60)
-    (note,) = [note for note in figures().notes() if "set 0" in note]
-
-    assert "everything it was drawn from is labelled" in note
-    assert "added nothing" not in note
+    assert "a random draw with 50 labels or more (now 49) has a prediction-powered mean" in row.needed
 
 
 # -- The figures beside the scores: kept, marked stale, computed by the worker, in every place a judge's

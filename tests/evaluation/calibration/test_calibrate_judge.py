@@ -27,7 +27,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_from_draw_to_figures_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     judgements(JUDGE * 2)
-    template, exported = tmp_path / "labels.csv", tmp_path / "out.jsonl"
+    template, exported = tmp_path / "labels.csv", tmp_path / "out.csv"
     output = command(
         capsys, "--draw", "60", "--name", "first", "--dimension", "adherence", "--judge", LLM, "--seed", "3",
         "--template", str(template), "--annotator", "ann",
@@ -52,7 +52,7 @@ def test_from_draw_to_figures_on_the_command_line(capsys: pytest.CaptureFixture[
     ):
         assert name in output
     assert "a second annotator" in output
-    assert len(exported.read_text(encoding="utf-8").splitlines()) == 60
+    assert len(exported.read_text(encoding="utf-8").splitlines()) == 61
     assert not JudgeCalibration.objects.get().is_stale
 
     document = json.loads(command(capsys, "--json", "--label-set", "first"))
@@ -68,13 +68,13 @@ def test_from_draw_to_figures_on_the_command_line(capsys: pytest.CaptureFixture[
         ([], 2, "nothing to calibrate: there are no labels. --draw 80"),
         (["--judge", "other"], 2, "there are no labels for --judge other"),
         (["--draw", "5", "--name", "a", "--dimension", "fluency"], 2, "no scored judgement of fluency"),
-        (["--draw", "5"], 3, "--draw needs --name NAME and --dimension DIMENSION"),
+        (["--draw", "5"], 3, "--draw needs --name and --dimension"),
         (["--draw", "0", "--name", "a", "--dimension", "adherence"], 3, "n is 0; allowed: 1 to 10,000"),
         (["--dimension", "charm"], 3, "dimension 'charm'; allowed: adherence"),
         (["--procedure", "soft"], 3, "procedure 'soft': allowed"),
         (["--name", "a"], 3, "go with --draw N"),
         (["--label-set", "none"], 3, "--label-set 'none': there is none of that name"),
-        (["--template", "x.csv"], 3, "--template needs --label-set NAME"),
+        (["--template", "x.csv"], 3, "--template needs --label-set or --draw"),
         (["--replace"], 3, "--replace goes with --import FILE"),
         (["--import", "missing.csv"], 3, "missing.csv: no such file"),
         (["--draw", "many"], 3, "invalid int value"),

@@ -281,7 +281,12 @@ def test_a_dry_run_asks_nothing_and_estimates_both_halves(llm_server: LLMServer,
     document = checked("--dry-run", "--dimensions", "adherence", "--samples", "6")
 
     assert llm_server.calls == 0
-    assert [(one["agent"], one["calls"]) for one in document["agents"]] == [("ada", 12), ("bob", 12)]
+    assert [(one["agent"], one["calls"]) for one in document["agents"]] == [
+        ("ada", 6),
+        ("ada", 6),
+        ("bob", 6),
+        ("bob", 6),
+    ]
     assert not EvaluationRun.objects.exists()
     checked("--dimensions", "adherence", "--samples", "6")
     assert llm_server.calls == 24

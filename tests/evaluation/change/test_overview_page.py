@@ -7,11 +7,10 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 
-from agents.models import ChannelMember
 from tests.console import HOSTILE, plain, queries, read, signed_in, staff
 from tests.evaluation.change.measured import capture, flattened, measure
 from tests.evaluation.judged import OFFLINE
-from tests.factories import make_agent, make_channel
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -51,7 +50,6 @@ def test_a_card_tells_who_went_flat_in_what_with_quotes_and_what_to_do(root: Cli
         ("", ["ada", "bob"]),
         ("?active=all", ["ada", "bob", "gone"]),
         ("?active=no", ["gone"]),
-        ("?channel=lobby", ["bob"]),
         ("?q=AD", ["ada"]),
         ("?state=drifted", ["ada"]),
         ("?state=improved", []),
@@ -59,9 +57,8 @@ def test_a_card_tells_who_went_flat_in_what_with_quotes_and_what_to_do(root: Cli
     ],
 )
 def test_filters_stand_in_the_url(root: Client, overview_url: str, query: str, names: list[str]) -> None:
-    ada, bob = make_agent(), make_agent("bob")
+    ada, _ = make_agent(), make_agent("bob")
     make_agent("gone", is_active=False)
-    ChannelMember.objects.create(channel=make_channel("lobby"), agent=bob)
     flattened(ada)
     cards = root.get(overview_url + query).context["cards"]
 
@@ -79,9 +76,7 @@ def test_two_builds_are_compared_and_the_page_says_how_to_measure_them(root: Cli
     assert "manage.py compare --a build=40 --b build=41" in text
 
 
-@pytest.mark.parametrize(
-    "wrong", ["baseline=build", "candidate=%3D41", "baseline=1%3D2", "judge=nobody", "channel=nowhere", "state=x"]
-)
+@pytest.mark.parametrize("wrong", ["baseline=build", "candidate=%3D41", "baseline=1%3D2", "judge=nobody", "state=x"])
 def test_a_filter_that_means_nothing_is_named(root: Client, overview_url: str, wrong: str) -> None:
     make_agent()
     page = read(root, f"{overview_url}?{wrong}")

@@ -344,7 +344,7 @@ def test_an_agent_that_fades_exits_1_and_says_from_when(talker: Agent, llm_serve
         "21+",
     ]
     assert "fades" in out
-    assert said.startswith("regression: 1 score fades within conversations")
+    assert said.startswith("regression: 1 score fading within conversations")
 
 
 def test_an_agent_that_holds_passes_and_nothing_is_said_of_baselines(talker: Agent, llm_server: LLMServer) -> None:

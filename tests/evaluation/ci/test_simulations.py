@@ -139,9 +139,3 @@ def test_a_dry_run_estimates_beside_a_simulation_that_came_to_nothing(
 
     assert (code, json.loads(out)["simulations"][0]["lines"]) == (0, len(SITUATIONS))
     assert Message.objects.count() == stored > 0
-
-
-def test_what_a_simulation_needs_is_printed_before_it_begins(actor: Agent, situations: Path) -> None:
-    _, out, _ = run("--simulate", str(situations), "--actor-model", "good-model")
-
-    assert "Estimate of the simulation: 6 lines said to agents, 12 calls" in " ".join(out.split())

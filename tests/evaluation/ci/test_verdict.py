@@ -127,13 +127,6 @@ def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim
     assert findings.headline == "1 dimension surely worse."
 
 
-def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
-    fell = replace(UNSURE, proposition="", reason="the whole window is judged at once")
-
-    assert "fluency=N would" in _undecided_of(fell, Limits()).why
-    assert _undecided_of(fell, Limits(thresholds={"fluency": 5.0})).why == fell.reason, "there is one already"
-
-
 @pytest.mark.parametrize(
     ("delta", "interval", "seen"),
     [(-9.0, None, "⚠️"), (-1.0, None, "⚠️"), (-0.9, None, "✅"), (9.0, None, "✅"), (-1.2, Interval(-3.0, 0.6), "✅")],

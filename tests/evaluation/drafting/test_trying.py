@@ -148,19 +148,6 @@ def test_a_judge_that_is_down_gives_no_number_and_ends_with_2(
     assert "Nothing could be scored: rejected" in out
 
 
-def test_without_an_id_the_file_is_listed(file: Path) -> None:
-    _, out = run("try_proposition", str(file))
-    result = document("try_proposition", str(file))
-
-    assert [line.split()[:2] for line in out.splitlines() if "{{agent_name}}" in line] == [
-        ["short", "active"],
-        ["asked", "active"],
-        ["dry", "suggested"],
-        ["gone", "rejected"],
-    ]
-    assert (result["agent"], len(result["propositions"])) == ("ada", 4)
-
-
 @pytest.mark.parametrize(
     ("args", "said"),
     [

@@ -17,7 +17,7 @@ import pytest
 from tests.agents.debates.test_killed import Installation
 from tests.evaluation.experiments.test_planted import scored
 from tests.llm_server import LLMServer, example_of
-from tests.machinery import wait_until
+from tests.machinery import THOROUGH, wait_until
 
 MAKE = """
 import json, sys, django; django.setup()
@@ -148,27 +148,30 @@ def played_in_peace(installation: Installation, experiment: int) -> int:
 def moments(deaths: int, writes: int) -> list[int]:
     """When to die so often before so much is written: while personas are written, people talk, evaluations are planned and judged."""
     chance = random.Random(20)
-    return [chance.randint(1, 3 * writes // (2 * deaths)) for _ in range(deaths)]
+    return [chance.randint(1, writes // deaths) for _ in range(deaths)]
 
 
-def test_killed_at_20_random_moments_an_experiment_comes_to_the_same_report(
+def test_killed_at_random_moments_an_experiment_comes_to_the_same_report(
     install: Callable[..., Installation],
 ) -> None:
     installation = install(WORKER_THREADS="1")
     calm, killed = (installation.asks(MAKE, json.dumps(CAST)) for _ in range(2))
     writes = played_in_peace(installation, calm)
 
-    killed_again_and_again(installation, killed, moments(20, writes))
+    killed_again_and_again(installation, killed, moments(20 if THOROUGH else 5, writes))
 
     assert differing(installation.asks(LOOK, calm), installation.asks(LOOK, killed)) == {}
 
 
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("threads", [1, 4] if THOROUGH else [4])
 def test_killed_while_models_think_only_the_calls_that_were_lost_are_made_again(
     threads: int, install: Callable[..., Installation], llm_server: LLMServer
 ) -> None:
     llm_server.respond = respond
-    installation, deaths = install(llm_server, WORKER_THREADS=str(threads), LLM_MAX_CONCURRENCY="4"), 6
+    installation, deaths = (
+        install(llm_server, WORKER_THREADS=str(threads), LLM_MAX_CONCURRENCY="4"),
+        6 if THOROUGH else 3,
+    )
     calm, killed = (installation.asks(MAKE, json.dumps(EQUAL)) for _ in range(2))
     writes = played_in_peace(installation, calm)
     wanted = Counter(map(question, llm_server.bodies))

@@ -13,7 +13,7 @@ from agents.admin.transcript import transcript_url
 from agents.models import ModelPrice
 from evaluation.admin.propositions import propositions_url
 from evaluation.models import Proposition
-from evaluation.propositions.files import DEFAULT, all_entries, load_file
+from evaluation.propositions.files import all_entries, load_file
 from tests.console import HOSTILE, Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
@@ -62,13 +62,12 @@ def test_saving_what_was_not_changed_leaves_the_file_byte_for_byte(root: Client,
 
 
 def test_a_rule_is_typed_and_taken_away_again(root: Client, team: PropositionFolder) -> None:
-    change(root, url_of("new"), claim="{{agent_name}} is brief", id="brief", max_words="5", no_emoji="on")
+    change(root, url_of("new"), claim="{{agent_name}} is brief", id="brief", rule="max_words: 5\r\nno_emoji: true")
     path = team.path / "adherence" / "ada.yaml"
     rule = load_file(path).propositions[0].rule
     assert rule is not None
     assert rule.checks() == {"max_words": 5, "no_emoji": True}
-    sent = filled_in(read(root, url_of("edit", name="brief"))) | {"prop-max_words": "", "_save": ""}
-    del sent["prop-no_emoji"]
+    sent = filled_in(read(root, url_of("edit", name="brief"))) | {"prop-rule": "", "_save": ""}
     root.post(url_of("edit", name="brief"), sent)
 
     assert load_file(path).propositions[0].rule is None
@@ -76,7 +75,11 @@ def test_a_rule_is_typed_and_taken_away_again(root: Client, team: PropositionFol
 
 def test_texts_by_guard_are_typed_a_line_each_and_come_back_so(root: Client, team: PropositionFolder) -> None:
     change(
-        root, url_of("new"), claim="{{agent_name}} knows the hours", id="hours", only="numbers: 9:00 to 17:30\r\nlinks:"
+        root,
+        url_of("new"),
+        claim="{{agent_name}} knows the hours",
+        id="hours",
+        rule="only: {numbers: '9:00 to 17:30', links: ''}",
     )
     path = team.path / "adherence" / "ada.yaml"
     sent = filled_in(read(root, url_of("edit", name="hours"))) | {"prop-weight": "2", "_save": ""}
@@ -94,9 +97,9 @@ def test_texts_by_guard_are_typed_a_line_each_and_come_back_so(root: Client, tea
         ({"claim": ""}, "This field is required"),
         ({"claim": "{{nobody}} is dry"}, "unknown variable {{nobody}}; allowed"),
         ({"id": "Not kebab"}, "match pattern"),
-        ({"max_words": "5", "supports": "dry"}, "rule stands alone"),
-        ({"matches": "("}, "regular expression"),
-        ({"only": "prices: 5 dollars"}, "unknown guard 'prices'; allowed: form, links"),
+        ({"rule": "max_words: 5", "supports": "dry"}, "rule stands alone"),
+        ({"rule": "matches: '('"}, "regular expression"),
+        ({"rule": "only: {prices: 5 dollars}"}, "unknown guard 'prices'; allowed: form, links"),
         ({"dimension": "fluency", "precondition": "is_reply"}, "a precondition looks at one message"),
     ],
 )
@@ -139,8 +142,6 @@ def test_who_may_only_view_reads_and_exports(team: PropositionFolder) -> None:
     for url in (url_of("new"), url_of("edit", name="dry")):
         assert looking.get(url).status_code == 403
         assert looking.post(url, {"prop-claim": "x", "_save": ""}).status_code == 403
-    assert "it takes the right to ask for evaluations" in plain(read(looking, url_of("try", name="dry")))
-    assert looking.post(url_of("try", name="dry")).status_code == 403
     assert looking.get(url_of("export")).status_code == 200
     for decision, name in (("retire", "dry"), ("accept", "kind")):
         mark = next(entry.mark for entry in all_entries() if entry.proposition.id == name)
@@ -160,11 +161,6 @@ def test_who_may_not_view_messages_tries_nothing(team: PropositionFolder) -> Non
     talk(ada(), ["The secret."])
     team.write("adherence/ada.yaml", "propositions:\n- {id: brief, claim: c, rule: {max_words: 2}}\n")
     half = signed_in(staff(*EDITOR, TRIAL[0]))
-    page = plain(read(half, url_of("try", name="brief")))
-
-    assert "and to view messages" in page
-    assert "The secret." not in page
-    assert half.post(url_of("try", name="brief")).status_code == 403
     assert 'name="_try"' not in read(half, url_of("edit", name="brief"))
     typed = {**filled_in(read(half, url_of("edit", name="brief"))), "_try": ""}
     assert half.post(url_of("edit", name="brief"), typed).status_code == 403
@@ -187,27 +183,26 @@ def test_strangers_see_nothing_and_forms_from_elsewhere_are_refused(team: Propos
     stranger, elsewhere = signed_in(staff("evaluation.view_evaluationrun")), Browser(enforce_csrf_checks=True)
     elsewhere.force_login(superuser())
     page = propositions_url("ada")
-    urls = [page, url_of("new"), url_of("edit", name="dry"), url_of("try", name="dry"), url_of("export")]
+    urls = [page, url_of("new"), url_of("edit", name="dry"), url_of("export")]
     urls += [list_of(Proposition), page.replace("/change/", "/history/")]
 
     assert {stranger.get(url).status_code for url in urls} == {403}
     for client in (stranger, elsewhere):
         sent = {"prop-claim": "x", "_save": "", "accept": "x"}
-        assert {client.post(url, sent).status_code for url in urls[:4]} == {403}
+        assert {client.post(url, sent).status_code for url in urls[:3]} == {403}
 
 
 @pytest.mark.parametrize("key", ["", "1/../../../etc/passwd:root", "1/adherence/ada.yaml:gone"])
 def test_an_address_of_nothing_is_not_found(root: Client, team: PropositionFolder, key: str) -> None:
     team.claims("adherence/ada.yaml", "dry")
-    for view in ("edit", "try"):
-        assert root.get(f"{url_of(view)}?at={quote(key)}").status_code == 404
+    assert root.get(f"{url_of('edit')}?at={quote(key)}").status_code == 404
     assert root.get(url_of("new", "nobody")).status_code == 404
 
 
 def test_the_number_of_queries_does_not_grow(root: Client, team: PropositionFolder) -> None:
     talk(ada(), ["One."])
     team.claims("adherence/ada.yaml", "p0")
-    pages = [propositions_url("ada"), url_of("edit", name="p0"), url_of("try", name="p0"), list_of(Proposition)]
+    pages = [propositions_url("ada"), url_of("edit", name="p0"), list_of(Proposition)]
     few = [len(queries(root, page)) for page in pages]
     team.claims("adherence/ada.yaml", *(f"p{n}" for n in range(30)))
     for n in range(8):
@@ -220,13 +215,12 @@ def test_the_number_of_queries_does_not_grow(root: Client, team: PropositionFold
 def test_trying_says_before_what_it_costs_and_after_what_it_scored(root: Client, team: PropositionFolder) -> None:
     talk(make_ada("bob", display_name="Bob"), ["not hers"])
     team.write("adherence/ada.yaml", "propositions:\n- {id: brief, claim: c, rule: {max_words: 2}}\n")
-    before = read(root, url_of("try", name="brief"))
-    assert "has said nothing yet" in plain(before)
+    assert "has said nothing yet" in plain(read(root, url_of("edit", name="brief")))
     [message, *_] = talk(ada(), ["Hello there.", f"Far too many words {HOSTILE}"])
-    before = plain(read(root, url_of("try", name="brief")))
+    before = plain(read(root, url_of("edit", name="brief")))
     assert "2 messages of Ada Lund , no call: exact rules and preconditions cost nothing." in before
 
-    html = root.post(url_of("try", name="brief")).content.decode()
+    html = change(root, url_of("edit", name="brief"), "_try")
     text = plain(html)
     assert "2 scored" in text
     assert "no call was made, it cost nothing" in text
@@ -238,22 +232,12 @@ def test_trying_says_before_what_it_costs_and_after_what_it_scored(root: Client,
 
 def test_what_is_typed_is_tried_and_not_saved(root: Client, team: PropositionFolder) -> None:
     talk(ada(), ["Hello there.", "One two three."])
-    html = change(root, url_of("new"), "_try", claim="{{agent_name}} is brief", max_words="2")
+    html = change(root, url_of("new"), "_try", claim="{{agent_name}} is brief", rule="max_words: 2")
 
     assert "2 scored" in plain(html)
-    assert 'value="2"' in html
+    assert "max_words: 2" in html
     assert not list(team.path.rglob("*.yaml"))
     assert not LogEntry.objects.exists()
-
-
-def test_what_is_asked_of_everybody_is_tried_on_a_chosen_agent(root: Client, team: PropositionFolder) -> None:
-    talk(ada(), ["Hello there."])
-    team.write("adherence/_default.yaml", "propositions:\n- {id: brief, claim: c, rule: {max_words: 2}}\n")
-    url = url_of("try", DEFAULT, "brief")
-
-    assert "On messages of" in plain(read(root, url))
-    assert "1 message of Ada Lund" in plain(read(root, f"{url}&agent=ada"))
-    assert "1 scored" in plain(root.post(f"{url}&agent=ada").content.decode())
 
 
 def test_a_paid_judge_is_estimated_before_and_accounted_for_after(
@@ -263,12 +247,12 @@ def test_a_paid_judge_is_estimated_before_and_accounted_for_after(
     team.write("adherence/ada.yaml", "propositions:\n- {id: dry, claim: '{{agent_name}} is dry'}\n")
     prices = {"input_usd": 1, "output_usd": 5, "cache_write_usd": 0, "cache_read_usd": 0}
     ModelPrice.objects.create(model="test-model", effective_from=MONDAY.date(), **prices)
-    before = plain(read(root, url_of("try", name="dry")))
+    before = plain(read(root, url_of("edit", name="dry")))
     assert "10 messages of Ada Lund , 10 calls of test-model , about" in before
     assert "tokens in and 1,600 out, $0." in before
     assert llm_server.calls == 0
     llm_server.respond = lambda body: {"json": entry(3, reasoning=f"Not dry at all. {HOSTILE}")}
-    html = root.post(url_of("try", name="dry")).content.decode()
+    html = change(root, url_of("edit", name="dry"), "_try")
 
     assert llm_server.calls == 10
     assert "10 calls, 1,000 tokens in, 100 out, $0.0015" in plain(html)

@@ -134,13 +134,8 @@ def test_a_key_that_stands_twice_is_not_silently_overwritten(propositions: Propo
         ("? [a, b]\n: c\n", "not valid YAML"),
         ("a: 2026-13-45\n", "not valid YAML"),
         ("1: x\npropositions: []\n", "keys should be strings"),
-        ("propositions: &a [*a]\n", "propositions"),
+        ("propositions: &a [*a]\n", "aliases are not allowed"),
         ("[" * 3_000, "YAML"),
-        (
-            "a: &a [x, x, x, x, x, x, x, x, x]\n"
-            + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join([f'*{chr(97 + i)}'] * 9)}]\n" for i in range(9)),
-            "with its aliases written out",
-        ),
     ],
     ids=lambda value: repr(value)[:24],
 )
@@ -302,10 +297,8 @@ def test_the_command_lists_what_there_is_and_fails_on_a_broken_file(propositions
     with pytest.raises(CommandError, match=r"1 problem:\n.*ada.yaml:1: propositions"):
         call_command("check_propositions", stdout=out)
 
-    out = io.StringIO()
-    with pytest.raises(CommandError):
-        call_command("check_propositions", "--json", str(good), str(bad), stdout=out)
-    assert json.loads(out.getvalue())["problems"][0]["field"] == "propositions"
+    with pytest.raises(CommandError, match="1 problem"):
+        call_command("check_propositions", str(good), str(bad), stdout=out)
 
 
 @pytest.mark.django_db

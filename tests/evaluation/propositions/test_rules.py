@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evaluation.judge.questions import rule_verdict, verdict_by_rule
+from evaluation.judge.questions import verdict_by_rule
 from evaluation.models import RULE_JUDGE
 from evaluation.propositions.schema import Rule, check_rule
 
@@ -101,19 +101,17 @@ def test_a_guard_that_does_not_exist_is_named_with_those_that_do() -> None:
         Rule.model_validate({"only": {"prices": "5 dollars"}})
 
 
-def test_a_rule_gives_nine_or_nothing_by_the_judge_called_rule() -> None:
-    holds, breaks = rule_verdict([], inverted=False), rule_verdict(["3 words, at most 2 allowed"], inverted=False)
+def test_a_rule_gives_nine_or_nothing_and_is_flipped_when_inverted_ac_6_0_3a() -> None:
+    rule = Rule(max_words=2)
+    holds, breaks = (verdict_by_rule(rule, text, inverted=False) for text in ("one two", "one two three"))
 
     assert (holds.value, holds.raw_value, holds.status) == (9, 9, "scored")
     assert (breaks.value, breaks.raw_value) == (0, 0)
-    assert breaks.reasoning == "3 words, at most 2 allowed"
+    assert breaks.reasoning.startswith("3 words")
     assert holds.judge == holds.served_model == RULE_JUDGE
     assert holds.call is None
-
-
-def test_an_inverted_rule_is_flipped_ac_6_0_3a() -> None:
-    assert (rule_verdict([], inverted=True).value, rule_verdict([], inverted=True).raw_value) == (0, 9)
-    assert rule_verdict(["broken"], inverted=True).value == 9
+    flipped = [verdict_by_rule(rule, text, inverted=True) for text in ("one two", "one two three")]
+    assert [(one.value, one.raw_value) for one in flipped] == [(0, 9), (9, 0)]
 
 
 @given(st.text(), st.integers(0, 6))
