@@ -42,10 +42,7 @@ if TYPE_CHECKING:
     from evaluation.runs.planning import AnswerLength
 
 
-AGENTS: dict[str, Any] = {
-    "default": "all",
-    "help": "slugs separated by commas, or all (default: all active agents)",
-}
+AGENTS: dict[str, Any] = {"default": "all", "help": "slugs separated by commas, or all (default: all active agents)"}
 HOW = ("samples", "seed", "per_call", "repeats", "hard", "double_check", "method")
 
 

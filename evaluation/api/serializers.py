@@ -189,14 +189,7 @@ class BaselineRow(Row):
         model = Baseline
         fields = (
             *("id", "agent", "dimension", "score", "count", "coverage", "judge", "heuristic", "procedure"),
-            *(
-                "calibration",
-                "swap_test",
-                "is_stale",
-                "persona_digest",
-                "captured_at",
-                "evaluation_run",
-            ),
+            *("calibration", "swap_test", "is_stale", "persona_digest", "captured_at", "evaluation_run"),
             *("run_url", "url", "compare_url"),
         )
 

@@ -83,12 +83,7 @@ def decide(*, mark: str, owner: str, decision: Decision, files: Sequence[LoadedF
         raise CannotSave(f"{entry.proposition.id} is {entry.state}: nothing was changed.")
     fields = {name: value for name, value in written_as(entry)[0].items() if name not in ("rejected", "retired")}
     save_proposition(
-        owner=owner,
-        dimension=entry.dimension,
-        level=entry.level,
-        entry=fields | switches,
-        mark=mark,
-        files=loaded,
+        owner=owner, dimension=entry.dimension, level=entry.level, entry=fields | switches, mark=mark, files=loaded
     )
     return entry
 

@@ -19,7 +19,7 @@ from evaluation.change import choosing
 from evaluation.change.change import Change
 from evaluation.change.choosing import Compared
 from evaluation.change.comparison import Comparison
-from evaluation.change.measurements import NotComparable
+from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.ci.render import print_example
 from evaluation.ci.verdict import worst_message
 from evaluation.commands import ProgressBar, as_text, channel_named, measuring, tag_pairs, wrong
@@ -76,7 +76,7 @@ class Command(CodedCommand):
         try:
             with measuring():
                 compared = self._compare(options)
-        except UnknownAgent as error:
+        except (UnknownAgent, UnreadableFile) as error:
             raise wrong(error) from None
         except NotComparable as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None

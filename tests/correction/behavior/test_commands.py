@@ -49,7 +49,7 @@ def test_tiers_decision_and_persona_are_shown_and_nothing_is_changed(ada: Agent,
 
     for part in (
         "A message to Ada", "yes, confidence high. It asks for something.", "behavior_name: long answers", "name: concise answers",
-        "It would be applied automatically.", "+- concise answers: Says it in as few words as will do.",
+        "It would be applied automatically.", "After: concise answers, strength 0.5: Says it in as few words as will do.",
         "Judge: test-model; 3 calls, unpriced. Nothing was changed.",
     ):  # fmt: skip
         assert part in text
@@ -77,14 +77,9 @@ def test_nothing_that_a_model_or_a_persona_says_takes_effect_in_the_terminal(llm
 def test_it_says_what_was_not_read(ada: Agent, llm_server: LLMServer) -> None:
     result = data("> always shout")
 
-    assert (result["judge"], result["has_request"], result["characters_quoted"], llm_server.calls) == (
-        "rule",
-        False,
-        14,
-        0,
-    )
+    assert (result["judge"], result["has_request"], llm_server.calls) == ("rule", False, 0)
     assert result["warnings"] == ["14 characters of quoted text ask for nothing: another author wrote them"]
-    assert data("x" * 100_000)["characters_cut"] == 88_000
+    assert "88,000 characters in the middle of the message were not read" in data("x" * 100_000)["warnings"]
 
 
 def test_who_writes_decides(ada: Agent, llm_server: LLMServer) -> None:

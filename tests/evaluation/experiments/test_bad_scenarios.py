@@ -124,7 +124,7 @@ def test_every_problem_of_a_file_is_named_with_its_line_and_field(tmp_path: Path
         ),
         ("name: small", "name: small\nname: other", "2: not valid YAML: name: stands twice"),
         ("name: small", "name: small\nrepeats: 21", "2: repeats:"),
-        ("{gate_mode: enforce}", "&a {b: *a}", "not valid YAML: an alias of a value inside itself"),
+        ("{gate_mode: enforce}", "&a {b: *a}", "not valid YAML: aliases are not allowed"),
         ("{gate_mode: enforce}", "[" * 3_000 + "]" * 3_000, "nested too deeply"),
         ("{gate_mode: enforce}", "{x: " + "[" * 40 + "]" * 40 + "}", "nested too deeply; allowed: 20 levels"),
     ],
@@ -144,7 +144,7 @@ def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path: Path, b
     levels = [f"x{n + 1}: &x{n + 1} {bomb.replace('ALIASES', ', '.join([f'*x{n}'] * 9))}" for n in range(12)]
     said = refused(tmp_path / "bomb.yaml", "\n".join([GOOD.strip(), "x0: &x0 {a: 1}", *levels]))
 
-    assert "with its aliases written out" in said
+    assert "aliases are not allowed" in said
 
 
 def test_the_shipped_scenarios_and_the_good_one_are_accepted(tmp_path: Path) -> None:
