@@ -24,7 +24,6 @@ from agents.swarm.assign import assign_swarms
 from agents.swarm.food import ensure_food_swarms
 from agents.swarm.phases import ensure_default_swarm
 from agents.swarm.talk import trace_lines, trace_of
-from agents.turn import timeline
 from agents.turn.orchestrator import run_turn
 from agents.turn.pipeline import SendResult
 from agents.turn.prompt import preview_prompt
@@ -247,8 +246,8 @@ def _nudge_scene(out: Any, stage: Stage) -> None:
         out.write(
             "     Agreement in people's own words is nothing that words alone tell: with a model as JUDGE_MODEL it is scored."
         )
-    for line in timeline.lines(run):
-        out.write(f"     {line}")
+    for message in run.messages.order_by("pk"):
+        out.write(f"     → {message.author_name}: “{_short(message.text)}”")
 
 
 def _repetition_scene(out: Any, stage: Stage) -> None:

@@ -34,7 +34,7 @@ from agents.models import Agent, Channel, Message, Run, RunStep
 from agents.persona import PersonaMovedOn, current_digest, save_system_prompt
 from agents.text.fences import MAX_CHARACTERS
 from agents.turn.orchestrator import cancel
-from agents.turn.pipeline import StageFailed, system_prompt_of
+from agents.turn.pipeline import Overrides, StageFailed
 from agents.turn.send_message import SendRefused, TurnRefused, start_turn
 from agents.work.worker import alive
 
@@ -172,7 +172,9 @@ class ChatPages(ModelAdmin[Channel]):
                 else:
                     return HttpResponseRedirect(here)
         else:
-            form.initial["system_prompt"] = system_prompt_of(again.overrides) if again else agent.system_prompt
+            form.initial["system_prompt"] = (
+                Overrides.of(again.overrides).system_prompt if again else agent.system_prompt
+            )
             form.initial["opened"] = current_digest(agent)
         return self.page(
             request,

@@ -9,13 +9,14 @@ the debate is leased, in one transaction: when a debate is cancelled, its turns 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AbstractBaseUser
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 from pydantic import Field, ValidationError
 
@@ -36,8 +37,8 @@ from agents.models import (
     Run,
     RunStep,
 )
-from agents.models.conversations import UnknownAgent, find_agent
-from agents.text.fences import fault_of, new_nonce
+from agents.models.conversations import FieldRefused, UnknownAgent, find_agent
+from agents.text.fences import fault_of
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.receive import receive_message
@@ -57,16 +58,8 @@ Progress = Callable[[DebateTurn | DebateRound], None]
 T = TypeVar("T")
 
 
-class DebateRefused(ValueError):
-    """The debate cannot be started or go on. The text names the field, its value and what is allowed.
-
-    Attributes:
-        field: Which argument is wrong.
-    """
-
-    def __init__(self, field: str, why: str) -> None:
-        super().__init__(f"{field}: {why}")
-        self.field = field
+class DebateRefused(FieldRefused):
+    """The debate cannot be started or go on."""
 
 
 class Settings(Criteria):
@@ -228,17 +221,22 @@ def _new_channel(topic: str, *, synthetic: bool) -> Channel:
 
     It does not hold words of the question: slug and tags stay when the question is erased.
     """
-    channel: Channel = Channel.objects.create(
-        slug=f"{Debate.TAG}-{new_nonce()}",
-        name=topic[:200],
-        kind=Channel.Kind.DEBATE,
-        topic=topic,
-        synthetic=synthetic,
-    )
-    channel.slug = f"{Debate.TAG}-{channel.pk}"
-    channel.tags = {Debate.TAG: channel.slug}
-    channel.save(update_fields=["slug", "tags"])
-    return channel
+    newest = Debate.objects.order_by("-pk").values_list("channel__slug", flat=True).first() or ""
+    suffix = newest.rpartition("-")[2]
+    number = int(suffix) if suffix.isdecimal() else 0
+    while True:
+        number += 1
+        slug = f"{Debate.TAG}-{number}"
+        with suppress(IntegrityError), transaction.atomic():
+            channel: Channel = Channel.objects.create(
+                slug=slug,
+                name=topic[:200],
+                kind=Channel.Kind.DEBATE,
+                topic=topic,
+                tags={Debate.TAG: slug},
+                synthetic=synthetic,
+            )
+            return channel
 
 
 # -- between the rounds

@@ -11,19 +11,12 @@ from django.db import IntegrityError, transaction
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from agents.models import Agent, Swarm, SwarmPhase
+from agents.models.conversations import FieldRefused
 from agents.swarm.intents import intents as known_intents
 
 
-class SwarmRefused(ValueError):
-    """A swarm cannot be made or assigned like this. The text names the field, its value and what is allowed.
-
-    Attributes:
-        field: Which argument is wrong.
-    """
-
-    def __init__(self, field: str, why: str) -> None:
-        super().__init__(f"{field}: {why}")
-        self.field = field
+class SwarmRefused(FieldRefused):
+    """A swarm cannot be made or assigned like this."""
 
 
 _SHOULD = re.compile(r"^\w+ should (?:be|have) ")
