@@ -109,7 +109,7 @@ class Values:
 def compare(measure: Measure, treatment: Values, control: Values, *, seed: int = 0) -> Row:
     """Compare two arms. `Row.p_adjusted` and the verdict follow in `settled`."""
     a, b = treatment.flat, control.flat
-    test, size = welch(a, b), effect(a, b)
+    naive_p, size = welch(a, b), effect(a, b)
     means = treatment.cell.mean, control.cell.mean
     delta = None if means[0] is None or means[1] is None else means[0] - means[1]
     why = _why_no_p(measure, treatment, control)
@@ -122,11 +122,11 @@ def compare(measure: Measure, treatment: Values, control: Values, *, seed: int =
         treatment=treatment.cell,
         control=control.cell,
         delta=delta,
-        naive_p=test.p if test and not measure.heuristic else None,
+        naive_p=None if measure.heuristic else naive_p,
         p=None if why else permutation_p(one, other, paired=True, seed=seed),
         why=why or _why_no_verdict(treatment, control),
-        d=size.d if size else None,
-        d_interval=(size.interval.low, size.interval.high) if size else None,
+        d=size.value if size else None,
+        d_interval=(size.interval.low, size.interval.high) if size and size.interval else None,
         detectable=detectable(one, other, paired=True) or None,
     )
 
