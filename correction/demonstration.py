@@ -24,7 +24,6 @@ from agents.swarm.assign import assign_swarms
 from agents.swarm.food import ensure_food_swarms
 from agents.swarm.phases import ensure_default_swarm
 from agents.swarm.talk import trace_lines, trace_of
-from agents.turn import timeline
 from agents.turn.orchestrator import run_turn
 from agents.turn.pipeline import SendResult
 from agents.turn.prompt import preview_prompt
@@ -201,7 +200,7 @@ def show_correction(out: Any, *, again: bool = False) -> None:
     if (before := shown.order_by("-pk").first()) is not None and not again:
         drafts = CorrectionLog.objects.filter(channel=before).count()
         out.write(
-            f"Shown before: {drafts} checked drafts in channel {before.slug}, see Correction logs in the console.\n"
+            f"Shown before: {drafts} checked drafts in channel {before.slug}: Gate › Log in the console.\n"
             "--again runs the scenes again."
         )
         return
@@ -247,8 +246,8 @@ def _nudge_scene(out: Any, stage: Stage) -> None:
         out.write(
             "     Agreement in people's own words is nothing that words alone tell: with a model as JUDGE_MODEL it is scored."
         )
-    for line in timeline.lines(run):
-        out.write(f"     {line}")
+    for message in run.messages.order_by("pk"):
+        out.write(f"     → {message.author_name}: “{_short(message.text)}”")
 
 
 def _repetition_scene(out: Any, stage: Stage) -> None:

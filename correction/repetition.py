@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 import sentry_sdk
-from django.db.models import QuerySet
 
 from agents.models import Agent, Channel, Message
-from agents.text.fences import fence, neutral, new_nonce, render_prompt
+from agents.text.fences import fence, indented, new_nonce, render_prompt
 from agents.text.ngrams import comparable_ngrams, most_frequent, recurring_ngrams, shared_phrases
 from agents.text.tokens import tokenize
 from agents.text.voices import STOP_WORDS
@@ -73,13 +72,10 @@ def last_messages(agent: Agent, *, channel: Channel | None = None) -> list[str]:
     """The texts of the agent's last 5 messages, oldest first."""
     said = Message.objects.filter(agent=agent, text__regex=r"\S")
     if channel is not None and channel.synthetic:
-        return _newest(said.filter(channel=channel).order_by("-position"), LAST_MESSAGES)[::-1]
-    said = said.filter(synthetic=False)
-    return _newest(said.order_by("-said_at", "-pk"), LAST_MESSAGES)[::-1]
-
-
-def _newest(messages: QuerySet[Message], count: int) -> list[str]:
-    return list(messages.values_list("text", flat=True)[:count])
+        newest = said.filter(channel=channel).order_by("-position")
+    else:
+        newest = said.filter(synthetic=False).order_by("-said_at", "-pk")
+    return list(newest.values_list("text", flat=True)[:LAST_MESSAGES])[::-1]
 
 
 def detect_repetition(messages: Sequence[str], *, threshold: Decimal | float) -> RepetitionResult:
@@ -118,18 +114,13 @@ def build_repetition_context(result: RepetitionResult, *, nonce: str = "") -> st
     """The section's text (AC-7.2.4, AC-7.2.5): the messages as data, and what to avoid. Empty when nothing was triggered."""
     if not result.triggered:
         return ""
-    entries = [f"{number}. {_as_data(message)}" for number, message in enumerate(result.messages, 1)]
+    entries = [f"{number}. {indented(message, SHOWN_CHARACTERS)}" for number, message in enumerate(result.messages, 1)]
     values = {
         "count": len(entries),
         "messages": fence("MESSAGES", "\n".join(entries), nonce or new_nonce()),
         "phrases": phrases_to_avoid(result.messages),
     }
     return render_prompt("correction/repetition", **values)
-
-
-def _as_data(message: str) -> str:
-    """A message that cannot pass for another entry."""
-    return neutral(message, SHOWN_CHARACTERS)[0].replace("\n", "\n    | ")
 
 
 def prepare(turn: Turn) -> None:

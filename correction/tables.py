@@ -97,7 +97,7 @@ TABLES = (
         icon="rule",
         title="Log",
         columns="when who outcome_mark verdicts draft place",
-        filters="session? message? outcome failed not_judged mark committed source judge agent tags,message__tags,channel__tags created_at",
+        filters="session? message? outcome failed mark committed source judge agent tags,message__tags,channel__tags created_at",
         search="judged_text*",
         fields=(("As it is stored", "session draft_key"),),
         empty="Every draft the gate judges leaves one. Switch it on for an agent, best in observe mode first: manage.py configure AGENT "
@@ -147,7 +147,7 @@ TABLES = (
         editor="*",
         menu="Gate",
         icon="campaign",
-        columns="name enabled preconditions nudged reach",
+        columns="slug=intervention is_enabled=enabled function textual_claim proposition_claim nudge_type nudge reach",
         filters="is_enabled dm_allowed",
         search="slug* description* textual_claim* proposition_claim*",
         empty="Add one to tell agents something when a conversation calls for it. Two are built in and are switched on per agent.",

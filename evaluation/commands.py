@@ -41,10 +41,7 @@ if TYPE_CHECKING:
     from evaluation.runs.execute import Captured
 
 
-AGENTS: dict[str, Any] = {
-    "default": "all",
-    "help": "slugs separated by commas, or all (default: all active agents)",
-}
+AGENTS: dict[str, Any] = {"default": "all", "help": "slugs separated by commas, or all (default: all active agents)"}
 HOW = ("samples", "seed", "per_call", "repeats", "hard", "double_check", "method")
 
 
@@ -403,6 +400,16 @@ def spent_line(estimate: Spending | None, actual: Used) -> str:
 def _amounts(spending: Spending) -> str:
     cost = money(spending.cost_usd, spending.unpriced_calls if isinstance(spending, Used) else 0)
     return f"{counted(spending.calls, 'call')}, {spending.input_tokens:,} tokens in, {spending.output_tokens:,} out, {cost}"
+
+
+def show_estimates(
+    estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = (), *, as_json: bool
+) -> None:
+    """A dry run, for people or as JSON."""
+    if as_json:
+        out.write(as_text(estimate_json(estimates, simulations)))
+    else:
+        estimate_table(estimates, out, simulations)
 
 
 def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = ()) -> None:

@@ -98,9 +98,7 @@ def fire_if_due(schedule: EvaluationSchedule, *, now: datetime | None = None) ->
     was_due, following = schedule.next_at, next_after(schedule, now)
     due = EvaluationSchedule.objects.filter(pk=schedule.pk, is_active=True, next_at=was_due, next_at__lte=now)
     return _fire(
-        schedule,
-        lambda: bool(due.update(next_at=following, last_fired_at=now)),
-        until=following - schedule.every,
+        schedule, lambda: bool(due.update(next_at=following, last_fired_at=now)), until=following - schedule.every
     )
 
 

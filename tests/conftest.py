@@ -58,12 +58,14 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what differs between databases: tests with processes or threads of their own, or with real transactions."""
+    """Mark what differs between databases (tests with processes, threads or real transactions of their own), and run it first."""
     for item in items:
         database = item.get_closest_marker("django_db")
         fixtures = {"migrated_file", "database_url", "transactional_db"} & set(getattr(item, "fixturenames", ()))
         if fixtures or (database and database.kwargs.get("transaction")):
             item.add_marker("databases_differ")
+    slow = ("e2e", "service", "databases_differ")  # first, so that no worker ends long after the others
+    items.sort(key=lambda item: not any(map(item.get_closest_marker, slow)))
 
 
 SEEDED = ("auth_group", "auth_group_permissions", "auth_permission", "django_content_type", "model_prices")

@@ -18,7 +18,7 @@ from django.test import Client
 from tests.console import list_of, queries, signed_in, superuser
 from tests.listed_rows import MAKERS, people
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.databases_differ, pytest.mark.django_db]
 
 BASELINE = Path(__file__).with_name("console_queries.json")
 WITHOUT_ROWS = {"evaluation.proposition"}  # its page reads files

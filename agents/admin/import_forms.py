@@ -112,39 +112,28 @@ class ImportForm(forms.Form):
 
     def is_valid(self) -> bool:
         """Whether everything chosen is possible; then `options` says what was chosen."""
-        valid = [super().is_valid(), *(form.is_valid() for form in self.speakers)]  # all, so that each shows its errors
-        speakers = self._settle_speakers()
-        if not all(valid) or any(form.errors for form in self.speakers):
+        if not all(
+            [super().is_valid(), *(form.is_valid() for form in self.speakers)]
+        ):  # all, so that each shows its errors
             return False
         given = self.cleaned_data
         columns = {name.removeprefix(COLUMN): given[name] for name in given if name.startswith(COLUMN) and given[name]}
         columns |= {f"tags.{usual_tag(name) or tag_key(name)}": name for name in given.get("tag_columns", ())}
+        chosen = ((form.name, form.cleaned_data) for form in self.speakers)
         self.options = ReadOptions(
             format="csv" if columns and given["format"] == AUTO else given["format"],
             channel=given["channel"].strip(),
-            speaker_map=speakers,
+            speaker_map={
+                name: one["agent"] if one["who"] == "agent" else ""
+                for name, one in chosen
+                if one["who"] in ("agent", "outsider")
+            },
             tags=given["tags"],
             columns=columns,
             time_zone=given["time_zone"],
             dates=given["dates"],
         )
         return True
-
-    def _settle_speakers(self) -> dict[str, str]:
-        chosen = {form.name: form for form in self.speakers if form.is_valid() and form.cleaned_data["who"] != "auto"}
-        wanted = {form.cleaned_data["agent"] for form in chosen.values()}
-        known = set(Agent.objects.filter(slug__in=wanted).values_list("slug", flat=True))
-        speakers: dict[str, str] = {}
-        for name, form in chosen.items():
-            who, slug = form.cleaned_data["who"], form.cleaned_data["agent"]
-            if who == "outsider":
-                speakers[name] = ""
-            elif who == "agent" and slug in known:
-                speakers[name] = slug
-            elif who == "agent":
-                problem = f"there is no agent {slug!r}; allowed: an agent's id (slug), such as those proposed here"
-                form.add_error("agent", problem)
-        return speakers
 
 
 class SpeakerForm(forms.Form):
@@ -166,6 +155,15 @@ class SpeakerForm(forms.Form):
         ]
         for key, label in {"who": "who it is", "agent": "agent"}.items():
             self.fields[key].widget.attrs["aria-label"] = f"{display.marked(name)}: {label}"
+
+    def clean(self) -> dict[str, Any]:
+        given: dict[str, Any] = super().clean() or {}
+        slug = given.get("agent", "")
+        if given.get("who") == "agent" and not Agent.objects.filter(slug=slug).exists():
+            self.add_error(
+                "agent", f"there is no agent {slug!r}; allowed: an agent's id (slug), such as those proposed here"
+            )
+        return given
 
 
 def tag_key(column: str) -> str:

@@ -17,7 +17,6 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -40,17 +39,11 @@ UNREAD = "Why is shown to the user who uploaded it, and to those who may view me
 MOST_SAID = 20  # personas
 MOST_UNFOLDED = 3  # personas of a preview that stand there in full
 MOST_PREVIEWED = 1024 * 1024  # bytes of personas that the page of the preview holds; more are imported at once
-_OUTCOMES_AHEAD = {
+_OUTCOMES = {
     Outcome.CREATED: "new",
     Outcome.UPDATED: "changed",
     Outcome.UNCHANGED: "as in the file already",
     Outcome.KEPT_EDITED: "stays as it is: edited here, or not from an import",
-}
-_OUTCOMES = {
-    Outcome.CREATED: "created",
-    Outcome.UPDATED: "updated",
-    Outcome.UNCHANGED: "is as in the file already",
-    Outcome.KEPT_EDITED: "stays as it is, for it was edited here or does not come from an import",
 }
 _NOTES = {
     "undated": "messages without a time",
@@ -81,14 +74,6 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             rows = rows.defer("contents", "choices", "result", "error")
         return rows if super().has_view_permission(request) else rows.filter(created_by=user_of(request))
 
-    @admin.display(description="import", ordering="pk")
-    def upload(self, job: Import) -> SafeString:
-        return display.lines(f"#{job.pk}", display.moment(job.created_at))
-
-    @admin.display(description="file")
-    def what(self, job: Import) -> SafeString:
-        return display.lines(display.isolated(job.name), filesizeformat(job.size))
-
     @admin.display(description="state", ordering="status")
     def state(self, job: Import) -> SafeString:
         if job.undoing and job.status in Import.OPEN:
@@ -104,16 +89,6 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return display.badge(
             *words.get(job.status, (job.get_status_display(), display.STATUS_TONES.get(job.status, "plain")))
         )
-
-    @admin.display(description="outcome")
-    def outcome(self, job: Import) -> str | SafeString:
-        if not job.stored:
-            return display.EMPTY
-        return f"{job.stored:,} message{'' if job.stored == 1 else 's'} stored"
-
-    @admin.display(description="uploaded by")
-    def uploaded_by(self, job: Import) -> SafeString:
-        return display.isolated(job.created_by) if job.created_by else display.EMPTY
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -171,7 +146,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             f"{PAGES}personas.html",
             "Import personas",
             rows=[
-                (result.agent, _OUTCOMES_AHEAD[result.outcome], result.changed, show(persona))
+                (result.agent, _OUTCOMES[result.outcome], result.changed, show(persona))
                 for result, persona in rows[:MOST_SAID]
             ],
             more=max(0, len(rows) - MOST_SAID),
@@ -208,7 +183,6 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         context = {
             "job": job,
             "state": self.state(job),
-            "outcome": self.outcome(job) if job.stored else "",
             "format": read_as.label if read_as else "not recognised",
             "error": job.error if may_read or not job.error else UNREAD,  # it may quote the file
             "progress": _progress(job),
@@ -330,7 +304,7 @@ def _shown(job: Import, *, may_read: bool) -> dict[str, Any]:
         "duplicates": contents["messages"] - contents["new"],
         "notes": [*(contents.get("warnings", ()) if may_read else ()), *_notes(contents)],
         "channels": [(slug, links.get(slug), count) for slug, count in contents["channels"]],
-        "sample": _sample(contents["sample"]) if may_read and "sample" in contents else [],
+        "sample": contents.get("sample", ()) if may_read else (),
     }
 
 
@@ -363,24 +337,6 @@ def _notes(report: Mapping[str, Any]) -> list[str]:
 def _span(report: Mapping[str, Any]) -> str:
     ends = (datetime.fromisoformat(report[key]) for key in ("first_sent_at", "last_sent_at"))
     return " to ".join(date_format(timezone.localtime(at), "j M Y, H:i") for at in ends)
-
-
-def _sample(sample: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in={row["slug"] for row in sample})}
-    lines = []
-    for row in sample:
-        agent = agents.get(row["slug"])
-        name = agent.display_name if agent else row["outsider"] or "a user"
-        lines.append(
-            {
-                "avatar": display.avatar(name, agent.avatar_color if agent else ""),
-                "name": name,
-                "is": "agent" if agent else "",
-                "text": row["text"],
-                "sent": parse_datetime(row["sent_at"]) if row["sent_at"] else None,
-            }
-        )
-    return lines
 
 
 def _channel_links(slugs: Collection[str]) -> dict[str, SafeString]:

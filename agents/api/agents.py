@@ -180,9 +180,9 @@ class Agents(Editable):
 
     def create(self, request: Request) -> Response:
         """Create an agent. It needs `slug`, `display_name` and `system_prompt`; 201 with the agent."""
-        given, user = self.read_body().sent, request.user
-        traits, note = given.pop("traits", None), given.pop("note", "") or "created over the API"
-        agent = Agent(**given, description_origin=_PERSON if given.get("description") else "")
+        fields, user = self.read_body().sent, request.user
+        traits, note = fields.pop("traits", None), fields.pop("note", "") or "created over the API"
+        agent = Agent(**fields, description_origin=_PERSON if fields.get("description") else "")
         with new_slug(Agent.objects.all(), agent.slug):
             save_persona(agent=agent, traits=traits, note=note, source=user.get_username(), user=user)  # type: ignore[arg-type]  # no user is anonymous here
         self.kwargs["slug"] = agent.slug

@@ -127,11 +127,11 @@ class Debates(Rows):
     @answers({201: DebateRow})
     def create(self, request: Request) -> Response:
         """Start a debate. 201: it waits, and asks no model, until you ask for `rounds`."""
-        given: NewDebate = self.read_body()
-        if given.models and not request.user.has_perm(NEEDED):
+        body: NewDebate = self.read_body()
+        if body.models and not request.user.has_perm(NEEDED):
             raise PermissionDenied(f"models: only for users with the permission {NEEDED}")
         try:
-            debate = start_debate(**given.sent, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
+            debate = start_debate(**body.sent, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
         except DebateRefused as error:
             raise ValidationError({error.field: [str(error)]}) from None
         return located(self.get_serializer(debate).data)

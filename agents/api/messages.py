@@ -169,10 +169,10 @@ class MessageFilters(Filters):
     )
 
     def filter_queryset(self, queryset: Any) -> Any:
-        given = self.form.cleaned_data
-        if given["search"] and not any(given[name] for name in NARROWING):
+        wanted = self.form.cleaned_data
+        if wanted["search"] and not any(wanted[name] for name in NARROWING):
             raise ValidationError({"search": [f"search reads every text; allowed: with one of {', '.join(NARROWING)}"]})
-        if given["after"] is not None and not given["channel"]:
+        if wanted["after"] is not None and not wanted["channel"]:
             raise ValidationError({"after": ["after is a position in a channel; allowed: with channel"]})
         return super().filter_queryset(queryset)
 
@@ -181,11 +181,11 @@ class MessagePages(Log):
     """By the index that what is asked for has: in a channel by position, of an agent within a time by time, else by id."""
 
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
-        order, given = super().get_ordering(request, queryset, view), request.query_params
+        order, query = super().get_ordering(request, queryset, view), request.query_params
         back = "-" if order[0].startswith("-") else ""
-        if given.get("channel", "").strip():
+        if query.get("channel", "").strip():
             return (f"{back}position",)
-        if given.get("agent") and (given.get("since") or given.get("until")):
+        if query.get("agent") and (query.get("since") or query.get("until")):
             return (f"{back}sent_at", *order)
         return order
 
@@ -213,16 +213,16 @@ class Messages(Rows):
         Those are at most 50: in a direct message all of them, elsewhere those it names by `@slug` or name. 201 with the message and its
         `turns`; where it calls nobody, `notes` say why, and how to call an agent.
         """
-        given = self.read_body()
+        body = self.read_body()
         try:
             message = receive_message(
-                channel=given.channel,
-                user=None if given.outsider else request.user,  # type: ignore[arg-type]  # no user is anonymous here
-                outsider=given.outsider,
-                text=given.text,
-                parent=named_message(given.parent, "parent", given.channel),
+                channel=body.channel,
+                user=None if body.outsider else request.user,  # type: ignore[arg-type]  # no user is anonymous here
+                outsider=body.outsider,
+                text=body.text,
+                parent=named_message(body.parent, "parent", body.channel),
                 idempotency_key=headers.of(request, Message),
-                tags=given.tags,
+                tags=body.tags,
             )
         except SendRefused as error:
             raise Conflict(str(error)) from None
@@ -240,21 +240,21 @@ class Messages(Rows):
         The stages judge while you wait: at most `deadline` seconds, if you give one. An `Idempotency-Key` never says anything twice: use
         one for each draft. 409 when the agent may not speak there; 503 when a stage failed without which nothing may be said.
         """
-        given = self.read_body()
-        agent, channel = given.agent, given.channel
-        chosen = overrides_of(request, given, agent=agent, channel=channel, session=given.session)
+        body = self.read_body()
+        agent, channel = body.agent, body.channel
+        chosen = overrides_of(request, body, agent=agent, channel=channel, session=body.session)
         try:
             result = send_message(
                 agent=agent,
                 channel=channel,
-                text=given.text,
-                payload=given.payload,
-                session=given.session,
+                text=body.text,
+                payload=body.payload,
+                session=body.session,
                 idempotency_key=headers.of(request, Message),
-                trigger=named_message(given.trigger, "trigger", channel),
-                parent=named_message(given.parent, "parent", channel),
+                trigger=named_message(body.trigger, "trigger", channel),
+                parent=named_message(body.parent, "parent", channel),
                 overrides=chosen,
-                tags=given.tags,
+                tags=body.tags,
             )
         except RequiredStageFailed as error:
             raise Unavailable(str(error)) from None
@@ -288,13 +288,13 @@ class Messages(Rows):
         A channel that does not exist is made, an agent that is no member joins, and other users' words are accepted: from users who may add
         channels, add members, change channels. From others that is a 403 that names who, where, and the permission.
         """
-        given: NewMessages = self.read_body()
+        body: NewMessages = self.read_body()
         try:
-            done = ingest_messages(given, rights=rights_of(request.user))
+            done = ingest_messages(body, rights=rights_of(request.user))
         except NotEntitled as error:
             raise PermissionDenied(str(error)) from None
         except IngestRefused as error:
             raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
-        slugs = dict.fromkeys(message.channel for message in given.messages)
+        slugs = dict.fromkeys(message.channel for message in body.messages)
         channels = {slug: reverse("channel-detail", [slug], request=request) for slug in slugs}
         return Response({**done.model_dump(), "channels": channels})

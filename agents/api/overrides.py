@@ -59,7 +59,7 @@ class Overrides(BaseModel):
     scene: int = Field(ABSENT, ge=0, lt=2**31)
 
 
-def overrides_of(request: Request, given: Any, *, agent: Agent, channel: Channel, session: str = "") -> dict[str, Any]:
+def overrides_of(request: Request, body: Any, *, agent: Agent, channel: Channel, session: str = "") -> dict[str, Any]:
     """The overrides of a body's ``overrides`` and ``deadline``, as `Run.overrides` has them.
 
     Raises:
@@ -67,14 +67,14 @@ def overrides_of(request: Request, given: Any, *, agent: Agent, channel: Channel
         ValidationError: An override is none, or has a value it cannot have; or the session cannot be continued; or the deadline is
             so short that nothing could be judged, which is for those who may override it.
     """
-    overrides: dict[str, Any] = given.overrides.model_dump(exclude_unset=True)
+    overrides: dict[str, Any] = body.overrides.model_dump(exclude_unset=True)
     if overrides and not request.user.has_perm(NEEDED):
         raise PermissionDenied(f"overrides: only for users with the permission {NEEDED}")
     may_set = all(request.user.has_perm(name) for name in (NEEDED, settings.TURN_OVERRIDES_NEED))
     if guarded := [name for name in overrides if name not in HARMLESS and not may_set]:
         text = f"overrides {', '.join(guarded)[:80]}: only for users with the permission {settings.TURN_OVERRIDES_NEED}"
         raise PermissionDenied(text)
-    of_configuration = given.overrides.model_extra or {}
+    of_configuration = body.overrides.model_extra or {}
     errors: dict[str, list[str]] = {}
     if of_configuration or session:
         check = import_string(settings.TURN_REQUEST_CHECK)
@@ -82,10 +82,10 @@ def overrides_of(request: Request, given: Any, *, agent: Agent, channel: Channel
             errors.setdefault(name, []).append(text)
     if errors:
         raise ValidationError(errors)
-    if given.deadline is not None:
+    if body.deadline is not None:
         try:
             of_seconds = import_string(settings.TURN_DEADLINES)
-            deadlines = of_seconds(agent=agent, seconds=given.deadline, any_length=may_set)
+            deadlines = of_seconds(agent=agent, seconds=body.deadline, any_length=may_set)
         except ValueError as error:
             raise ValidationError({"deadline": [str(error)]}) from None
         overrides = {**deadlines, **overrides}

@@ -20,8 +20,8 @@ class Row(serializers.ModelSerializer[Any]):
     """
 
     def get_extra_kwargs(self) -> dict[str, Any]:
-        given = super().get_extra_kwargs()
-        return {name: {**given.get(name, {}), "read_only": True} for name in self.Meta.fields}
+        extra = super().get_extra_kwargs()
+        return {name: {**extra.get(name, {}), "read_only": True} for name in self.Meta.fields}
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         fields = super().get_fields()

@@ -37,11 +37,10 @@ from agents.api.requests import PAID, ActionPermissions, ReadsMessages
 from agents.api.rows import QueryLink, Row
 from agents.api.schema import answers
 from agents.api.views import Rows, View, or_404
-from agents.llm.ledger import Totals
+from agents.llm.ledger import totals
 from agents.models import LLMCall, Run, RunMessage, RunStep
 from agents.turn.orchestrator import TurnRefused, cancel, start_turn
 from agents.turn.prompt import PROMPT_CHARACTERS
-from agents.turn.timeline import spent
 
 
 class RunRow(Row):
@@ -76,8 +75,6 @@ class WholeRun(RunRow):
     Ask again with `If-None-Match` while you wait for it: 304 as long as nothing happened.
     """
 
-    _known: tuple[Totals, Totals] | None = None
-
     steps = IntegerField(source="steps.count", help_text="how many it has taken so far")
     said = SerializerMethodField(help_text="what was said in it, in order")
     usage = SerializerMethodField(help_text="of the agent's own model calls")
@@ -94,13 +91,11 @@ class WholeRun(RunRow):
 
     @extend_schema_field(UsageFields)
     def get_usage(self, run: Run) -> dict[str, Any]:
-        self._known = self._known or spent(run)
-        return dict(UsageFields(self._known[0]).data)
+        return dict(UsageFields(totals(work_id=f"run:{run.pk}")).data)
 
     @extend_schema_field(UsageFields)
     def get_usage_with_stages(self, run: Run) -> dict[str, Any]:
-        self._known = self._known or spent(run)
-        return dict(UsageFields(self._known[1]).data)
+        return dict(UsageFields(totals(LLMCall.objects.filter(run=run))).data)
 
 
 class StepFields(Row):
@@ -235,14 +230,14 @@ class Turns(View):
     @answers({202: RunRow})
     def create(self, request: Request, slug: str) -> Response:
         """Ask for a turn of an agent. 202 with the run and its URL: a worker takes it. 409 when the agent is inactive or no member."""
-        agent, given = or_404(the_agent, slug), self.read_body()
+        agent, body = or_404(the_agent, slug), self.read_body()
         try:
             run = start_turn(
                 agent=agent,
-                channel=given.channel,
-                prompt=given.prompt,
-                trigger=named_message(given.trigger, "trigger", given.channel),
-                overrides=overrides_of(request, given, agent=agent, channel=given.channel),
+                channel=body.channel,
+                prompt=body.prompt,
+                trigger=named_message(body.trigger, "trigger", body.channel),
+                overrides=overrides_of(request, body, agent=agent, channel=body.channel),
                 idempotency_key=headers.of(request, Run) or None,
             )
         except TurnRefused as error:

@@ -60,13 +60,9 @@ class Transcripts(View):
 
         `tag` (`KEY=VALUE`) leaves out messages without it, `agent` says whose are `assistant` in `openai`.
         """
-        given = self.given
-        channel, form, agent, tag = (
-            or_404(the_channel, given["channel"]),
-            given["as"] or "jsonl",
-            given["agent"],
-            given["tag"],
-        )
+        query = self.query
+        channel, form = or_404(the_channel, query["channel"]), query["as"] or "jsonl"
+        agent, tag = query["agent"], query["tag"]
         try:
             pieces = export_transcript(
                 channel=channel, format=form, agent=agent.slug if agent else "", where=dict([tag]) if tag else {}
@@ -109,9 +105,9 @@ class Spans(View):
         A conversation (`gen_ai.conversation.id`, `session.id`, else the trace) is a channel; an agent is known by its slug or display name
         in `gen_ai.agent.name`. What is stored already, and the history that each call repeats, is not stored again.
         """
-        given: NewSpans = self.read_body()
+        body: NewSpans = self.read_body()
         try:
-            done = ingest_spans({"resourceSpans": given.resourceSpans}, rights=rights_of(request.user))
+            done = ingest_spans({"resourceSpans": body.resourceSpans}, rights=rights_of(request.user))
         except NotEntitled as error:
             raise PermissionDenied(str(error)) from None
         except TranscriptError as error:

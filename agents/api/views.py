@@ -93,7 +93,7 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         return chosen
 
     @property
-    def given(self) -> dict[str, Any]:
+    def query(self) -> dict[str, Any]:
         """The values of the parameters of an action that is no list."""
         filters = self.get_filterset_class()(self.request.query_params, queryset=self.queryset)
         if not filters.is_valid():

@@ -143,7 +143,6 @@ class Extension:
         buttons: Functions ``(request, object)`` to what can be done with it, shown where the page has a row of buttons.
         anchors: Ids of panels and sections with their names, for the links to them.
         notes: Functions ``(request, objects on a page)`` to HTML by primary key, shown beside each (the channel transcript).
-        filters: Filters of the list, as in ``list_filter``, after its own.
     """
 
     permission: str
@@ -153,7 +152,6 @@ class Extension:
     buttons: tuple[Callable[[HttpRequest, Any], list[Button]], ...] = ()
     anchors: tuple[tuple[str, str], ...] = ()
     notes: tuple[Callable[[HttpRequest, list[Any]], dict[int, SafeString]], ...] = ()
-    filters: tuple[Any, ...] = ()
 
 
 _extensions: dict[type[Model], list[Extension]] = defaultdict(list)
@@ -385,10 +383,6 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
             self.message_user(request, text, messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
         return super().response_action(request, queryset)
-
-    def get_list_filter(self, request: HttpRequest) -> Any:
-        added = [spec for extension in extensions(self.model, request) for spec in extension.filters]
-        return [*super().get_list_filter(request), *added]
 
     def get_actions(self, request: HttpRequest) -> Any:
         actions = super().get_actions(request)

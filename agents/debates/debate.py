@@ -37,7 +37,7 @@ from agents.models import (
     Run,
     RunStep,
 )
-from agents.models.conversations import UnknownAgent, find_agent
+from agents.models.conversations import FieldRefused, UnknownAgent, find_agent
 from agents.text.fences import fault_of
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
@@ -58,16 +58,8 @@ Progress = Callable[[DebateTurn | DebateRound], None]
 T = TypeVar("T")
 
 
-class DebateRefused(ValueError):
-    """The debate cannot be started or go on. The text names the field, its value and what is allowed.
-
-    Attributes:
-        field: Which argument is wrong.
-    """
-
-    def __init__(self, field: str, why: str) -> None:
-        super().__init__(f"{field}: {why}")
-        self.field = field
+class DebateRefused(FieldRefused):
+    """The debate cannot be started or go on."""
 
 
 class Settings(Criteria):
@@ -209,11 +201,11 @@ def _busy(agent: Agent) -> str:
     return f"turn {run.pk} in {run.channel.slug if run.channel else 'a deleted channel'}" if run else ""
 
 
-def _models(agents: Sequence[Agent], given: Mapping[str, str]) -> dict[int, str]:
+def _models(agents: Sequence[Agent], models: Mapping[str, str]) -> dict[int, str]:
     """Number of the seat to the model that acts there."""
     names = {name: number for number, agent in enumerate(agents, 1) for name in (str(number), agent.slug)}
     acting: dict[int, str] = {}
-    for name, model in given.items():
+    for name, model in models.items():
         if name not in names:
             raise DebateRefused("models", f"there is no seat {name!r}; allowed: {', '.join(names)}")
         if not 0 < len(model.strip()) <= 200:
@@ -262,9 +254,9 @@ def ask_rounds(debate: Debate, rounds: int | None = 1) -> Debate:
         raise DebateRefused("rounds", f"{rounds}; allowed: 1 to {MOST_ROUNDS}")
     played = DebateRound.objects.filter(debate=debate).exclude(number=POLL).count()
     waiting = Debate.objects.filter(pk=debate.pk, status__in=(Debate.WAITING, Status.ERRORED))
-    asked = waiting.update(status=Status.PENDING, rounds_asked=most if rounds is None else min(most, played + rounds))
+    queued = waiting.update(status=Status.PENDING, rounds_asked=most if rounds is None else min(most, played + rounds))
     debate.refresh_from_db()
-    if asked:
+    if queued:
         transaction.on_commit(wake_workers)
     elif debate.status not in Debate.OPEN:
         raise DebateRefused("debate", f"debate {debate.pk} has ended ({debate.status}); allowed: one that waits")

@@ -67,8 +67,10 @@ class Statistics(Value):
 
 def statistics(answers: Round) -> Statistics:
     """Count the stances of a round and the quartiles of its confidence."""
-    given = sorted(answer.confidence for answer in answers if answer.confidence is not None)
-    return Statistics(answers=len(answers), stances=_counts(answers), confidence=_quartiles(given) if given else None)
+    confidences = sorted(answer.confidence for answer in answers if answer.confidence is not None)
+    return Statistics(
+        answers=len(answers), stances=_counts(answers), confidence=_quartiles(confidences) if confidences else None
+    )
 
 
 def _counts(answers: Round) -> dict[Stance, int]:

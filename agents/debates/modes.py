@@ -70,10 +70,10 @@ Validator = Callable[[Fields, DebateSeat, Context], tuple[Fields, str]]
 def answer_of(turn: DebateTurn) -> Answer | None:
     """A seat's answer in a round; None where there is none, also where its message was deleted or erased."""
     fields = turn.message.payload if turn.message is not None else {}
-    given = {name: fields[name] for name in Answer.model_fields if name in fields}
+    values = {name: fields[name] for name in Answer.model_fields if name in fields}
     try:
         return Answer.model_validate(
-            {**given, "seat": turn.seat.number, "role": turn.seat.role or turn.seat.perspective}
+            {**values, "seat": turn.seat.number, "role": turn.seat.role or turn.seat.perspective}
         )
     except ValidationError:
         return None

@@ -219,18 +219,18 @@ def _seat(seat: DebateSeat) -> Seat:
 
 def _response(turn: DebateTurn, seat: Seat) -> Response:
     message = turn.message
-    given: Mapping[str, Any] = message.payload if message else {}
+    payload: Mapping[str, Any] = message.payload if message else {}
     return Response(
         **seat.model_dump(exclude={"number", "model"}),
         round=turn.round,
         seat=seat.number,
         status=turn.status,
-        stance=given.get("stance"),
-        confidence=given.get("confidence"),
-        confidence_raw=given.get("confidence_raw"),
-        position=given.get("position", ""),
-        reasoning=given.get("reasoning", ""),
-        citations=given.get("citations", []),
+        stance=payload.get("stance"),
+        confidence=payload.get("confidence"),
+        confidence_raw=payload.get("confidence_raw"),
+        position=payload.get("position", ""),
+        reasoning=payload.get("reasoning", ""),
+        citations=payload.get("citations", []),
         text=message.text if message else "",
         violation=turn.violation,
         error=turn.error,
@@ -336,7 +336,7 @@ def as_markdown(report: DebateReport) -> str:
         "## Evidence",
         "\n".join(markdown_table(EVIDENCE_HEADS, [evidence_cells(row) for row in report.evidence.rounds])),
         "## Metadata",
-        _bullets(f"{name.replace('_', ' ')}: {_text(str(value))}" for name, value in _metadata(meta)),
+        _bullets(map(_text, _metadata(meta))),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -448,17 +448,10 @@ def _answers(report: DebateReport) -> Iterator[str]:
             yield f"No answer ({one.status}): {_text(one.error)}"
 
 
-def _metadata(meta: Metadata) -> Iterator[tuple[str, object]]:
-    for name in ("channel", "real", "created_by", "created_at", "started_at", "finished_at"):
-        if (value := getattr(meta, name)) is not None:
-            yield name, f"{value:%Y-%m-%d %H:%M %Z}" if isinstance(value, datetime) else value
-    yield "acted by", ", ".join(meta.actors) or "nobody yet"
-    yield "tokens", f"{meta.spent.tokens:,} in {meta.spent.calls:,} calls"
+def _metadata(meta: Metadata) -> Iterator[str]:
+    yield f"Begun {meta.created_at:%Y-%m-%d %H:%M %Z}, acted by {', '.join(meta.actors) or 'nobody yet'}"
     unpriced = f", {meta.spent.unpriced:,} calls unpriced" if meta.spent.unpriced else ""
-    yield "cost in US dollars", f"{meta.spent.cost_usd:.4f}{unpriced}"
-    for name, value in meta.settings.items():
-        if value not in ({}, None):
-            yield name, value if isinstance(value, str | int | float) else json.dumps(value, ensure_ascii=False)
+    yield f"{meta.spent.tokens:,} tokens in {meta.spent.calls:,} calls, {meta.spent.cost_usd:.4f} US dollars{unpriced}"
 
 
 def _bullets(lines: Iterable[str]) -> str:

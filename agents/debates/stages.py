@@ -249,6 +249,6 @@ def _scripted(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> dic
     values["confidence"] = round(min(0.95, 0.5 + fixed % 25 / 100 + 0.03 * number), 2)
     config = mode.config.model_validate(debate.settings.get("config", {}))
     if script := config.script.get(seat.number):
-        asked = number if debate.settings.get("poll", True) else number - 1
-        values |= script[min(asked, len(script) - 1)]
+        turn_number = number if debate.settings.get("poll", True) else number - 1
+        values |= script[min(turn_number, len(script) - 1)]
     return values

@@ -293,10 +293,8 @@ def _look(job: Import, path: Path, options: ReadOptions, *, most: int | None) ->
         "cut_texts": preparer.cleaner.cut,
         "sample": [
             {
-                "slug": message.author.slug,
-                "outsider": message.author.outsider,
+                "author": message.author.slug or message.author.outsider or "a user",
                 "text": message.text[:SAMPLE_CHARACTERS] + "…" * (len(message.text) > SAMPLE_CHARACTERS),
-                "sent_at": message.sent_at.isoformat() if message.sent_at else "",
             }
             for message in sample
         ],

@@ -243,6 +243,18 @@ class MemoryPassage(models.Model):
 _SHOWN = 20
 
 
+class FieldRefused(ValueError):
+    """Something cannot be done as it was asked for. The text names the field, its value and what is allowed.
+
+    Attributes:
+        field: Which argument is wrong.
+    """
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(f"{field}: {why}")
+        self.field = field
+
+
 class UnknownAgent(ValueError):
     """A name that is no agent's; says which agents there are, or which are near."""
 

@@ -7,7 +7,7 @@ person said, and the questions of debates that they started, go last, because qu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -30,17 +30,17 @@ _STRUCTURE = frozenset({"type", "role", "tool", "nonce", "call_id", "id", "name"
 class Words:
     """What a person said, and what they are called.
 
-    A quote is any stretch of at least `shortest` characters of one of their texts, in any case and with any white space. A text that
-    is nothing but one of their shorter messages counts, too, where the person is known to have been.
+    A quote is any stretch of at least `SHORTEST_QUOTE` characters of one of their texts, in any case and with any white space. A text
+    that is nothing but one of their shorter messages counts, too, where the person is known to have been.
     """
 
-    def __init__(self, texts: Iterable[str], *, names: Iterable[str], label: str, shortest: int = SHORTEST_QUOTE):
-        self.label, self.shortest = label, shortest
+    def __init__(self, texts: Iterable[str], *, names: Iterable[str], label: str):
+        self.label = label
         self._windows: set[str] = set()
         self._texts: set[str] = set()
         for text in texts:
             folded = _folded(text)
-            self._windows.update(folded[i : i + shortest] for i in range(len(folded) - shortest + 1))
+            self._windows.update(_stretches(folded))
             if folded and folded != ERASED:
                 self._texts.add(folded)
         # Any of the names as words. One that could be a word of the language ("Will", "May") only as it is written.
@@ -50,8 +50,7 @@ class Words:
 
     def quoted(self, text: str) -> bool:
         """Whether the text has a quote in it."""
-        folded, n, windows = _folded(text), self.shortest, self._windows
-        return any(folded[i : i + n] in windows for i in range(len(folded) - n + 1))
+        return any(stretch in self._windows for stretch in _stretches(_folded(text)))
 
     def named(self, value: Any) -> bool:
         """Whether a text, or a text anywhere in a JSON value, has the name in it."""
@@ -79,18 +78,19 @@ class Words:
 
     def _without_quotes(self, text: str) -> str:
         folded, places = _folded_with_places(text)
-        parts, done, i = [], 0, 0
-        while i <= len(folded) - self.shortest:
-            if folded[i : i + self.shortest] not in self._windows:
-                i += 1
-                continue
-            begin = i
-            while folded[i : i + self.shortest] in self._windows:
-                i += 1
-            i += self.shortest - 1
-            parts += [text[done : places[begin]], ERASED]
-            done = places[i - 1] + 1
+        parts, done, end = [], 0, 0
+        for begin, stretch in enumerate(_stretches(folded)):
+            if stretch in self._windows:
+                if begin >= end:  # else the quote goes on
+                    parts += [text[done : places[begin]], ERASED]
+                end = begin + SHORTEST_QUOTE
+                done = places[end - 1] + 1
         return "".join(parts) + text[done:]
+
+
+def _stretches(folded: str) -> Iterator[str]:
+    """Every stretch of `SHORTEST_QUOTE` characters, by where it begins."""
+    return (folded[i : i + SHORTEST_QUOTE] for i in range(len(folded) - SHORTEST_QUOTE + 1))
 
 
 def blanked(value: Any) -> Any:
@@ -177,9 +177,8 @@ def find_user(who: str, *, deactivate: bool = False) -> Person:
         like = users.filter(username__icontains=who).order_by("username").values_list("username", flat=True)
         others = ", ".join(map(repr, like[:LISTED])) or "no similar name"
         raise Unknown(f"user {who!r}: there is none; allowed: an id or a username ({others})")
-    names = [user.get_full_name(), user.get_username()]
     return _person(
-        names=tuple(name for name in names if name),
+        names=tuple(filter(None, (user.get_full_name(), user.get_username()))),
         label=f"erased-{salted_hmac(SALT, f'user:{user.pk}').hexdigest()[:8]}",
         said=Q(user=user.pk),
         user=user,
@@ -192,18 +191,15 @@ def _person(*, said: Q, user: AbstractBaseUser | None = None, **fields: Any) -> 
     if user is not None:
         channels |= set(ChannelMember.objects.filter(user_id=user.pk).values_list("channel", flat=True))
         channels |= set(Debate.objects.filter(created_by=user.pk).values_list("channel", flat=True))
-    there = Message.objects.filter(channel__in=channels, agent__isnull=False).order_by()
-    agents = set(there.values_list("agent", flat=True).distinct())
-    agents |= set(
-        ChannelMember.objects.filter(channel__in=channels, agent__isnull=False).values_list("agent", flat=True)
-    )
-    return Person(
-        said=said,
-        user=user,
-        channels=frozenset(channels),
-        agents=frozenset(agent for agent in agents if agent is not None),
-        **fields,
-    )
+    agents = {
+        agent
+        for model in (Message, ChannelMember)
+        for agent in model._default_manager.filter(channel__in=channels)
+        .order_by()
+        .values_list("agent", flat=True)
+        .distinct()
+    }
+    return Person(said=said, user=user, channels=frozenset(channels), agents=frozenset(agents - {None}), **fields)
 
 
 BATCH = 500  # rows read, and at most changed, by one transaction
@@ -223,43 +219,31 @@ class Erased:
     named_elsewhere: int = 0
 
 
-def forget(
-    person: Person,
-    *,
-    dry_run: bool = False,
-    shortest_quote: int = SHORTEST_QUOTE,
-    name_everywhere: bool = False,
-    progress: Callable[[float], None] = lambda _done: None,
-) -> Iterator[Erased]:
+def forget(person: Person, *, dry_run: bool = False, name_everywhere: bool = False) -> Iterator[Erased]:
     """Erase a person; yield what each rule erased as it is done.
 
     May be stopped at any time and begun again: their own messages, by which quotes are recognised, are blanked last. A second
     call changes nothing more.
 
     Args:
-        shortest_quote: Characters of theirs in a row that count as a quote.
         name_everywhere: Take every text with the name for one about them, also where they are not known to have been.
-        progress: Called with how far a rule is, 0 to 1.
     """
     said = person.own().order_by().values_list("text", flat=True).iterator()
     questions = person.debates().order_by().values_list("topic", flat=True)
-    words = Words(chain(said, questions), names=person.names, label=person.label, shortest=shortest_quote)
+    words = Words(chain(said, questions), names=person.names, label=person.label)
     for rule in erasures():
-        erased = Erased(rule)
-        for done in _follow(erased, person, words, dry_run=dry_run, everywhere=name_everywhere):
-            progress(done)
-        yield erased
+        yield _follow(rule, person, words, dry_run=dry_run, everywhere=name_everywhere)
     if person.user is not None and not dry_run:
         _clear_account(person)
 
 
-def _follow(erased: Erased, person: Person, words: Words, *, dry_run: bool, everywhere: bool) -> Iterator[float]:
-    rule = erased.rule
+def _follow(rule: Erase, person: Person, words: Words, *, dry_run: bool, everywhere: bool) -> Erased:
+    erased = Erased(rule)
     rows = rule.rows_of(person).order_by("pk")
-    marks = {"is_near": rule.is_near(person)}
-    marks |= {
-        name: NO_ROWS if which is None else which(person)
-        for name, which in (("is_blanked", rule.blank), ("is_name", rule.name_only))
+    marks = {
+        "is_near": rule.is_near(person),
+        "is_blanked": NO_ROWS if rule.blank is None else rule.blank(person),
+        "is_name": NO_ROWS if rule.name_only is None else rule.name_only(person),
     }
     cases = {
         name: Case(When(q, then=Value(True)), default=Value(False), output_field=BooleanField())
@@ -270,7 +254,7 @@ def _follow(erased: Erased, person: Person, words: Words, *, dry_run: bool, ever
         ahead = rows.filter(pk__lte=last) if after is None else rows.filter(pk__gt=after, pk__lte=last)
         batch: list[dict[str, Any]] = list(ahead.annotate(**cases).values("pk", *rule.names, *marks)[:BATCH])
         if not batch:
-            return
+            break
         after = batch[-1]["pk"]
         changes: list[tuple[dict[str, Any], dict[str, Any]]] = []
         for row in batch:
@@ -281,7 +265,7 @@ def _follow(erased: Erased, person: Person, words: Words, *, dry_run: bool, ever
         erased.keys.update(row["pk"] for row, _ in changes)
         if changes and not dry_run and not rule.report_only:
             _write(rule, changes)
-        yield min(1.0, after / max(last, 1))
+    return erased
 
 
 def _changed(rule: Erase, person: Person, words: Words, row: dict[str, Any], everywhere: bool) -> dict[str, Any]:

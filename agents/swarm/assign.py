@@ -11,19 +11,12 @@ from django.db import IntegrityError, transaction
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from agents.models import Agent, Swarm, SwarmPhase
+from agents.models.conversations import FieldRefused
 from agents.swarm.intents import intents as known_intents
 
 
-class SwarmRefused(ValueError):
-    """A swarm cannot be made or assigned like this. The text names the field, its value and what is allowed.
-
-    Attributes:
-        field: Which argument is wrong.
-    """
-
-    def __init__(self, field: str, why: str) -> None:
-        super().__init__(f"{field}: {why}")
-        self.field = field
+class SwarmRefused(FieldRefused):
+    """A swarm cannot be made or assigned like this."""
 
 
 _SHOULD = re.compile(r"^\w+ should (?:be|have) ")
@@ -68,17 +61,17 @@ def save_swarm(values: Mapping[str, Any], *, swarm: Swarm | None = None) -> Swar
     Raises:
         SwarmRefused: A value is not allowed; nothing is written.
     """
-    given = check_values(values)
+    checked = check_values(values)
     with transaction.atomic():
         swarm = swarm or Swarm()
-        for name, value in given.model_dump(exclude={"phases"}).items():
+        for name, value in checked.model_dump(exclude={"phases"}).items():
             setattr(swarm, name, value)
         try:
             with transaction.atomic():
                 swarm.save()
         except IntegrityError:
-            raise SwarmRefused("name", f"{given.name!r} is in use; allowed: another name") from None
-        _save_phases(swarm, given.phases)
+            raise SwarmRefused("name", f"{checked.name!r} is in use; allowed: another name") from None
+        _save_phases(swarm, checked.phases)
         for agent in swarm.agents.order_by("pk"):  # in one order: two changes at a time wait for each other
             check_clashes(agent, agent.swarms.all())
     return swarm
@@ -90,21 +83,21 @@ def ensure_swarm(values: Mapping[str, Any]) -> Swarm:
 
 
 def check_values(values: Any) -> SwarmValues:
-    """Check what is given of a swarm, without the database.
+    """Check what is checked of a swarm, without the database.
 
     Raises:
         SwarmRefused: A value is not allowed.
     """
     try:
-        given = SwarmValues.model_validate(values)
+        checked = SwarmValues.model_validate(values)
     except ValidationError as error:
         raise _refused(error) from None
-    check_names("intents", given.intents, known_intents())
-    check_names("tools", given.tools, sorted(settings.TURN_TOOLS))
-    names = [phase.name for phase in given.phases]
+    check_names("intents", checked.intents, known_intents())
+    check_names("tools", checked.tools, sorted(settings.TURN_TOOLS))
+    names = [phase.name for phase in checked.phases]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise SwarmRefused("phases.name", f"{twice!r} is there twice; allowed: different names")
-    return given
+    return checked
 
 
 def assign_swarms(*, agent: Agent, swarms: Sequence[Swarm | str]) -> None:
@@ -150,9 +143,9 @@ def check_clashes(agent: Agent, swarms: Iterable[Swarm]) -> None:
 def _save_phases(swarm: Swarm, phases: Sequence[PhaseValues]) -> None:
     swarm.phases.exclude(name__in=[phase.name for phase in phases]).delete()
     before = {phase.name: phase for phase in swarm.phases.all()}
-    for given in phases:
-        phase = before.get(given.name) or SwarmPhase(swarm=swarm, name=given.name, version=0)
-        values = given.model_dump()
+    for wanted in phases:
+        phase = before.get(wanted.name) or SwarmPhase(swarm=swarm, name=wanted.name, version=0)
+        values = wanted.model_dump()
         changed = {name for name, value in values.items() if getattr(phase, name) != value}
         if phase.version == 0 or changed & {"prompt", "temperature"}:
             phase.version += 1
@@ -166,9 +159,8 @@ def _refused(error: ValidationError) -> SwarmRefused:
     """The first complaint, with the value and what is allowed."""
     first = error.errors(include_url=False, include_context=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "missing":
-        return SwarmRefused(field, "it is missing; allowed: all fields of the swarm")
     if first["type"] == "extra_forbidden":
         shape = PhaseValues if len(first["loc"]) > 1 else SwarmValues
         return SwarmRefused(field, f"there is no such field; allowed: {', '.join(shape.model_fields)}")
-    return SwarmRefused(field, f"{first['input']!r:.80}; allowed: {_SHOULD.sub('', first['msg'])}")
+    value = "it is missing" if first["type"] == "missing" else f"{first['input']!r:.80}"
+    return SwarmRefused(field, f"{value}; allowed: {_SHOULD.sub('', first['msg'])}")

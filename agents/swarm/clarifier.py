@@ -65,9 +65,9 @@ def settle(state: DialogState, decision: Decision, *, position: int, message: st
     """Note in the state what was decided about the message at `position`. Does not save it."""
     state.pending = {}
     if decision.kind == "clarify":
-        asked = {"question": decision.text, "missing": list(decision.missing), "position": position}
-        state.pending = asked
-        state.asked = [*state.asked, asked][-MOST_ASKED:]
+        question = {"question": decision.text, "missing": list(decision.missing), "position": position}
+        state.pending = question
+        state.asked = [*state.asked, question][-MOST_ASKED:]
     elif decision.kind == "assume":
         quote = " ".join(message.split())[:MOST_CHARACTERS]
         others = [one for one in entries(state, "assumptions") if one.text != decision.text]

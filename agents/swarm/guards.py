@@ -220,11 +220,11 @@ def moved(draft: Reading, polished: Reading) -> Difference:
     for part in _clauses(draft.words):
         for fact, near in _near(part, facts):
             beside.setdefault(fact, set()).update(near)
-    told = {tuple(word.text for word in row if word.text in facts) for row in draft.sentences}
+    stated_facts = {tuple(word.text for word in row if word.text in facts) for row in draft.sentences}
     lost: list[str] = []
     for part in _clauses(word for row in _changed(polished, draft) for word in row):
         held = tuple(word.text for word in part if word.text in beside)
-        if held and not any(_in_order(held, row) for row in told):
+        if held and not any(_in_order(held, row) for row in stated_facts):
             lost += held
         lost += [
             fact for fact, near in _near(part, facts) if near and beside.get(fact) and beside[fact].isdisjoint(near)

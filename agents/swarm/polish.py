@@ -22,7 +22,7 @@ from agents.swarm import guards
 from agents.swarm.phases import RECOVERY, SAFETY
 from agents.swarm.reading import read
 from agents.text.fences import fault_of, fence, indented, neutral, one_line, render_prompt
-from agents.turn.pipeline import ToolOutcome, Turn, model_of
+from agents.turn.pipeline import Overrides, ToolOutcome, Turn
 
 MOST_BULLETS = 5
 MAX_TOKENS = 4096
@@ -192,7 +192,7 @@ def _request(
     return llm.LLMRequest(
         role="actor",
         task="swarm_polish",
-        model=model_of(turn.overrides) or agent.model_id,
+        model=Overrides.of(turn.overrides).model or agent.model_id,
         system=(llm.Block(instructions, cache=True),),
         turns=(llm.Turn("user", (llm.Block(_shown(draft, material, turn.nonce)),)),),
         schema=_schema(replacers),

@@ -24,7 +24,7 @@ from agents.swarm.intents import chosen, intent_of
 from agents.swarm.polish import Material, executor_of, polish
 from agents.swarm.state import add_quoted, advance, forget_asked, updating
 from agents.text.fences import fence, neutral, render_prompt
-from agents.turn.pipeline import NO_SWARM, Accept, Draft, Turn, model_of
+from agents.turn.pipeline import NO_SWARM, Accept, Draft, Overrides, Turn
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ def _asked(turn: Turn) -> Message | None:
 
 
 def _log_loaded(turn: Turn, place: Place, pre: list[SwarmPhase], main: list[SwarmPhase]) -> None:
-    way = route_of("actor", model_of(turn.overrides) or turn.agent.model_id)
+    way = route_of("actor", Overrides.of(turn.overrides).model or turn.agent.model_id)
     logger.info("[handleUserMessage] Intent: %s", place.intent)
     logger.info("[swarm-loader] ✓ Loaded swarm: %s", (place.role or place.voice).name)
     temperature = f"{main[0].temperature:g}" if main else "none"
@@ -222,7 +222,7 @@ def _read(turn: Turn, place: Place, pre: list[SwarmPhase]) -> tuple[SwarmTurn, D
             deadline=settings.TURN_SWARM_PRE_DEADLINE,
             nonce=turn.nonce,
             run_id=turn.run.pk if turn.run is not None else None,
-            model=model_of(turn.overrides),
+            model=Overrides.of(turn.overrides).model,
             temperature=min(phase.temperature for phase in pre),
         )
         row.milliseconds = {"pre": round((time.monotonic() - begun) * 1000)}

@@ -17,6 +17,7 @@ from django.db import transaction
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.models import Agent, Channel, DialogState, Message
+from agents.models.conversations import FieldRefused
 from agents.text.tokens import split_sentences
 from agents.text.voices import vocabulary
 
@@ -38,16 +39,8 @@ _FORGET = re.compile(  # English only; not "don't forget that …"
 By = Literal["model", "rule", "person"]
 
 
-class StateRefused(ValueError):
-    """A change that a person asked for is not allowed. The text names the field, its value and what is allowed.
-
-    Attributes:
-        field: Which argument is wrong.
-    """
-
-    def __init__(self, field: str, why: str) -> None:
-        super().__init__(f"{field}: {why}")
-        self.field = field
+class StateRefused(FieldRefused):
+    """A change that a person asked for is not allowed."""
 
 
 class Entry(BaseModel):

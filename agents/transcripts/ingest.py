@@ -100,7 +100,7 @@ class Ingested(BaseModel):
     )
 
 
-def ingest_messages(given: NewMessages, *, rights: Rights | None = None) -> Ingested:
+def ingest_messages(batch: NewMessages, *, rights: Rights | None = None) -> Ingested:
     """Store messages that were said elsewhere, in the order given; those stored already stay as they are.
 
     One transaction: all of them or none. No agent sees them; only the `INGEST_OBSERVERS` are called, and the stages may add a note.
@@ -112,7 +112,7 @@ def ingest_messages(given: NewMessages, *, rights: Rights | None = None) -> Inge
         NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
         IngestRefused: One names an agent or user that does not exist or a synthetic channel.
     """
-    return store_ingested(_prepared(given.messages), rights=rights)
+    return store_ingested(_prepared(batch.messages), rights=rights)
 
 
 def store_ingested(

@@ -257,7 +257,10 @@ def _new(calls: Sequence[Call]) -> list[Call]:
     """The calls of which no message is stored."""
     clean = Cleaner().text  # as ids are stored
     places = {
-        clean(f"{call.id}:{n}"): call.id for call in calls if call.id for n in range(len(call.asked) + len(call.said))
+        clean(f"{call.id}:{n}"): call.id
+        for call in calls
+        if call.id
+        for n in range(len(call.inputs) + len(call.outputs))
     }
     keys, there = list(places), set[str]()
     for start in range(0, len(keys), CHUNK):

@@ -248,10 +248,12 @@ def _rows(
         channels_by_count.setdefault(count, []).append(channels[slug].pk)
     for count, pks in channels_by_count.items():
         Channel.objects.filter(pk__in=pks).update(next_position=F("next_position") + count)
-    # An idempotency key that another message has is not given again: a copy of a channel keeps none.
+    # An idempotency key that another message has is not stored again: a copy of a channel keeps none.
     keys = {message.idempotency_key for message in new} - {""}
-    given = Message.objects.filter(idempotency_key__in=keys).values_list("idempotency_key", flat=True) if keys else ()
-    used: set[str | None] = {"", *given}
+    existing = (
+        Message.objects.filter(idempotency_key__in=keys).values_list("idempotency_key", flat=True) if keys else ()
+    )
+    used: set[str | None] = {"", *existing}
     said_at = _places_in_time(new)
     rows = {}
     for message in new:

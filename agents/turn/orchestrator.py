@@ -24,7 +24,7 @@ from agents import llm
 from agents.llm.requests import storable
 from agents.models import ChannelMember, Message, Run, RunMessage, RunStep, owner_is_dead, owner_name
 from agents.ops.telemetry import logging_about
-from agents.turn.pipeline import Answer, Draft, StageFailed, ToolOutcome, Turn, lines_of, model_of, pipeline, scene_of
+from agents.turn.pipeline import Answer, Draft, Overrides, StageFailed, ToolOutcome, Turn, pipeline
 from agents.turn.prompt import Prompt, build_prompt, new_turn
 from agents.turn.send_message import RequiredStageFailed, TurnRefused, start_turn
 from agents.turn.tools import Performed, calls_models, perform, send_draft, tool_definitions
@@ -209,10 +209,11 @@ class LeasedTurn:
     def ask(self) -> llm.Reply:
         """Ask the agent's model what to do next, and record the call, and its reply when it can be used."""
         run, turn, agent, begun = self.run, self.turn, self.turn.agent, time.perf_counter()
+        wished = Overrides.of(turn.overrides)
         request = llm.LLMRequest(
             role="actor",
             task="turn",
-            model=model_of(turn.overrides) or agent.model_id,
+            model=wished.model or agent.model_id,
             system=self.system,
             turns=tuple(self.turns),
             tools=tool_definitions(turn.answer, turn.tools),
@@ -225,12 +226,12 @@ class LeasedTurn:
                 "channel": turn.channel.slug,
                 "trigger": turn.trigger.text if turn.trigger is not None else "",
                 "sample_lines": list(agent.sample_lines),
-                "lines": lines_of(turn.overrides),
+                "lines": wished.lines,
                 "said": [message.text for message in turn.transcript if message.agent_id == agent.pk],
                 "rejected": list(self.rejected),
                 "sent": self.sent,
                 "step": self.model_calls + 1,
-                "scene": scene_of(turn.overrides),
+                "scene": wished.scene,
                 "answer": dict(turn.answer.values) if turn.answer is not None else {},
             },
             label=llm.Label(

@@ -1,10 +1,6 @@
 """The stages a turn passes, as `TURN_PIPELINE` lists them (DESIGN §1), and the values that pass between a turn and its stages.
 
-Fail-open: a stage that raises is noted and passed over. `Run.overrides` may hold `stages` (names: only these take part, and those that are
-`required`), `model` (acts instead of the agent's own), `tags` (of every message of the turn), `scene` (where in its lines the offline
-scripted actor begins), `lines` (what it says in this turn instead of the agent's sample lines), `until` (the position of the last
-message that it is shown), `apart` (it is shown nothing that other agents say) and `system_prompt` (it speaks under this one instead of
-its own); the rest is for the stages. A value that is none of these is passed over: a turn must not die of it.
+Fail-open: a stage that raises is noted and passed over.
 """
 
 from __future__ import annotations
@@ -16,75 +12,73 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import sentry_sdk
 from django.conf import settings
-from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils.module_loading import import_string
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from agents.models import Agent, Channel, Message, Run
-from agents.models.conversations import validate_tags
+from agents.models.conversations import TAG_KEY
 from agents.text.fences import new_nonce
 
 
-def stages_of(overrides: Mapping[str, Any]) -> frozenset[str] | None:
-    """The names of the stages that take part; None = all."""
-    names = overrides.get("stages")
-    valid = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-    return frozenset(names) if valid and names is not None else None
+class Overrides(BaseModel):
+    """What `Run.overrides` says to the turn itself; the rest of it is for the stages.
 
+    A value that is none of these is passed over: a turn must not die of it.
 
-def model_of(overrides: Mapping[str, Any]) -> str:
-    """The model that acts; empty = the agent's own."""
-    model = overrides.get("model")
-    return model if isinstance(model, str) else ""
+    Attributes:
+        stages: Only these take part, and those that are `required`; None = all.
+        model: Acts instead of the agent's own.
+        tags: Of every message of the turn.
+        scene: Where in its lines the scripted actor begins; None = it decides.
+        lines: What the scripted actor says in this turn, the first that was not sent back; None = the agent's sample lines.
+        until: Position of the last message that the agent is shown; None = the newest.
+        apart: The agent is shown nothing that other agents say.
+        system_prompt: It speaks under this one instead of its own.
+    """
 
+    model_config = ConfigDict(frozen=True)
 
-def tags_of(overrides: Mapping[str, Any]) -> dict[str, str]:
-    """Tags of what is said."""
-    tags = overrides.get("tags")
-    try:
-        validate_tags(tags)
-    except ValidationError:
-        return {}
-    return dict(tags or {})
+    stages: Sequence[StrictStr] | None = None
+    model: StrictStr = ""
+    tags: dict[Annotated[StrictStr, Field(pattern=f"^{TAG_KEY.pattern}$")], StrictStr] = {}
+    scene: Annotated[StrictInt, Field(ge=0)] | None = None
+    lines: Sequence[StrictStr] | None = None
+    until: Annotated[StrictInt, Field(ge=0)] | None = None
+    apart: StrictBool = False
+    system_prompt: Annotated[StrictStr, Field(pattern=r"\S")] = ""
 
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def pass_over(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            return cls.model_fields[str(info.field_name)].default
 
-def scene_of(overrides: Mapping[str, Any]) -> int | None:
-    """Where the scripted actor begins; None = it decides."""
-    scene = overrides.get("scene")
-    return scene if isinstance(scene, int) and not isinstance(scene, bool) and scene >= 0 else None
-
-
-def lines_of(overrides: Mapping[str, Any]) -> list[str] | None:
-    """What the scripted actor says in this turn, the first that was not sent back; None = the agent's sample lines."""
-    lines = overrides.get("lines")
-    valid = isinstance(lines, list | tuple) and all(isinstance(line, str) for line in lines)
-    return list(lines) if valid and lines is not None else None
-
-
-def until_of(overrides: Mapping[str, Any]) -> int | None:
-    """The position of the last message that the agent is shown; None = the newest."""
-    until = overrides.get("until")
-    return until if isinstance(until, int) and not isinstance(until, bool) and until >= 0 else None
-
-
-def is_apart(overrides: Mapping[str, Any]) -> bool:
-    """Whether the agent is shown nothing that other agents say."""
-    return overrides.get("apart") is True
-
-
-def system_prompt_of(overrides: Mapping[str, Any]) -> str:
-    """The system prompt under which the agent speaks; empty = its own."""
-    system_prompt = overrides.get("system_prompt")
-    return system_prompt if isinstance(system_prompt, str) and system_prompt.strip() else ""
+    @classmethod
+    def of(cls, overrides: Mapping[str, Any]) -> Overrides:
+        return cls.model_validate({name: overrides[name] for name in cls.model_fields if name in overrides})
 
 
 def speaker_of(agent: Agent, overrides: Mapping[str, Any]) -> Agent:
     """The agent as it speaks in a turn: itself, or a copy with the system prompt of the overrides, which is not to be saved."""
-    if system_prompt := system_prompt_of(overrides):
+    if system_prompt := Overrides.of(overrides).system_prompt:
         agent = copy(agent)
         agent.system_prompt = system_prompt
     return agent
@@ -165,17 +159,8 @@ class TraceEntry:
     counters: dict[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        entry: dict[str, Any] = {
-            "stage": self.stage,
-            "phase": self.phase,
-            "status": self.status,
-            "ms": round(self.ms, 1),
-        }
-        if self.why:
-            entry["why"] = self.why
-        if self.counters:
-            entry["counters"] = dict(self.counters)
-        return entry
+        entry = {"stage": self.stage, "phase": self.phase, "status": self.status, "ms": round(self.ms, 1)}
+        return entry | {name: value for name in ("why", "counters") if (value := getattr(self, name))}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -377,7 +362,7 @@ def pipeline(overrides: Mapping[str, Any] | None = None) -> Pipeline:
         ImportError: A path leads nowhere (the system check ``agents.E006`` says so at start-up).
     """
     every = _built(tuple(settings.TURN_PIPELINE))
-    chosen = stages_of(overrides) if overrides else None
+    chosen = Overrides.of(overrides).stages if overrides else None
     if chosen is None:
         return every
     return Pipeline([s for s in every.stages if name_of(s) in chosen or getattr(s, "required", False)])

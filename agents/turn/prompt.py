@@ -20,13 +20,12 @@ from agents.text.fences import fence, neutral, one_line, render_prompt
 from agents.turn.pipeline import (
     Answer,
     Draft,
+    Overrides,
     Section,
     TraceEntry,
     Turn,
-    is_apart,
     pipeline,
     speaker_of,
-    until_of,
 )
 
 
@@ -161,7 +160,7 @@ def new_turn(
     versions = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")
     own = Agent.objects.filter(pk=agent.pk).values_list(Subquery(versions[:1]), has_swarm())
     version, swarm = own.first() or (None, False)
-    speaker = speaker_of(agent, overrides or {})
+    wished, speaker = Overrides.of(overrides or {}), speaker_of(agent, overrides or {})
     return Turn(
         agent=speaker,
         channel=channel,
@@ -175,8 +174,8 @@ def new_turn(
         else recent_messages(
             channel=channel,
             trigger=trigger,
-            until=until_of(overrides or {}),
-            apart=agent if is_apart(overrides or {}) else None,
+            until=wished.until,
+            apart=agent if wished.apart else None,
         ),
         preview=preview,
     )

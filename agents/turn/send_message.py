@@ -23,6 +23,7 @@ from agents.text.fences import fault_of
 from agents.turn.pipeline import (
     Accept,
     Draft,
+    Overrides,
     Revise,
     SendResult,
     StageFailed,
@@ -30,8 +31,6 @@ from agents.turn.pipeline import (
     Turn,
     pipeline,
     speaker_of,
-    system_prompt_of,
-    tags_of,
 )
 from agents.work.queues import wake_workers
 
@@ -193,7 +192,7 @@ def send_message(
             if not is_first:
                 message = _first_result(turn, channel, idempotency_key)
             else:
-                if not system_prompt_of(turn.overrides):
+                if not Overrides.of(turn.overrides).system_prompt:
                     turn.persona_version_id = turn.persona_version_id or version_id
                 outcome = _review(turn, draft)
                 if isinstance(outcome, Revise):
@@ -258,7 +257,7 @@ def commit(
                 text=draft.text,
                 payload=storable(dict(draft.payload)),
                 idempotency_key=idempotency_key or None,
-                tags={**tags_of(turn.overrides), **(tags or {})},
+                tags={**Overrides.of(turn.overrides).tags, **(tags or {})},
             )
             pipeline(turn.overrides).committed(turn, message)
             queue_replies(message=message, depth=turn.run.depth + 1 if turn.run is not None else 1)

@@ -8,16 +8,13 @@ from correction.admin import agents, behavior, config, home, interventions, logs
 from correction.admin.agents import (
     config_panel,
     copy_corrections,
-    corrections_panel,
-    costs_panel,
     gate_in_chat,
     gate_overrides,
     gate_steps,
 )
-from correction.admin.behavior import agent_behavior_panel, asked_panel, behavior_notes
+from correction.admin.behavior import behavior_notes
 from correction.admin.gate import gate_buttons
 from correction.admin.home import checks_panel
-from correction.admin.logs import gate_filter
 from correction.admin.sessions import gate_notes, gate_panel, run_panel
 from evaluation.admin.drift_overview import add_steps
 
@@ -33,23 +30,13 @@ extend(
     buttons=(gate_buttons,),
     anchors=(("config", "Corrections"),),
 )
-extend(
-    Agent,
-    "correction.view_correctionlog",
-    sections=(corrections_panel,),
-    anchors=(("corrections", "Last corrections"),),
-)
-extend(Agent, "agents.view_llmcall", sections=(costs_panel,), anchors=(("costs", "Costs"),))
 extend(Agent, "correction.change_agentevaluationconfig", actions=(copy_corrections,))
-extend(Agent, "correction.view_behaviorrequest", sections=(agent_behavior_panel,), anchors=(("requests", "Requests"),))
 extend(ApiToken, "correction.view_correctionlog", panels=(checks_panel,))
 extend(
     Message,
     "correction.view_correctionlog",
     panels=(gate_panel,),
     notes=(gate_notes,),
-    filters=(gate_filter("message"),),
 )
 extend(Message, "correction.view_behaviorrequest", notes=(behavior_notes,))
-extend(Run, "correction.view_correctionlog", panels=(run_panel,), filters=(gate_filter("run"),))
-extend(Run, "correction.view_behaviorrequest", panels=(asked_panel,))
+extend(Run, "correction.view_correctionlog", panels=(run_panel,))

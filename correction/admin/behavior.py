@@ -8,7 +8,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Count, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -22,7 +22,7 @@ from agents.console.display import Tone, word_diff
 from agents.console.filters import number_in
 from agents.console.forms import tell_done
 from agents.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput, console_action
-from agents.models import Agent, LLMCall, Message, Run
+from agents.models import LLMCall, Message
 from agents.persona import TraitValue, render_persona, values_of
 from correction.behavior.applying import (
     APPLICABLE,
@@ -34,8 +34,7 @@ from correction.behavior.applying import (
     revert_request,
 )
 from correction.behavior.effects import plan_request, queue_effect, result_of
-from correction.behavior.patterns import read_request
-from correction.behavior.rules import name_key, own_words, stored_trait
+from correction.behavior.rules import name_key, stored_trait
 from correction.behavior.scope import holds_in, traits_in
 from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior import MESSAGES, MOST_MESSAGES, UNFINISHED
@@ -185,31 +184,6 @@ def request_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString:
     return SafeString(render_to_string("admin/correction/behavior/request.html", context, request))
 
 
-def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """For the agent's page: how many of its requests stand where, and the newest that changed something. Two queries.
-
-    Messages that asked for nothing, which are nearly all, are not counted, nor read.
-    """
-    kinds = (Status.PENDING_REVIEW, Status.APPLIED, Status.REJECTED, Status.REVERTED, Status.DETECTED, Status.FAILED)
-    asked = BehaviorRequest.objects.filter(agent=agent, status__in=kinds).order_by()
-    counts = {row["status"]: row["n"] for row in asked.values("status").annotate(n=Count("pk"))}
-    newest = BehaviorRequest.objects.filter(agent=agent, status=Status.APPLIED).select_related(*_SHOWN)
-    context = {
-        "counts": [
-            {
-                "label": kind.label,
-                "count": f"{counts[kind]:,}",
-                "url": display.list_url(BehaviorRequest, agent__id__exact=agent.pk, status__exact=kind.value),
-            }
-            for kind in kinds
-            if counts.get(kind)
-        ],
-        "newest": [(row, change(row)) for row in newest.order_by("-applied_at")[:3]],
-        "url": display.list_url(BehaviorRequest, agent__id__exact=agent.pk),
-    }
-    return SafeString(render_to_string("admin/correction/behavior/agent.html", context, request))
-
-
 def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
     """For the transcript: beside a message that asked for a change, what became of it. One query for a page."""
     by_message: dict[int, list[BehaviorRequest]] = {}
@@ -218,21 +192,6 @@ def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, S
         if row.message_id is not None:
             by_message.setdefault(row.message_id, []).append(row)
     return {pk: shown for pk, group in by_message.items() if (shown := marks(group))}
-
-
-def asked_panel(request: HttpRequest, run: Run) -> SafeString:
-    """For a turn in a synthetic conversation, where no request is applied: what the message it answers would be read as, by patterns."""
-    message = run.trigger
-    if message is None or not message.synthetic or message.agent_id or not request.user.has_perm(READING):
-        return SafeString("")
-    asked = read_request(own_words(message.text).text)
-    if asked is None:
-        return SafeString("")
-    return format_html(
-        '<section class="pl-panel"><h2>Behaviour request</h2><p dir="auto">“{}” reads like one ({}{}), by patterns, which may be wrong. In '
-        "a synthetic conversation none is applied.</p></section>",
-        display.visible(asked.sentence), asked.form, f", about {asked.name}" if asked.name else "",
-    )  # fmt: skip
 
 
 def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | None:

@@ -16,7 +16,7 @@ from agents.ops.sums import LEDGER, end_for_page, says_end
 from correction.admin.display import attempt_badge, endings, share
 from correction.admin.matrix import config_url, gate_url
 from correction.costs import budgets_today
-from correction.gate.statistics import GATE, PASSED_UNJUDGED, get_recent_statistics
+from correction.gate.statistics import GATE, PASSED_UNJUDGED, get_gate_statistics
 from correction.interventions.counts import ENOUGH, never_past_precondition
 from correction.models import (
     AgentEvaluationConfig,
@@ -27,6 +27,7 @@ from correction.models import (
     Outcome,
     synthetic_logs,
 )
+from evaluation.scorers.subjects import MessageWindow
 from evaluation.wording import counted
 
 HOURS, DAYS = 24, 7
@@ -40,9 +41,9 @@ OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=obse
 def gate_card(request: HttpRequest) -> SafeString:
     """How many first drafts passed, what became of the others, and what is counted apart."""
     end = end_for_page(GATE)
-    first, recent = since(24 * DAYS), since(HOURS)
-    day, week = get_recent_statistics(since=first, recent=recent, end=end)
-    synthetic, _ = get_recent_statistics(since=first, recent=recent, end=end, synthetic=True)
+    last_day, last_week = (MessageWindow(start=since(hours), end=end) for hours in (HOURS, 24 * DAYS))
+    day, week = (get_gate_statistics(window=window, by_dimension=False) for window in (last_day, last_week))
+    synthetic = get_gate_statistics(window=last_day, synthetic=True, by_dimension=False)
     note, rate = says_end(end), day.original_success_rate
     lines: list[object] = [note]
     if day.judged_count:

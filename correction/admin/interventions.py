@@ -25,7 +25,7 @@ from correction.interventions.nudges import VARIABLES, NudgeType
 from correction.models import Intervention, InterventionLog
 from evaluation.admin.display import judge_badge
 
-MOST_COUNTED = 30  # interventions whose firings are counted above the list
+MOST_COUNTED = 20  # interventions without a row
 
 if TYPE_CHECKING:
     InterventionModelForm = forms.ModelForm[Intervention]
@@ -177,41 +177,16 @@ class InterventionAdmin(ModelAdmin[Intervention]):
         return [*super().get_panels(request, obj), shown]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """How often each fires, built-in interventions and those of batches, too, above the rows."""
+        """The rows, below how often those fire that have none: built-in interventions and those of batches."""
         panels = []
         if request.user.has_perm("correction.view_interventionlog"):
-            names = dict.fromkeys((*BUILT_IN, *Intervention.objects.values_list("slug", flat=True), *names_in_use()))
-            panels = [counts_table(list(names)[:MOST_COUNTED], newest=ENOUGH)]
+            names = list(dict.fromkeys((*BUILT_IN, *names_in_use())))
+            rows = set(Intervention.objects.filter(slug__in=names).values_list("slug", flat=True))
+            panels = [counts_table([name for name in names if name not in rows][:MOST_COUNTED], newest=ENOUGH)]
         return super().changelist_view(request, {**(extra_context or {}), "panels": panels})
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Intervention]:
         return super().get_queryset(request).prefetch_related("agents")
-
-    @admin.display(description="intervention", ordering="slug")
-    def name(self, row: Intervention) -> SafeString:
-        return display.lines(
-            format_html("<strong>{}</strong>", display.isolated(row.slug)), display.visible(row.description)
-        )
-
-    @admin.display(description="enabled", ordering="is_enabled")
-    def enabled(self, row: Intervention) -> SafeString:
-        return display.badge("on", "good") if row.is_enabled else display.badge("off")
-
-    @admin.display(description="fires when")
-    def preconditions(self, row: Intervention) -> SafeString:
-        parts = []
-        if row.function:
-            parts.append(format_html("{} holds", display.visible(row.function)))
-        if row.textual_claim:
-            parts.append(format_html("“{}”", display.visible(display.shortened(row.textual_claim, 60))))
-        if row.proposition_claim:
-            below = f" scores below {row.proposition_threshold}" if row.proposition_threshold is not None else " holds"
-            parts.append(format_html("“{}”{}", display.visible(display.shortened(row.proposition_claim, 60)), below))
-        return format_html('<div class="pl-wide">{}</div>', display.lines(*parts) if parts else display.EMPTY)
-
-    @admin.display(description="nudge")
-    def nudged(self, row: Intervention) -> SafeString:
-        return display.folded(row.nudge, 60) if row.nudge else display.badge(row.nudge_type)
 
     @admin.display(description="for")
     def reach(self, row: Intervention) -> SafeString:

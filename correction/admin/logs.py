@@ -31,16 +31,10 @@ from correction.admin.display import (
 from correction.admin.sessions import MARKING, session_context
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
-from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.admin.labels import choose_link
 
 SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "its verdicts")
-Status = GateDimensionResult.Status
-UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.BUDGET, Status.UNSCORED)
-UNCHECKED = (
-    *(Outcome.TIMEOUT_PASSED, Outcome.OVERLOAD_PASSED, Outcome.ERROR_PASSED, Outcome.UNSCORED_PASSED),
-    Outcome.BUDGET_PASSED,
-)
 
 
 def _has(**conditions: Any) -> Exists:
@@ -53,17 +47,6 @@ class FailedDimensionFilter(OptionFilter):
     options: ClassVar = {
         "any": ("any", _has(passed=False)),
         **{dimension: (dimension, _has(passed=False, dimension=dimension)) for dimension in GATE_DIMENSIONS},
-    }
-
-
-class NotJudgedFilter(OptionFilter):
-    """Attempts that passed unchecked in some dimension, by why."""
-
-    title = "not judged"
-    parameter_name = "not_judged"
-    options: ClassVar = {
-        "any": ("for any reason", _has(status__in=UNJUDGED)),
-        **{status.value: (str(status.label), _has(status=status)) for status in UNJUDGED},
     }
 
 
@@ -84,26 +67,9 @@ class MarkFilter(OptionFilter):
     }
 
 
-def gate_filter(link: str) -> type[OptionFilter]:
-    """For the lists of messages and turns: what the gate did to them. `link`: how its log refers to their rows."""
-    conditions = {
-        "seen": ("was judged", Q()),
-        "passed": ("passed at once", Q(outcome=Outcome.PASSED)),
-        "corrected": ("was corrected", Q(outcome=Outcome.CORRECTED)),
-        "forced": ("was forced through", Q(outcome=Outcome.FORCED_THROUGH)),
-        "observed": ("was observed", Q(outcome=Outcome.OBSERVED)),
-        "unchecked": ("passed unchecked", Q(outcome__in=UNCHECKED)),
-    }
-    options = {
-        value: (label, Exists(CorrectionLog.objects.filter(wanted, **{link: OuterRef("pk")})))
-        for value, (label, wanted) in conditions.items()
-    }
-    return type("GateFilter", (OptionFilter,), {"title": "gate", "parameter_name": "gate", "options": options})
-
-
 @admin.register(CorrectionLog)
 class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
-    own_filters: ClassVar = {"failed": FailedDimensionFilter, "not_judged": NotJudgedFilter, "mark": MarkFilter}
+    own_filters: ClassVar = {"failed": FailedDimensionFilter, "mark": MarkFilter}
     list_select_related = ("agent", "channel")
     ordering = ("-created_at", "-pk")  # an index has it, also below a range of days
 

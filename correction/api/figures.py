@@ -68,7 +68,7 @@ class Costs(Figures):
 
     @answers(CostSummary)
     def retrieve(self, request: Request) -> Response:
-        given = self.given
+        given = self.query
         window = stretch(given)
         try:
             by = groupings(given["by"] or "mechanism,dimension")
@@ -89,5 +89,5 @@ class GateFigures(Figures):
 
     @answers(GateStatistics)
     def retrieve(self, request: Request) -> Response:
-        given = self.given
+        given = self.query
         return Response(get_gate_statistics(given["agent"], stretch(given)).model_dump(mode="json"))

@@ -8,15 +8,13 @@ read against the persona of now. Reverting makes the trait exactly what it was.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from agents.llm.endpoints import model_of
@@ -49,17 +47,14 @@ from correction.config.settings import resolve_config
 from correction.costs import evaluation_over_budget
 from correction.models import BehaviorRequest
 
-Result = TypeVar("Result")
 Status = BehaviorRequest.Status
 User = AbstractBaseUser | AnonymousUser | None
 APPLICABLE = (Status.PENDING_REVIEW, Status.DETECTED, Status.REJECTED)  # a rejection can be thought better of
 RETRIABLE = (Status.FAILED, Status.ERRORED, Status.CANCELLED, Status.PAUSED_BUDGET)
-TRIES = 5
 CHANGED_MEANWHILE = "the persona was changed while the request was read"
 EDIT_OR_REJECT = "allowed: to edit it, then apply, or to reject it"
 MAPPED_AGAIN = "mapped again when it was applied: the persona was changed since it was proposed"
 LONGEST_WAIT = 20.0  # seconds that a person who applies a request waits for the map tier
-logger = logging.getLogger(__name__)
 
 
 class BehaviorError(ValueError):
@@ -68,10 +63,6 @@ class BehaviorError(ValueError):
 
 class TraitChangedSince(BehaviorError):
     """The trait is not what the request made of it: reverting would lose what came after."""
-
-
-class TooManyConflicts(BehaviorError):
-    """Every try met another writer, or a rule of the database speaks against it."""
 
 
 class Conflict(Exception):
@@ -250,8 +241,9 @@ def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, 
         return finish(change, automatic=True, why="", **where, **_make_change(agent, row, change, None))
 
     try:
-        settled = in_transaction(work)
-    except TooManyConflicts:
+        with transaction.atomic():
+            settled = work()
+    except (IntegrityError, Conflict):
         change = read_map(request.map_result, traits=list(Trait.objects.filter(agent=request.agent_id)))
         with contextlib.suppress(Conflict):
             why = f"{CHANGED_MEANWHILE}, or has another trait of that name"
@@ -274,29 +266,15 @@ def origins_of(versions: Collection[int]) -> Mapping[int, str]:
 # -- transactions
 def _carry_out(request: BehaviorRequest, work: Callable[[], None]) -> BehaviorRequest:
     try:
-        in_transaction(work)
-    except TooManyConflicts:
+        with transaction.atomic():
+            work()
+    except (IntegrityError, Conflict):
         raise BehaviorError(
             f"behaviour request {request.pk}: the persona was changed by others at the same time, or has another trait of that name; "
             "allowed: to try again, or another name"
         ) from None
     request.refresh_from_db()
     return request
-
-
-def in_transaction(work: Callable[[], Result]) -> Result:
-    """Do the work in a transaction; start again when another writer changed the same row.
-
-    Raises:
-        TooManyConflicts: Each of five tries met one.
-    """
-    for number in range(TRIES):
-        try:
-            with transaction.atomic():
-                return work()
-        except (IntegrityError, Conflict) as error:
-            logger.info("try %d of %d at a trait: %s", number + 1, TRIES, type(error).__name__)  # its text quotes names
-    raise TooManyConflicts
 
 
 def _locked_agent(pk: int | None) -> Agent | None:
@@ -524,13 +502,6 @@ def _restore(agent: Agent, row: BehaviorRequest, user: User, *, anyway: bool) ->
         )
     if now == before:
         return
-    below = others.filter(Q(status=Status.REVERTED, applied_at__lt=row.applied_at, reverted_at__gt=row.applied_at))
-    undone = [pk for pk, after in below.values_list("pk", "trait_after") if after == row.trait_before]
-    if undone and not anyway:
-        raise TraitChangedSince(
-            f"{row}: what the trait was before came of behaviour request {undone[0]}, which was reverted since; allowed: to revert this "
-            "one anyway, by which the trait becomes that again, or to edit the trait itself"
-        )
     rest = [one for one in traits if trait is None or one.pk != trait.pk]
     if before is not None and any(name_key(one.name) == name_key(before.name) for one in rest):
         raise BehaviorError(

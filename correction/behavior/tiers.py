@@ -7,7 +7,6 @@ says from them alone what is to be asked next. `try_text` asks all of them and c
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,11 +20,10 @@ from pydantic import BaseModel, Field
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Reply, Turn, complete
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall, Message
-from agents.persona import TraitLike, TraitValue, render_persona
-from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
+from agents.persona import TraitLike, TraitValue
+from agents.text.fences import fence, indented, neutral, new_nonce, one_line, render_prompt
 from correction.behavior.rules import (
     UNSURE,
-    Change,
     Decision,
     MapAnswer,
     Operation,
@@ -35,7 +33,6 @@ from correction.behavior.rules import (
     decide,
     made_by_requests,
     may_ask,
-    name_key,
     own_words,
     read_map,
     requester_of,
@@ -56,7 +53,6 @@ MOST_EARLIER, LONGEST_EARLIER = (
     1_000,
 )  # messages before the one that asks, and characters shown of each and of all quotations
 MAX_TOKENS: Mapping[Tier, int] = {"gate": 800, "extract": 800, "map": 1_500}
-CONTEXT_LINES = 2  # of the persona's diff
 EXTRACTED = ("behavior_name", "current_state", "requested_change")
 NOTHING_SAID = {
     "has_request": False,
@@ -328,8 +324,7 @@ def tier_request(
 def _earlier(context: Sequence[str], words: Words) -> str:
     """What was said before, and what the message quotes, as entries that cannot pass for each other."""
     quoted = [f"[quoted in the message] {' '.join(words.quotes)}"] if words.quotes else []
-    entries = (neutral(entry.strip(), LONGEST_EARLIER)[0].replace("\n", "\n    | ") for entry in (*context, *quoted))
-    return "\n".join(f"{number}. {entry}" for number, entry in enumerate(entries, 1))
+    return "\n".join(f"{n}. {indented(entry, LONGEST_EARLIER)}" for n, entry in enumerate((*context, *quoted), 1))
 
 
 def _trait(trait: TraitLike) -> str:
@@ -373,7 +368,7 @@ def detect(
 
 
 class Trial(BaseModel):
-    """What would come of a message: the tiers' answers (null = not asked), what would be decided, and the persona's diff."""
+    """What would come of a message: the tiers' answers (null = not asked), the trait before and after, and what would be decided."""
 
     agent: str
     judge: str = Field(description="the model asked; rule where none had to be")
@@ -388,9 +383,6 @@ class Trial(BaseModel):
     trait_after: TraitValue | None = None
     decision: Decision | None = None
     warnings: list[str]
-    persona_diff: list[str] = []
-    characters_quoted: int
-    characters_cut: int
     failure: str
     calls: int
     cost_usd: float | None = Field(description="null = a call has no price")
@@ -424,8 +416,6 @@ def try_text(
         scope=config["behavior_scope"],
         **answers,
         warnings=warnings_about(words, answers),
-        characters_quoted=words.quoted,
-        characters_cut=words.cut,
         failure=failure,
         calls=len(calls),
         cost_usd=None if None in costs else float(sum(cost for cost in costs if cost is not None)),
@@ -450,16 +440,5 @@ def try_text(
             "trait_after": change.after,
             "decision": decision,
             "warnings": [*trial.warnings, *change.warnings],
-            "persona_diff": _diff(subject.persona, traits, change),
         }
     )
-
-
-def _diff(persona: str, traits: Sequence[TraitValue], change: Change) -> list[str]:
-    """The rendered persona before and after, as a unified diff without its header; empty where nothing changes."""
-    if change.after is None:
-        return []
-    gone = name_key(change.before.name) if change.before is not None else None
-    after = [*(trait for trait in traits if name_key(trait.name) != gone), change.after]
-    old, new = (render_persona(system_prompt=persona, traits=some).splitlines() for some in (traits, after))
-    return list(difflib.unified_diff(old, new, lineterm="", n=CONTEXT_LINES))[2:]

@@ -19,7 +19,7 @@ from django.conf import settings
 
 from agents.llm import Label, Reply, Status, complete_guarded, complete_together, warm_up
 from agents.llm.requests import storable
-from agents.models import Agent, Channel, Message, NumberOf, PersonaVersion
+from agents.models import Agent, Channel, Message, PersonaVersion
 from agents.persona import TraitValue, render_persona
 from agents.text.patterns import TIMED_OUT
 from agents.turn.pipeline import Draft, Turn
@@ -32,7 +32,7 @@ from evaluation.models import RULE_JUDGE, PatternTimeout, is_heuristic
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, applying, load_all, propositions_for
 from evaluation.propositions.offline import check_draft
 from evaluation.propositions.schema import Proposition, fill
-from evaluation.scorers.subjects import COUNTED_UP_TO, Context, Event, Window, cut_window
+from evaluation.scorers.subjects import Context, Event, Window, cut_window, event_of, read_ends
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
 SCOPED = "behavior"  # the stage whose sections say what was asked for in this channel, or by this person
@@ -532,37 +532,12 @@ def persona_of(agent: Agent, version_id: int | None) -> str:
 
 
 def _conversation(agent: Agent, channel: Channel, before: int | None, first_n: int, last_n: int) -> dict[str, Any]:
-    """The first and the last events of the channel. A short channel costs one query, a long one two."""
+    """The first and the last events of the channel. A short channel costs one query, a long one three."""
     messages = Message.objects.filter(channel=channel)
     if not channel.synthetic:  # a simulation is no part of a real conversation
         messages = messages.filter(synthetic=False)
     if before is not None:
         messages = messages.filter(position__lt=before)
-    shown = first_n + last_n
-    latest = list(messages.order_by("-position").values_list(*_COLUMNS)[: shown + 1])[::-1]
-    if len(latest) <= shown:
-        return {"events": tuple(_event(agent, row) for row in latest)}
-    counted = NumberOf(messages.order_by().values("pk")[: shown + COUNTED_UP_TO])
-    first = list(messages.annotate(number=counted).order_by("position").values_list(*_COLUMNS, "number")[:first_n])
-    last = latest[len(latest) - last_n :]
-    omitted = (first[0][-1] if first else messages[: shown + COUNTED_UP_TO].count()) - shown
-    if omitted == COUNTED_UP_TO:
-        begin, end = first[-1][0] if first else 0, last[0][0] if last else latest[-1][0] + 1
-        omitted = end - begin - 1
-    events = tuple(_event(agent, row) for row in (*first, *last))
-    return {"events": events, "head": len(first), "omitted": max(1, omitted)}
-
-
-# The columns an event is made of, and no others: rows of three tables cost more than the query itself.
-_COLUMNS = (
-    *("position", "agent", "agent__display_name", "user__username", "user__first_name", "user__last_name"),
-    *("outsider", "text"),
-)
-
-
-def _event(agent: Agent, row: Sequence[Any]) -> Event:
-    _, author, display_name, username, first_name, last_name, outsider, text = row[: len(_COLUMNS)]
-    if author == agent.pk:
-        return Event("action", agent.display_name, text)
-    speaker = display_name or f"{first_name or ''} {last_name or ''}".strip() or username or outsider
-    return Event("stimulus", agent.display_name, text, speaker=speaker)
+    ends = read_ends(messages, first_n, last_n)
+    events = tuple(event_of(agent, row) for row in (*ends.first, *ends.last))
+    return {"events": events, "head": len(ends.first), "omitted": ends.omitted}

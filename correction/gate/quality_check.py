@@ -54,7 +54,6 @@ from evaluation.scorers.subjects import Event
 OWNER = ""  # no agent's slug and no file's: what is read here holds for no other agent
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own
 MOST_PHRASES = 200  # of all rules and cues; each is looked for in the draft
-NO_REGEX = "regular expressions stand in files only; allowed here: phrases"
 
 
 def read_propositions(data: Sequence[Any]) -> tuple[LoadedFile, ...]:
@@ -63,61 +62,47 @@ def read_propositions(data: Sequence[Any]) -> tuple[LoadedFile, ...]:
     Raises:
         ValueError: They break the schema or a bound; names the place and what is allowed.
     """
-    files = tuple(_read(number, one) for number, one in enumerate(data))
-    specs = [spec for file in files for spec in file.propositions]
-    if len(specs) > MOST_PROPOSITIONS:
-        raise ValueError(f"{len(specs)} propositions: allowed: at most {MOST_PROPOSITIONS} in all")
-    phrases = [phrase for spec in specs for phrase in _phrases(spec)]
+    phrases = [phrase for one in data for phrase in _phrases(one)]
     if len(phrases) > MOST_PHRASES:
         raise ValueError(f"{len(phrases)} phrases: allowed: at most {MOST_PHRASES} in all rules and cues")
-    if any(phrase.startswith("/") for phrase in phrases):
-        raise ValueError(NO_REGEX)
-    return tuple(_loaded(number, file) for number, file in enumerate(files))
+    files = tuple(_read(number, one) for number, one in enumerate(data))
+    count = sum(len(file.propositions) for file in files)
+    if count > MOST_PROPOSITIONS:
+        raise ValueError(f"{count} propositions: allowed: at most {MOST_PROPOSITIONS} in all")
+    return files
 
 
-def _read(number: int, data: Any) -> PropositionFile:
+def _phrases(data: Any) -> Iterator[str]:
+    """The phrases of all rules and cues as they were sent.
+
+    Raises:
+        ValueError: One is a regular expression. It is refused before the schema compiles it, which alone may take long.
+    """
+    rows = data.get("propositions") if isinstance(data, Mapping) else None
+    for row in rows if isinstance(rows, list) else ():
+        for name in ("rule", "cues") if isinstance(row, Mapping) else ():
+            group = row.get(name)
+            for key, value in group.items() if isinstance(group, Mapping) else ():
+                phrases = [phrase for phrase in value if isinstance(phrase, str)] if isinstance(value, list) else []
+                if key in ("matches", "not_matches") or any(phrase.startswith("/") for phrase in phrases):
+                    raise ValueError("regular expressions stand in files only; allowed here: phrases")
+                yield from phrases
+
+
+def _read(number: int, data: Any) -> LoadedFile:
     if not isinstance(data, Mapping):
         raise ValueError(f"[{number}]: allowed: an object with dimension and propositions")
     if data.get("agent_id") is not None:
         raise ValueError(f"[{number}].agent_id: leave it out; they are the persona's of this request")
-    _refuse_regexes(data)
     try:
         file = PropositionFile.model_validate({"level": "action", **data})
     except ValidationError as error:
         item = dict(error.errors()[0])
-        place, fields = location_of(item), ", ".join(PropositionFile.model_fields)
-        fields = ", ".join(PropositionSpec.model_fields) if len(place) > 1 else fields
-        raise ValueError(f"[{number}].{dotted(place)}: {in_words(item, [fields])}"[:500]) from None
+        place = location_of(item)
+        fields = PropositionSpec.model_fields if len(place) > 1 else PropositionFile.model_fields
+        raise ValueError(f"[{number}].{dotted(place)}: {in_words(item, [*fields])}"[:500]) from None
     if file.dimension not in GATE_DIMENSIONS:
         raise ValueError(f"[{number}].dimension {file.dimension!r}: allowed of a draft: {', '.join(GATE_DIMENSIONS)}")
-    return file
-
-
-def _refuse_regexes(data: Mapping[Any, Any]) -> None:
-    """Before anything is compiled: that alone takes longer than the rest of the checks."""
-    rows = data.get("propositions")
-    for row in rows if isinstance(rows, list) else ():
-        rule = row.get("rule") if isinstance(row, Mapping) else None
-        if isinstance(rule, Mapping) and not {"matches", "not_matches"}.isdisjoint(rule):
-            raise ValueError(NO_REGEX)
-        cues = row.get("cues") if isinstance(row, Mapping) else None
-        for group in (rule, cues):
-            values = group.values() if isinstance(group, Mapping) else ()
-            phrases = [phrase for value in values if isinstance(value, list) for phrase in value]
-            if any(isinstance(phrase, str) and phrase.startswith("/") for phrase in phrases):
-                raise ValueError(NO_REGEX)
-
-
-def _phrases(spec: PropositionSpec) -> Iterator[str]:
-    rule, cues = spec.rule, spec.cues
-    if rule is not None:
-        for phrases in (rule.contains_any, rule.contains_all, rule.contains_none):
-            yield from phrases or ()
-    if cues is not None:
-        yield from (*cues.supports, *cues.contradicts)
-
-
-def _loaded(number: int, file: PropositionFile) -> LoadedFile:
     resolved = tuple(resolve(spec, file, f"propositions[{number}]") for spec in file.propositions if spec.active)
     return LoadedFile(Path("request"), file.dimension, OWNER, file.level, resolved)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from django.db.models import Case, Count, Exists, F, FloatField, OuterRef, Q, Sum, When
+from django.db.models import Count, Exists, F, FloatField, OuterRef, Q, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -184,7 +184,6 @@ class GateStatistics(_Figures):
         return self.forced_through_count / ended if ended else None
 
 
-Keys = Mapping[str, Any]
 Source = CorrectionLog.Source
 PASSED_UNJUDGED = {
     "timeouts": Outcome.TIMEOUT_PASSED,
@@ -202,56 +201,29 @@ _ENDINGS = {
 }
 
 
-def get_recent_statistics(
-    *, since: datetime, recent: datetime, end: datetime | None = None, synthetic: bool = False
-) -> tuple[GateStatistics, GateStatistics]:
-    """Statistics of all gates in two windows up to now (or `end`), in one query and without those of dimensions.
-
-    Args:
-        since: Where the longer window begins; a full hour.
-        recent: Where the shorter one begins, within the longer; a full hour.
-        synthetic: Of synthetic channels, as in `get_gate_statistics`.
-
-    Returns:
-        Those of the shorter window, those of the longer.
-    """
-    apart: tuple[Keys, Keys] = (
-        {"recent": Case(When(created_at__gte=recent, then=1), default=0)},
-        {"recent": Case(When(hour__gte=recent, then=1), default=0)},
-    )
-    rows = _sums(
-        ATTEMPTS, ("source", "outcome"), None, MessageWindow(start=since, end=end), synthetic=synthetic, apart=apart
-    )
-    return (
-        _statistics(None, MessageWindow(start=recent), _counts(row for row in rows if row["k_recent"]), {}),
-        _statistics(None, MessageWindow(start=since), _counts(rows), {}),
-    )
-
-
 def get_gate_statistics(
-    agent: Agent | None = None, window: str | MessageWindow = "all", *, synthetic: bool = False
+    agent: Agent | None = None,
+    window: str | MessageWindow = "all",
+    *,
+    synthetic: bool = False,
+    by_dimension: bool = True,
 ) -> GateStatistics:
     """Statistics of one agent's gate, or of all.
 
     Args:
         window: ``all`` or a duration such as ``24h``, ``7d``, ``4w``.
         synthetic: Of simulations in synthetic channels instead of real messages; the two are never mixed.
+        by_dimension: Whether `dimensions` are wanted, which take a second query.
 
     Raises:
         ValueError: The window is not one; names what is allowed.
     """
     stretch = window_of_time(window) if isinstance(window, str) else window
     attempts = _sums(ATTEMPTS, ("source", "outcome"), agent, stretch, synthetic=synthetic)
-    verdicts = _sums(VERDICTS, ("source", "dimension", "judge"), agent, stretch, synthetic=synthetic)
-    return _statistics(agent, stretch, _counts(attempts), _dimensions(verdicts))
-
-
-def _statistics(
-    agent: Agent | None,
-    stretch: MessageWindow,
-    totals: Mapping[str, Mapping[str, int]],
-    dimensions: Mapping[str, dict[str, DimensionStatistics]],
-) -> GateStatistics:
+    verdicts = (
+        _sums(VERDICTS, ("source", "dimension", "judge"), agent, stretch, synthetic=synthetic) if by_dimension else []
+    )
+    totals, dimensions = _counts(attempts), _dimensions(verdicts)
     apart = {
         source: Checks(
             total=_checks(totals[source]),
@@ -280,9 +252,8 @@ def _sums(
     window: MessageWindow,
     *,
     synthetic: bool,
-    apart: tuple[Keys, Keys] = ({}, {}),
 ) -> list[dict[str, Any]]:
-    """Sums of the gate's logs, or of their verdicts; `apart` are further keys, on raw rows and on hours."""
+    """Sums of the gate's logs, or of their verdicts."""
     prefix = "log__" if table is VERDICTS else ""
     whose = Q() if agent is None else Q(agent=agent)
     raw_whose = Q() if agent is None else Q(**{f"{prefix}agent": agent})
@@ -291,8 +262,8 @@ def _sums(
         table,
         start=window.start,
         end=window.end,
-        raw_keys={**{key: table.keys[key] for key in keys}, **apart[0]},
-        keys={**{key: F(key) for key in keys}, **apart[1]},
+        raw_keys={key: table.keys[key] for key in keys},
+        keys={key: F(key) for key in keys},
         raw_where=raw_whose & (synthetic_logs(prefix) if synthetic else ~synthetic_logs(prefix)),
         where=Q(synthetic=synthetic) & whose,
     )

@@ -16,7 +16,7 @@ from agents.models import Agent
 from correction.interventions.functions import LONGEST_WINDOW, Finding, InterventionContext, function_named
 from evaluation.judge.questions import Check, CheckResult, Question, Verdict
 from evaluation.propositions.schema import Cues, Proposition, fill
-from evaluation.scorers.subjects import Context, Event, Window
+from evaluation.scorers.subjects import Context, Event, Window, event_of
 
 Kind = Literal["textual", "functional", "propositional"]
 About = Literal["conversation", "agent"]
@@ -169,13 +169,12 @@ AnyPrecondition = FunctionalPrecondition | PropositionalPrecondition
 def judge_context(context: InterventionContext, *, about: About, persona: str | None = None) -> Context:
     """The conversation as the judge is shown it: of all who take part, or as it looks from the agent's place."""
     name, channel = context.agent.display_name, str(context.channel)
-    events = []
-    for message in context.messages:
-        author = message.author_name
-        if about == "conversation" or message.agent_id == context.agent.pk:
-            events.append(Event("action", author, message.text))
-        else:
-            events.append(Event("stimulus", name, message.text, speaker=author))
+    events = [
+        Event("action", message.author_name, message.text)
+        if about == "conversation"
+        else event_of(context.agent, message)
+        for message in context.messages
+    ]
     return Context(
         agent_name=channel if about == "conversation" else name,
         persona=persona,

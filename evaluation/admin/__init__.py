@@ -4,16 +4,12 @@ from agents.console.logs import register_pages
 from agents.console.site import extend
 from agents.models import Agent, Channel, Import, Message
 from evaluation.admin import drift, experiments, home, jobs, labels, propositions, review, runs, schedules, scores
-from evaluation.admin.baselines import (
-    baseline_panel,
-    capture_baseline,
-    imported_panel,
-)
+from evaluation.admin.baselines import baseline_panel, capture_baseline, imported_panel
 from evaluation.admin.display import MEASURE
 from evaluation.admin.drift import drift_panel, position_panel
 from evaluation.admin.drift_overview import change_panel, run_buttons
 from evaluation.admin.lineups import lineup_panel
-from evaluation.admin.notes import judgement_notes
+from evaluation.admin.scores import judgement_notes
 
 __all__ = ["drift", "experiments", "home", "jobs", "labels", "propositions", "review", "runs", "schedules", "scores"]
 

@@ -219,7 +219,17 @@ def agreement_badge(calibration: JudgeCalibration | None, dimension: str) -> Saf
     """A judge's agreement with people in a dimension, and its swap test; nothing for a dimension that is counted."""
     if dimension in COUNTED:
         return ""
-    return format_html("{} {}", _people_badge(calibration), _swap_badge(calibration) if dimension in BY_MESSAGE else "")
+    known = calibration is not None and bool(calibration.labels)
+    people = display.badge(
+        figure_text(calibration if known else None),
+        "info" if calibration is not None and calibration.enough else "plain",
+        AGREEMENT if known else "no labels of people: how far this judge can be trusted is not known",
+    )
+    stale: SafeString | str = ""
+    if calibration is not None and calibration.is_stale:
+        stale = display.badge("labels changed since", "warning", "a worker computes it again")
+    swap = _swap_badge(calibration) if dimension in BY_MESSAGE else ""
+    return format_html("{} {} {}", people, stale, swap)
 
 
 def _swap_badge(calibration: JudgeCalibration | None) -> SafeString:
@@ -229,21 +239,6 @@ def _swap_badge(calibration: JudgeCalibration | None) -> SafeString:
     judge = {"judge": calibration.judge} if calibration is not None else {}
     url = f"{reverse('admin:evaluation_job_check')}?{urlencode(judge)}".rstrip("?")
     return display.link(url, display.badge(f"swap test: {shown}", "plain", SWAP_TEST), "check it: asks first")
-
-
-def _people_badge(calibration: JudgeCalibration | None) -> SafeString:
-    changed = "a worker computes it again"
-    stale = (
-        display.badge("labels changed since", "warning", changed)
-        if calibration is not None and calibration.is_stale
-        else ""
-    )
-    if calibration is None or not calibration.labels:
-        unknown = "no labels of people: how far this judge can be trusted is not known"
-        return format_html("{} {}", display.badge(figure_text(None), "plain", unknown), stale)
-    return format_html(
-        "{} {}", display.badge(figure_text(calibration), "info" if calibration.enough else "plain", AGREEMENT), stale
-    )
 
 
 def mark_agreements(baselines: list[Baseline]) -> None:

@@ -17,9 +17,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.builds import Tag, first_of_tags
+from agents.builds import Tag
 from agents.console import display
-from agents.console.charts import build_marker, line_chart
 from agents.console.display import Tone
 from agents.console.filters import number_in
 from agents.console.panels import table
@@ -27,9 +26,7 @@ from agents.console.site import Button, ModelAdmin, Select, TextInput
 from agents.models import Agent
 from agents.models.conversations import TAG_KEY
 from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words, way_name
-from evaluation.admin.drift import history_line, levels_of, said_of
 from evaluation.change.evidence import Judged, judged_ways
-from evaluation.change.history import History, histories
 from evaluation.change.overview import (
     Card,
     Move,
@@ -47,7 +44,6 @@ from evaluation.wording import signed
 
 INVERTED = "an anti-pattern: 9 means not at all"
 PAGE = 12  # cards
-MOST_SMALL = 40  # points of a card's chart
 MOST_MOVES = 60  # propositions in the table of an agent's page; the largest falls
 MOST_AGENTS = 200  # ranked at once
 NEEDED = ("evaluation.view_baseline", "agents.view_agent")
@@ -135,39 +131,15 @@ def _compare_url(card: Card) -> str:
 
 
 # -- cards
-def shown_cards(request: HttpRequest, cards: Sequence[Card], *, charts: bool = False) -> list[dict[str, Any]]:
-    """The cards for the template, with what to do next, the most urgent first, and a small chart of the dimension that changed most."""
+def shown_cards(request: HttpRequest, cards: Sequence[Card]) -> list[dict[str, Any]]:
+    """The cards for the template, with what to do next, the most urgent first."""
     steps: dict[int, list[Step]] = defaultdict(list)
     for card in cards:
         steps[card.agent.pk] += _measuring_steps(request, card)
     for finder in _finders:
         for agent, more in finder(request, cards).items():
             steps[agent] += more
-    drawn = _small_charts(request, cards) if charts and request.user.has_perm("evaluation.view_evaluationrun") else {}
-    return [{**_shown(card, steps[card.agent.pk]), "chart": drawn.get(card.agent.pk, "")} for card in cards]
-
-
-def _small_charts(request: HttpRequest, cards: Sequence[Card]) -> dict[int, SafeString]:
-    """Scores over time, by agent, of those who have some by the judge of the cards."""
-    judged = next((card.judged for card in cards), None)
-    if judged is None:
-        return {}
-    agents = [card.agent.pk for card in cards]
-    by_agent: dict[int, dict[str, History]] = defaultdict(dict)
-    for one in histories(agents=agents, judged=judged):
-        if one.now is not None:
-            by_agent[one.agent][one.dimension] = one.daily(MOST_SMALL)
-    levels, builds, drawn = levels_of(agents), first_of_tags(agents), {}
-    for card in cards:
-        pk, of = card.agent.pk, by_agent[card.agent.pk]
-        if not of:
-            continue
-        name = card.main.dimension if card.main is not None and card.main.dimension in of else next(iter(of))
-        line = history_line(request, of[name], name, level=levels.get((pk, judged, name)))
-        markers = [build_marker(tag, at) for (agent, tag), at in builds.items() if agent == pk]
-        label = f"{name.replace('_', ' ')} of {card.agent.display_name} over time: {said_of(of[name])}"
-        drawn[pk] = line_chart([line], label=label, markers=markers, small=True)
-    return drawn
+    return [_shown(card, steps[card.agent.pk]) for card in cards]
 
 
 def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
@@ -297,7 +269,7 @@ def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
     return {
         "judge": judged_by(judged) if judged else "",
         "heuristic": judged is not None and is_heuristic(judged.judge),
-        "cards": shown_cards(request, overview.cards, charts=True),
+        "cards": shown_cards(request, overview.cards),
         "states": [
             (state, overview.states[state], tone, hint)
             for state, (tone, hint) in STATES.items()

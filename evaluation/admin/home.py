@@ -16,43 +16,18 @@ from django.utils.safestring import SafeString
 
 from agents.console import display
 from agents.console.charts import Line, Marker, MarkerSource, add_markers, line_chart, markers_of
-from agents.console.home import (
-    FAILURE_DAYS,
-    HomePart,
-    add_home,
-    card,
-    listing,
-    number_link,
-    percent,
-    since,
-    step,
-)
+from agents.console.home import FAILURE_DAYS, HomePart, add_home, card, listing, number_link, percent, since, step
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
 from agents.ops.health import call_health
 from agents.ops.sums import LEDGER, end_for_page, says_end
-from evaluation.admin.display import (
-    agreement_badge,
-    evaluation_link,
-    judge_badge,
-    judged_by,
-    overall_meter,
-    target,
-)
+from evaluation.admin.display import agreement_badge, evaluation_link, judge_badge, judged_by, overall_meter, target
 from evaluation.admin.drift import MOST_POINTS, axis_of, history_line, levels_of
 from evaluation.admin.drift_overview import MOST_AGENTS, STATES, usual_overview
 from evaluation.calibration.agreement import calibration_of
 from evaluation.change.history import ROLLING, History, histories
 from evaluation.change.overview import Card, State, numbers_of, short_name, tag_name
-from evaluation.models import (
-    Baseline,
-    Dimension,
-    DriftAlert,
-    EvaluationRun,
-    EvaluationSchedule,
-    LabelSet,
-    Method,
-)
+from evaluation.models import Baseline, Dimension, DriftAlert, EvaluationRun, EvaluationSchedule, LabelSet, Method
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.summary import dimension_scores, shares_of, total
 from evaluation.wording import counted

@@ -25,7 +25,7 @@ from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from agents.persona import render_persona
 from agents.work.worker import alive
-from evaluation.admin.asking import asked_in, judge_field, measuring, takes
+from evaluation.admin.asking import judge_field, takes
 from evaluation.admin.display import MEASURE, dimension_badge, evaluation_link, judge_badge
 from evaluation.calibration.swap_test import SAMPLES, SwapTest, swap_specs
 from evaluation.drafting.suggesting import MOST, suggestions_request
@@ -36,7 +36,7 @@ from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import judges_offered, progress_of
 from evaluation.runs.estimate import estimate_all
 from evaluation.runs.planning import RunSpec
-from evaluation.scorers.subjects import NO_MESSAGE, spoken_by
+from evaluation.scorers.subjects import NO_MESSAGE, MessageWindow, spoken_by
 from evaluation.wording import decimal
 
 WRITE = "evaluation.change_proposition"
@@ -77,14 +77,8 @@ def checking() -> type[forms.Form]:
             choices=[(name, Dimension(name).label) for name in BY_MESSAGE], widget=forms.CheckboxSelectMultiple
         ),
         "samples": of("samples", label="Messages of each agent", min_value=1, max_value=100, initial=SAMPLES),
-        **{name: measuring().base_fields[name] for name in CHECK_FOLDED},
     }
     return type("CheckingForm", (forms.Form,), fields)
-
-
-CHECK_FOLDED = (
-    *("where", "window", "repeats", "seed", "per_call", "hard", "double_check", "method", "history", "history_where"),
-)
 
 
 @admin.register(Job)
@@ -128,10 +122,12 @@ class JobAdmin(LogAdmin[Job]):
 
         def specs() -> list[RunSpec]:
             given = form.cleaned_data
-            asked = asked_in(given)
-            every = [RunSpec(agent=agent, judge=given["judge"], **asked) for agent in _agents(given["agents"])]
-            said = (spoken_by(agent=spec.target, window=spec.window, where=spec.where) for spec in every)  # type: ignore[arg-type]
-            speaking = [spec for spec, messages in zip(every, said, strict=True) if messages.exists()]
+            asked = {"judge": given["judge"], "dimensions": tuple(given["dimensions"]), "samples": given["samples"]}
+            speaking = [
+                RunSpec(agent=agent, **asked)
+                for agent in _agents(given["agents"])
+                if spoken_by(agent=agent, window=MessageWindow()).exists()
+            ]
             if not speaking:
                 raise ValueError(f"agents nothing to check the judge on: {NO_MESSAGE}")
             return speaking
@@ -144,7 +140,7 @@ class JobAdmin(LogAdmin[Job]):
 
         return ask(
             self, request, form, title="Check a judge", verb="Check the judge", do=queue,
-            takes=lambda: _checking_takes(specs(), may_ask=request.user.has_perm(MEASURE)), folded=CHECK_FOLDED,
+            takes=lambda: _checking_takes(specs(), may_ask=request.user.has_perm(MEASURE)),
             about="Can it tell agents' own words from those of others? Each agent is judged on its own messages, and on texts of others in "
             "their place. The result stands beside the judge's scores from then on. It needs no labels.",
             back=(reverse("admin:evaluation_drift_overview"), "Back to the overview"),

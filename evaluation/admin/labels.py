@@ -29,14 +29,10 @@ from agents.console.site import ModelAdmin, NumberInput, Select, TextInput, cons
 from agents.models import Message, ReviewItem
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import agreement_badge, dimension_badge, judged_by
-from evaluation.calibration.agreement import (
-    Calibration,
-    refresh,
-)
+from evaluation.calibration.agreement import Calibration
 from evaluation.calibration.labels import (
     BANDS,
     MOST_DRAWN,
-    Key,
     Progress,
     add_by_hand,
     all_done,
@@ -79,27 +75,14 @@ class DrawForm(forms.Form):
     agents = forms.CharField(
         required=False, widget=TextInput, help_text="slugs separated by commas; empty = from everything by that judge"
     )
-    seed = forms.IntegerField(
-        initial=0, min_value=-(2**63), max_value=2**63 - 1, widget=NumberInput, help_text="the same seed draws the same"
-    )
 
-    def __init__(self, *args: Any, judges: Sequence[tuple[str, str]], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.judges = list(judges)
-        field = self.fields["judged_by"]
-        assert isinstance(field, forms.ChoiceField)  # noqa: S101 (for the type checker)
-        field.choices = [(str(n), f"{judge}, {procedure}") for n, (judge, procedure) in enumerate(self.judges)]
-
-
-def known_judges() -> list[tuple[str, str]]:
-    """Judge and procedure of the evaluations there are."""
-    fields = ("judge", "method", "hard", "double_check", "simulated")
-    rows = EvaluationRun.objects.filter(swap_test="").order_by("judge").values_list(*fields).distinct()
-    named = [
-        (judge, procedure_name(method=m, hard=hard, double_check=double, simulated=simulated))
-        for judge, m, hard, double, simulated in rows
-    ]
-    return sorted(set(named))
+        fields = ("judge", "method", "hard", "double_check", "simulated")
+        rows = EvaluationRun.objects.filter(swap_test="").order_by("judge").values(*fields).distinct()
+        ways = sorted({(row.pop("judge"), procedure_name(**row)) for row in rows})
+        self.judges = {f"{judge}, {procedure}": (judge, procedure) for judge, procedure in ways}
+        self.fields["judged_by"].choices = [(name, name) for name in self.judges]  # type: ignore[attr-defined]
 
 
 MOST_DIFFERENCES = 10
@@ -276,9 +259,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         """A form for the draw."""
         if not self.has_add_permission(request):
             raise PermissionDenied
-        form = DrawForm(
-            request.POST or None, judges=known_judges(), initial={"name": f"labels {LabelSet.objects.count() + 1}"}
-        )
+        form = DrawForm(request.POST or None, initial={"name": f"labels {LabelSet.objects.count() + 1}"})
         if request.method == "POST" and form.is_valid() and (label_set := self._draw(request, form)) is not None:
             text = f"{label_set}: {label_set.drawn.count()} of {label_set.population_size:,} judgements drawn."
             self.message_user(request, text, messages.SUCCESS)
@@ -287,7 +268,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
 
     def _draw(self, request: HttpRequest, form: DrawForm) -> LabelSet | None:
         wanted = form.cleaned_data
-        judge, procedure = form.judges[int(wanted["judged_by"])]
+        judge, procedure = form.judges[wanted["judged_by"]]
         try:
             return draw_label_set(
                 name=wanted["name"],
@@ -296,7 +277,6 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
                 dimension=wanted["dimension"],
                 n=wanted["n"],
                 agents=find_agents(wanted["agents"]) if wanted["agents"].strip() else None,
-                seed=wanted["seed"],
                 user=user_of(request),
             )
         except UnknownAgent as error:
@@ -312,7 +292,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         label_set = self._label_set(request, object_id)
         may_label = request.user.has_perm(LABELLING)
         context = results_context(label_set, annotator=user_of(request).get_username(), may_label=may_label)
-        urls = {f"{name}_url": _url(name, label_set) for name in ("compute", "open", "assign")}
+        urls = {f"{name}_url": _url(name, label_set) for name in ("open", "assign")}
         if request.user.has_perm(ASSIGNING):
             item = ReviewItem.objects.filter(kind=ASSIGNED, key=f"{label_set.pk}").first()
             context |= {"people": people(), "assignee": item.assigned_to_id if item else None}
@@ -361,13 +341,6 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
     def assign_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         label_set = self._label_set(request, pk)
         assign(request, ASSIGNED, f"{label_set.pk}")
-        return HttpResponseRedirect(_url("change", label_set))
-
-    @console_page("<int:pk>/compute/", post=True)
-    def compute_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Compute the figures now, without waiting for a worker."""
-        label_set = self._label_set(request, pk)
-        refresh(Key(label_set.judge, label_set.procedure, label_set.dimension))
         return HttpResponseRedirect(_url("change", label_set))
 
     @console_page("<int:pk>/open/", post=True)

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from django import forms
 
 from agents.console.site import GrowingTextarea, NumberInput, Select, TextInput
 from agents.models import Agent
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension
 from evaluation.propositions.editing import CannotSave, as_file, head_of, save_proposition, validated, written_as
-from evaluation.propositions.files import DEFAULT, Entry, all_entries, free_id
+from evaluation.propositions.files import DEFAULT, Entry, Loader, all_entries, free_id
 from evaluation.propositions.schema import (
     AGENT_NAME,
     PRECONDITIONS,
@@ -25,20 +26,16 @@ from evaluation.propositions.schema import (
 )
 
 MAIN = ("claim", "id", "weight", "inverted", "hard")
-NUMBERS = ("max_sentences", "min_sentences", "max_words", "min_words", "max_characters")
-LISTS = ("contains_any", "contains_all", "contains_none")
 CUES = ("supports", "contradicts")
-RULE = (*NUMBERS, "matches", "not_matches", *LISTS, "lowercase", "no_emoji", "only")
 CONTEXT = ("precondition", "trait", "trait_stopped", "include_personas", "first_n", "last_n")
 ADVICE = ("recommendations_for_improvement", "source")
-SWITCHES = ("inverted", "hard", "trait_stopped", "lowercase", "no_emoji")
-PARTS: dict[str, tuple[str, ...]] = {"rule": RULE, "cues": CUES}  # fields of a file that are several of the form
+SWITCHES = ("inverted", "hard", "trait_stopped")
 LEVELS = {"evaluation": "what was said", "action": "a draft, in the gate"}
 GROUPS = (
     (
         "An exact rule instead of a judge",
         "free of cost, the same offline: 9 when all of it holds, 0 when not. A rule excludes words for or against",
-        RULE,
+        ("rule",),
     ),
     (
         "Words for and against, for the offline judge",
@@ -57,8 +54,6 @@ LABELS = {
     "include_personas": "show the persona",
     "first_n": "first events",
     "last_n": "last events",
-    "lowercase": "in lower case only",
-    "only": "nothing but what this holds",
     "supports": "words for it",
     "contradicts": "words against it",
 }
@@ -90,18 +85,24 @@ class PlainLines(PlainText):
         """The loader says what is wrong with a phrase."""
 
 
-class PlainMapping(PlainText):
-    """Texts by name, one ``name: text`` a line."""
+class PlainYaml(PlainText):
+    """A mapping as YAML."""
 
     def to_python(self, value: Any) -> Any:
-        lines = (line.partition(":") for line in str(value or "").splitlines() if line.strip())
-        return {name.strip(): text.strip() for name, _, text in lines} or None
+        try:
+            data = yaml.load(str(value or ""), Loader=Loader)  # noqa: S506 (a safe one)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise forms.ValidationError(f"not valid YAML: {getattr(error, 'problem', None) or error}") from None
+        if data is not None and not isinstance(data, dict):
+            raise forms.ValidationError("Write a check and its value on each line, such as max_words: 20.")
+        return data or None
 
     def prepare_value(self, value: Any) -> Any:
-        return "\n".join(f"{name}: {text}" for name, text in value.items()) if isinstance(value, dict) else value
+        dumped = isinstance(value, dict) and yaml.safe_dump(value, allow_unicode=True, sort_keys=False).strip()
+        return dumped or value
 
     def run_validators(self, value: Any) -> None:
-        """The loader says what is wrong with a name."""
+        """The loader says what is wrong with a check."""
 
 
 class PropositionForm(forms.Form):
@@ -124,7 +125,7 @@ class PropositionForm(forms.Form):
     ) -> None:
         self.owner, self.entry = owner, entry
         self.written, self.head = written_as(entry) if entry else ({}, {})
-        initial = {**self.written, **(self.written.get("rule") or {}), **(self.written.get("cues") or {})}
+        initial = {**self.written, **(self.written.get("cues") or {})}
         if "include_personas" in initial:
             initial["include_personas"] = str(initial["include_personas"])
         super().__init__(
@@ -133,7 +134,7 @@ class PropositionForm(forms.Form):
             label_suffix="",
         )
         self.traits = [trait.name for trait in agent.traits.all()] if agent else []
-        for name in (*MAIN, *RULE, *CUES, *CONTEXT, *ADVICE):
+        for name in (*MAIN, "rule", *CUES, *CONTEXT, *ADVICE):
             self.fields[name] = _field(name, listed="pl-traits" if name == "trait" and self.traits else "")
         self.fields["claim"].required = True
         self.fields["id"].disabled = entry is not None
@@ -171,14 +172,14 @@ class PropositionForm(forms.Form):
     def written_entry(self, *, active: bool) -> dict[str, Any]:
         """All that would stand in the file. What was not changed stays as it was written."""
         entry, changed, given = dict(self.written), set(self.changed_data), self.cleaned_data
-        for name in (*MAIN, *PARTS, *CONTEXT, *ADVICE):
-            names = PARTS.get(name, (name,))
+        for name in (*MAIN, "rule", "cues", *CONTEXT, *ADVICE):
+            names = CUES if name == "cues" else (name,)
             if not changed.intersection(names):
                 continue
             said = {
                 one: given[one] for one in names if given[one] not in (None, "") and (given[one] or one not in SWITCHES)
             }
-            entry[name] = said if name in PARTS else said.get(name)
+            entry[name] = said if name == "cues" else said.get(name)
             if not said:
                 del entry[name]
         if not self.written:
@@ -227,7 +228,7 @@ class PropositionForm(forms.Form):
 
 def _field(name: str, *, listed: str) -> forms.Field:
     """The form field of a field of a file, with the description it has in the schema."""
-    schema = next(model.model_fields[name] for model in (PropositionSpec, Rule, Cues) if name in model.model_fields)
+    schema = next(model.model_fields[name] for model in (PropositionSpec, Cues) if name in model.model_fields)
     label = LABELS.get(name, name.replace("_", " "))
     common: dict[str, Any] = {"required": False, "label": label, "help_text": schema.description}
     if name in SWITCHES:
@@ -235,7 +236,7 @@ def _field(name: str, *, listed: str) -> forms.Field:
     if name == "weight":
         attrs: dict[str, Any] = {"step": "any", "min": 0, "max": 5, "placeholder": "1"}
         return forms.FloatField(widget=NumberInput(attrs=attrs), **common)
-    if name in (*NUMBERS, "first_n", "last_n"):
+    if name in ("first_n", "last_n"):
         return forms.IntegerField(min_value=0, widget=NumberInput(attrs={"step": 1}), **common)
     if name == "precondition":
         choices = [("", "always")] + [(known, known.replace("_", " ")) for known in sorted(PRECONDITIONS)]
@@ -245,13 +246,14 @@ def _field(name: str, *, listed: str) -> forms.Field:
         return forms.TypedChoiceField(
             choices=choices, coerce=lambda value: value == "True", empty_value=None, widget=Select, **common
         )
-    if name in ("id", "trait", "matches", "not_matches"):
+    if name in ("id", "trait"):
         attrs = {"list": listed, "placeholder": "made from the sentence" if name == "id" else ""}
         return PlainText(widget=TextInput(attrs=attrs), max_length=2000, **common)
-    if name == "only":
-        attrs = {"rows": 2, "placeholder": "numbers: open from 9:00 to 17:30\nlinks:"}
-        return PlainMapping(widget=GrowingTextarea(attrs=attrs), max_length=20_000, **common)
-    many = name in (*LISTS, *CUES)
+    if name == "rule":
+        common["help_text"] = f"a check a line, as YAML: {', '.join(Rule.model_fields)}"
+        attrs = {"rows": 2, "placeholder": "max_sentences: 2\nno_emoji: true"}
+        return PlainYaml(widget=GrowingTextarea(attrs=attrs), max_length=20_000, **common)
+    many = name in CUES
     hint = "{{agent_name}} …" if name == "claim" else "one phrase or /regex/ a line" if many else ""
     widget = GrowingTextarea(attrs={"rows": 3 if name == "claim" else 2, "placeholder": hint})
     return (PlainLines if many else PlainText)(widget=widget, max_length=20_000, **common)

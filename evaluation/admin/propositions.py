@@ -358,7 +358,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             raise Http404(f"Allowed: dimension {', '.join(Dimension.values)}; level {', '.join(LEVELS)}.")
         files, _ = _read_files()
         try:
-            text = exported(owner, dimension, level, files=files, inactive=request.GET.get("inactive") == "1")
+            text = exported(owner, dimension, level, files=files)
         except CannotSave as problem:
             self.message_user(request, str(problem), messages.ERROR)
             return HttpResponseRedirect(propositions_url(owner))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum, TextField
+from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Sum, TextField
 from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
@@ -216,6 +216,8 @@ def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
 
 def _propositions(run: EvaluationRun, summary: DimensionSummary, weakest: PropositionSummary | None) -> SafeString:
     rows = []
+    asked = EvaluationScore.objects.filter(evaluation_run=run, dimension=summary.dimension)
+    claims = dict(asked.order_by().values_list("proposition_id").annotate(words=Max("claim")))
     for row in summary.propositions:
         url = scores_url(run, dimension__exact=summary.dimension, proposition_id=row.id)
         marks = (
@@ -223,7 +225,16 @@ def _propositions(run: EvaluationRun, summary: DimensionSummary, weakest: Propos
             display.badge("weakest", "bad") if row is weakest else "",
         )
         name = format_html("{} {} {}", display.link(url, row.id, "its scores in this evaluation"), *marks)
-        rows.append((name, number(row.score, row.count, share=row.share), f"{row.weight:g}", counts(row)))
+        rows.append(
+            (
+                display.lines(
+                    format_html('<span dir="auto">{}</span>', display.visible(claims.get(row.id) or row.id)), name
+                ),
+                number(row.score, row.count, share=row.share),
+                f"{row.weight:g}",
+                counts(row),
+            )
+        )
     return table(("Proposition", "Mean", "Weight", "Judgements"), rows, label="Propositions")
 
 

@@ -135,6 +135,6 @@ class Experiments(Rows):
     @action(detail=True, filterset_class=ExportFilters)
     def export(self, request: Request, pk: int) -> HttpResponse:
         """The report as a page of Markdown, or as CSV with a line for each row."""
-        form = self.given["as"] or "markdown"
+        form = self.query["as"] or "markdown"
         kind, text_of = FORMS[form]
         return HttpResponse(text_of(report(self.get_object())), content_type=f"{kind}; charset=utf-8")

@@ -46,7 +46,7 @@ class Propositions(View):
 
     @answers(PropositionShown(many=True), 409)
     def list(self, request: Request) -> Response:
-        given = self.given
+        given = self.query
         agent, level = given["agent"], given["level"] or "evaluation"
         dimensions = [given["dimension"]] if given["dimension"] else [*Dimension.values]
         with reading_propositions():

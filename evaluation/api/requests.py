@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import product
 from typing import Annotated, Any
 
 from django.db.models import QuerySet, TextField
@@ -19,7 +18,8 @@ from agents.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug, On
 from agents.api.filters import Filters, InTime
 from agents.api.problems import Conflict
 from agents.llm.endpoints import problem_of
-from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method, procedure_name
+from evaluation.calibration.labels import procedure_fields
+from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import judges_offered
 from evaluation.runs.planning import ENOUGH, MOST_REPEATS, RunSpec
@@ -144,22 +144,18 @@ def spec_of(given: RunRequest | CaptureRequest) -> RunSpec:
         raise ValidationError({name if known else "non_field_errors": [str(error)]}) from None
 
 
-_FLAGS = ("hard", "double_check", "simulated")
-PROCEDURES = {  # every name a procedure can have, and the fields it stands for
-    procedure_name(method=method, **flags): {"method": method, **flags, "swap_test": ""}
-    for method in Method.values
-    for flags in (
-        dict[str, Any](zip(_FLAGS, values, strict=True)) for values in product((False, True), repeat=len(_FLAGS))
-    )
-}
-
-
 def by_dimension(field: str = "dimension", **more: Any) -> filters.Parameter:
     return filters.choice(Dimension.values, field, **more)
 
 
+def _procedure(text: str) -> str:
+    procedure_fields(text)
+    return text
+
+
 def by_procedure(**more: Any) -> filters.Parameter:
-    return filters.choice(PROCEDURES, about="how it was judged", **more)
+    kinds = f"{' or '.join(Method.values)}, then [+hard][+double-check][+simulated]"
+    return filters.Parameter(read=_procedure, allowed=kinds, about="how it was judged, such as plumbline+hard", **more)
 
 
 def by_judge() -> filters.Parameter:
@@ -180,7 +176,7 @@ class RunFilters(InTime):
         return runs.alias(asked=Cast("dimensions", TextField())).filter(asked__contains=f'"{value}"')
 
     def judged_by(self, runs: QuerySet[EvaluationRun], name: str, value: str) -> QuerySet[EvaluationRun]:
-        return runs.filter(**PROCEDURES[value])
+        return runs.filter(**procedure_fields(value))
 
 
 class BaselineFilters(Filters):

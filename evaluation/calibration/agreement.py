@@ -81,7 +81,7 @@ class SwapShown(BaseModel):
     """A judge's swap test in one dimension as it is stored, and shown with its scores.
 
     Attributes:
-        auc: How often an agent's own text scored higher than one of somebody else in its place: 0.5 is chance, 1 never wrong; null
+        auc: How often an agent's own text scored higher than one of another in its place: 0.5 is chance, 1 never wrong; null
             with `reason`.
         high_share: Share of the swapped texts scored 7 or more, 0 to 1.
         own_scored, swapped_scored: Texts with a score. `agents`: whose.
@@ -218,7 +218,7 @@ class Calibration(BaseModel):
 
     def _for_kappa(self) -> str:
         if self.items < LEAST_ITEMS:
-            return f"{_more(LEAST_ITEMS - self.items)} until kappa stands beside the judge's scores ({LEAST_ITEMS})"
+            return f"{_more(LEAST_ITEMS - self.items)} until kappa is shown with the judge's scores ({LEAST_ITEMS})"
         interval = self.kappa.interval
         if interval is None:
             return f"kappa has no interval: {self.kappa.reason}" if self.kappa.reason else ""
@@ -325,7 +325,7 @@ def _items(labels: QuerySet[ScoreLabel]) -> tuple[dict[int, _Labelled], Counter[
         tally["labels"] += 1
         values.setdefault(pk, {})[annotator] = value
         about[pk] = (raw, inverted)
-    return {pk: _Labelled(*about[pk], given) for pk, given in values.items()}, tally
+    return {pk: _Labelled(*about[pk], labels_of_one) for pk, labels_of_one in values.items()}, tally
 
 
 def _powered(label_set: LabelSet, items: Mapping[int, _Labelled]) -> PoweredMean:

@@ -166,7 +166,7 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
     done: Counter[str] = Counter()
     with transaction.atomic():
         for row in rows:
-            place, given = (row.score, row.annotator), (row.number, row.note)
+            place, label = (row.score, row.annotator), (row.number, row.note)
             score, before = scores.get(row.score), wanted.setdefault(place, row)
             if why := why_not_labelled(score) if score else "there is no such score":
                 problems.append(_at(row.line, why, "score", row.score))
@@ -175,13 +175,13 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
                 problems.append(_at(row.line, reason, "value", row.value))
             elif before is not row:
                 continue
-            elif place in stored and stored[place] != given and not replace:
+            elif place in stored and stored[place] != label and not replace:
                 value = CANNOT_TELL if stored[place][0] is None else stored[place][0]
                 what = "another note" if stored[place][0] == row.number else f"{value} is stored"
                 reason = f"{what} by {row.annotator}; --replace lets this file win"
                 problems.append(_at(row.line, reason, "value", row.value))
             elif score is not None:
-                done["unchanged" if stored.get(place) == given else "replaced" if place in stored else "added"] += 1
+                done["unchanged" if stored.get(place) == label else "replaced" if place in stored else "added"] += 1
                 save_label(score=score, annotator=row.annotator, value=row.number, note=row.note, blind=row.blind)
         if problems:
             raise LabelFileError(str(path), problems)

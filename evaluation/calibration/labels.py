@@ -387,12 +387,12 @@ def progress(label_sets: Sequence[LabelSet]) -> dict[int, tuple[Progress, ...]]:
     ids = [label_set.pk for label_set in label_sets]
     drawn = DrawnScore.objects.filter(label_set__in=ids).order_by()
     sizes = dict(drawn.values_list("label_set").annotate(n=Count("pk")))
-    given = "evaluation_score__labels"
+    labels = "evaluation_score__labels"
     rows = (
-        drawn.filter(**{f"{given}__withdrawn": False})
-        .values_list("label_set", f"{given}__annotator")
-        .annotate(n=Count("pk"), unknown=Count("pk", filter=Q(**{f"{given}__value__isnull": True})))
-        .order_by("label_set", f"{given}__annotator")
+        drawn.filter(**{f"{labels}__withdrawn": False})
+        .values_list("label_set", f"{labels}__annotator")
+        .annotate(n=Count("pk"), unknown=Count("pk", filter=Q(**{f"{labels}__value__isnull": True})))
+        .order_by("label_set", f"{labels}__annotator")
     )
     by_set: dict[int, list[Progress]] = {pk: [] for pk in ids}
     for pk, annotator, labelled, unknown in rows:

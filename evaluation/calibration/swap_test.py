@@ -93,15 +93,15 @@ def swap_tests(pairs: Sequence[Pair]) -> dict[str, SwapTest]:
     against: Literal["agents", "foils", "agents and foils"] = (
         "agents and foils" if len(foils) > 1 else "foils" if True in foils else "agents"
     )
-    asked = {name for own, _ in pairs for name in own.dimensions}
-    return {name: _test(name, pairs, scores, against) for name in BY_MESSAGE if name in asked}
+    dimensions = {name for own, _ in pairs for name in own.dimensions}
+    return {name: _test(name, pairs, scores, against) for name in BY_MESSAGE if name in dimensions}
 
 
 def _test(
     dimension: str, pairs: Sequence[Pair], scores: ByText, against: Literal["agents", "foils", "agents and foils"]
 ) -> SwapTest:
-    asked = [tuple(scores[run.pk, dimension] for run in pair) for pair in pairs]
-    scored = [tuple([text for text in texts.values() if text] for texts in both) for both in asked]
+    by_run = [tuple(scores[run.pk, dimension] for run in pair) for pair in pairs]
+    scored = [tuple([text for text in texts.values() if text] for texts in both) for both in by_run]
     own, swapped = ([text for both in scored for text in both[side]] for side in (0, 1))
     by_agent, strata, totals = [], [], [0.0, 0.0]
     for (run, _), (first, second) in zip(pairs, scored, strict=True):
@@ -119,9 +119,9 @@ def _test(
         own_mean=rounded(totals[0] / compared_pairs) if compared_pairs else None,
         swapped_mean=rounded(totals[1] / compared_pairs) if compared_pairs else None,
         high_share=rounded(sum(_mean(text) >= HIGH for text in swapped) / len(swapped)) if swapped else None,
-        own_texts=sum(len(both[0]) for both in asked),
+        own_texts=sum(len(both[0]) for both in by_run),
         own_scored=len(own),
-        swapped_texts=sum(len(both[1]) for both in asked),
+        swapped_texts=sum(len(both[1]) for both in by_run),
         swapped_scored=len(swapped),
         against=against,
         agents=by_agent,
@@ -163,15 +163,15 @@ def _mean(text: Text) -> float:
 
 def _scores_by_text(runs: Iterable[EvaluationRun]) -> ByText:
     """By run and dimension of each message the propositions that are scored, those of a weight above 0."""
-    asked: dict[tuple[int, str, int], dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    judged: dict[tuple[int, str, int], dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     rows = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs], message__isnull=False).order_by()
     fields = ("evaluation_run", "dimension", "message", "proposition_id", "status", "weight", "score")
     for run, dimension, message, proposition, status, weight, score in rows.values_list(*fields).iterator():
-        text = asked[run, dimension, message]
+        text = judged[run, dimension, message]
         if status == EvaluationScore.Status.SCORED and score is not None and weight:
             text[proposition].append((weight, score))
     by_text: ByText = defaultdict(dict)
-    for (run, dimension, message), text in asked.items():
+    for (run, dimension, message), text in judged.items():
         by_text[run, dimension][message] = {
             name: (rows[0][0], sum(score for _, score in rows) / len(rows)) for name, rows in text.items()
         }

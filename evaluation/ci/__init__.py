@@ -1,5 +1,5 @@
 """A verdict that a build can trust (`manage.py evaluate`).
 
-`options` reads what is measured and what it is held to, `measure` judges and compares with a baseline, `verdict` decides, and `render`
-writes the report for a terminal, a pull request and a build server. `files` measures without a database.
+`measure` judges and compares with a baseline, `verdict` decides, and `render` writes the report for a terminal, a pull request and a build
+server. `files` measures without a database.
 """

@@ -66,11 +66,7 @@ def with_propositions(folder: Path | None) -> Iterator[None]:
 
 
 def load_files(
-    *,
-    personas: Path,
-    transcripts: Sequence[Path],
-    speakers: Mapping[str, str] | None = None,
-    format: str = AUTO,
+    *, personas: Path, transcripts: Sequence[Path], speakers: Mapping[str, str] | None = None, format: str = AUTO
 ) -> list[Agent]:
     """Import personas, then what they said.
 

@@ -276,9 +276,8 @@ def print_report(report: Report, out: Any) -> None:
             "In brackets the change since the baseline: ▼ drifted, ▲ improved, = steady, ? possibly drifted or not enough "
             "data.\n"
         )
-    for kinds in (("could_not_judge",), FAILS, ("not_enough_data",)):
+    for kinds in (("could_not_judge",), FAILS, ("not_enough_data",), ("cannot_tell_yet",)):
         _print_findings(console, findings.of(*kinds))
-    _print_undecided(console, report)
     for profile in report.profiles.values():
         position_table(profile, out)
     silent = report.without_score()
@@ -331,27 +330,6 @@ def print_example(worst: WorstMessage, console: Console, *, skip: Collection[str
             console.print(f"  [dim]{escape(plain(worst.heard, 150))}[/]")
         place = f"{escape(worst.place)} " if worst.place else ""
         console.print(f"  {place}scored {worst.score}: “{escape(plain(worst.text, 150))}”")
-
-
-def _print_undecided(console: Console, report: Report) -> None:
-    """The undecided comparisons that fell by enough, one by one; the others together, by dimension and reason."""
-    serious: list[Finding] = []
-    others: dict[tuple[str, str], list[str]] = {}
-    for row in report.findings.of("cannot_tell_yet"):
-        change = row.of
-        if change is None or (change.delta is not None and change.delta <= -report.limits.regression_delta):
-            serious.append(row)
-            continue
-        more = f" ({change.n_more:,} more {change.unit})" if change.n_more else ""
-        why = f": {change.reason}" if change.n_more is None and change.reason else ""
-        others.setdefault((f"[bold yellow]{change.verdict}:[/] {change.dimension}", why), []).append(
-            f"{row.agent}{more}"
-        )
-    _print_findings(console, serious)
-    for (what, why), agents in others.items():
-        console.print(f"{what} of {escape(', '.join(agents))}{escape(why)}")
-    if others:
-        console.print()
 
 
 def position_table(profile: PositionProfile, out: Any) -> None:

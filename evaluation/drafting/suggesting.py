@@ -197,7 +197,6 @@ def suggest_for(
     agents: Sequence[Agent],
     model: str = "",
     most: int = MOST,
-    known: Sequence[LoadedFile] = (),
     done: Callable[[], None] = lambda: None,
 ) -> list[Suggestions]:
     """Suggest rules, cues and anti-patterns from the personas of several agents, asked at the same time.
@@ -208,7 +207,6 @@ def suggest_for(
         agents: Whose; the result has one entry for each, in their order.
         model: Overrides the configured judge.
         most: Most suggestions per agent, 1 to 50.
-        known: Files outside of the folders that are read, whose propositions are not to be suggested again either.
         done: Called after each agent, in any thread.
 
     Raises:
@@ -220,7 +218,7 @@ def suggest_for(
         raise ValueError(NEEDS_MODEL)
     if not 1 <= most <= 50:
         raise ValueError(f"max {most}: 1 to 50")
-    files = [*load_all(), *known]
+    files = load_all()
 
     def suggest(agent: Agent) -> Suggestions:
         suggestions = _suggest(agent, judge, most, files)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -99,10 +99,7 @@ class Values:
     @property
     def cell(self) -> Cell:
         flat = self.flat
-        mean = math.fsum(flat) / len(flat) if flat else None
-        sd = None
-        if mean is not None and len(flat) > 1:
-            sd = math.sqrt(math.fsum((value - mean) ** 2 for value in flat) / (len(flat) - 1))
+        mean, sd = fmean(flat) if flat else None, stdev(flat) if len(flat) > 1 else None
         return Cell(arm=self.arm, n=len(flat), missing=self.missing, mean=mean, sd=sd)
 
 

@@ -454,7 +454,7 @@ def _play_step(
     shown: dict[str, Any] = {}
     if scenario.order == "apart":
         shown = {"apart": True}
-    elif together:  # what was said before the step, whoever of them has spoken when it goes on after a crash
+    elif together:  # what was said before the step, whichever agents have spoken when it goes on after a crash
         before = Message.objects.filter(channel=environment.channel_id).exclude(
             run__idempotency_key__startswith=f"{place}:"
         )

@@ -152,7 +152,11 @@ class Scenario(_Part):
     @model_validator(mode="before")
     @classmethod
     def _storable(cls, data: Any) -> Any:
-        if storable(data) != data:
+        try:
+            stored = storable(data)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+        if stored != data:
             raise ValueError("a text holds a NUL character or half of a surrogate pair; allowed: any other text")
         return data
 

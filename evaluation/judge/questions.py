@@ -10,6 +10,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
@@ -34,7 +35,7 @@ from agents.persona import cut_persona
 from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.text.patterns import Undecided, one_message
 from evaluation.models import OUT_OF_REACH, RULE_JUDGE, Method
-from evaluation.propositions.schema import Proposition, Rule, check_rule, fill
+from evaluation.propositions.schema import CHECKS, Proposition, Rule, check_rule, fill
 from evaluation.scorers.subjects import Context, Event, Window
 
 
@@ -258,15 +259,26 @@ def verdict_by_rule(rule: Rule, text: str, *, inverted: bool) -> Verdict:
     except Undecided as problem:
         return unscored(str(problem), **who)
     raw = MIN_SCORE if problems else MAX_SCORE
+    found = [] if problems else _phrases(rule, text)
     return Verdict(
         status="scored",
         value=MAX_SCORE - raw if inverted else raw,
         raw_value=raw,
         evidence="present",
-        reasoning="; ".join(problems) or "the rule holds",
+        reasoning="; ".join(problems) or (f"found: {', '.join(found)}" if found else "the rule holds"),
         confidence=1.0,
         **who,
     )
+
+
+def _phrases(rule: Rule, text: str) -> list[str]:
+    """Which phrases of `contains_any` occur, for the reader of an inverted rule."""
+    found = []
+    for phrase in rule.contains_any or ():
+        with suppress(Undecided):
+            if not CHECKS["contains_any"](text, [phrase]):
+                found.append(f"“{phrase}”")
+    return found
 
 
 # An unusable confidence or advice must not cost the score beside it.

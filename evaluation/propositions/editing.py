@@ -83,12 +83,7 @@ def decide(*, mark: str, owner: str, decision: Decision, files: Sequence[LoadedF
         raise CannotSave(f"{entry.proposition.id} is {entry.state}: nothing was changed.")
     fields = {name: value for name, value in written_as(entry)[0].items() if name not in ("rejected", "retired")}
     save_proposition(
-        owner=owner,
-        dimension=entry.dimension,
-        level=entry.level,
-        entry=fields | switches,
-        mark=mark,
-        files=loaded,
+        owner=owner, dimension=entry.dimension, level=entry.level, entry=fields | switches, mark=mark, files=loaded
     )
     return entry
 
@@ -167,17 +162,15 @@ def team_folder() -> Path | None:
     return Path(settings.PROPOSITION_DIRS[0]) if settings.PROPOSITION_DIRS else None
 
 
-def exported(owner: str, dimension: str, level: str, *, inactive: bool = False, files: Sequence[LoadedFile]) -> str:
-    """Return a proposition file of what is asked of one agent itself, with `inactive` also what was suggested, rejected or retired.
-
-    It is empty when there is nothing.
+def exported(owner: str, dimension: str, level: str, *, files: Sequence[LoadedFile]) -> str:
+    """Return a proposition file of what is asked of one agent itself; empty when there is nothing.
 
     Raises:
         CannotSave: A file cannot be read.
     """
     head, entries = head_of(dimension, owner, level), []
     for entry in listed(owner, files=files):
-        if (entry.dimension, entry.level) == (dimension, level) and (inactive or entry.proposition.active):
+        if (entry.dimension, entry.level) == (dimension, level) and entry.proposition.active:
             fields, source = written_as(entry)
             entries.append(_moved(fields, level=level, source=source, target=head))
     return as_file(head, entries) if entries else ""

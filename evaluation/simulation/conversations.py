@@ -12,8 +12,7 @@ from typing import Annotated, Any
 
 import sentry_sdk
 from django.db import transaction
-from django.db.models import Max, QuerySet
-from django.utils import timezone
+from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
 from agents.models import Agent, Channel, ChannelMember, Message, Run
@@ -40,7 +39,6 @@ from evaluation.simulation.situations import Situation, load_situations, situati
 
 MOST_REPEATS = 20
 GIVE_UP_AFTER = 3  # failed conversations in a row: the model is down, the others are not tried
-RESUMABLE_FOR = timedelta(hours=24)
 SITUATION, REPEAT, TURN = "situation", "repeat", "turn"  # tags of channels and messages, beside the simulation's
 
 Progress = Callable[[int, int], None]
@@ -160,8 +158,8 @@ def simulate(
 ) -> Simulation:
     """Say the lines of all situations to an agent, and wait for its answers.
 
-    The same call resumes an interrupted simulation: it says the missing lines and retries failed turns, for 24 hours and until an
-    evaluation of the simulation is complete; after that a new simulation begins. A line is never said or answered twice in a simulation.
+    The same call resumes an interrupted simulation: it says the missing lines and retries failed turns, until an evaluation of the
+    simulation is complete; after that a new simulation begins. A line is never said or answered twice in a simulation.
 
     No stage of the pipeline takes part but those marked `required`, and the agent remembers nothing of it. Where the actor could say
     nothing (`why_not_simulated`) nothing is said to the agent either.
@@ -206,7 +204,7 @@ def prepare(
 ) -> tuple[str, list[_Scene], bool]:
     """Id and scenes of the newest simulation of the same if it is to be continued, else of a new one; and whether it is continued.
 
-    It is not continued once a completed evaluation measured it, or when it is 24 hours old; with `reuse` it always is; with None never.
+    It is not continued once a completed evaluation measured it; with `reuse` it always is; with None never.
     """
     persona = current_digest(agent)
     parts = [agent.pk, persona, situations_digest(situations), model, repeats]
@@ -221,7 +219,12 @@ def prepare(
         slugs = Channel.objects.filter(slug__startswith=prefix, synthetic=True).values_list("slug", flat=True)
         numbers = (slug.removeprefix(prefix).partition("-")[0] for slug in slugs)
         number = max((int(n) for n in numbers if n.isdecimal()), default=0)
-        resumed = bool(number) and reuse is not None and (reuse or _is_open(f"{same}-{number}", f"{prefix}{number}-"))
+        measured = EvaluationRun.objects.filter(simulated=True, status=EvaluationRun.Status.COMPLETED)
+        resumed = (
+            bool(number)
+            and reuse is not None
+            and (reuse or not measured.filter(where__simulation=f"{same}-{number}").exists())
+        )
         number += not resumed
         ident, prefix = f"{same}-{number}", f"{prefix}{number}-"
         known = {channel.slug: channel for channel in Channel.objects.filter(slug__startswith=prefix, synthetic=True)}
@@ -242,14 +245,6 @@ def prepare(
         members = [ChannelMember(channel=scene.channel, agent=agent) for scene in scenes]
         ChannelMember.objects.bulk_create(members, ignore_conflicts=True)
     return ident, scenes, resumed
-
-
-def _is_open(ident: str, prefix: str) -> bool:
-    begun = Channel.objects.filter(slug__startswith=prefix, synthetic=True).aggregate(at=Max("created_at"))["at"]
-    if begun is None or begun < timezone.now() - RESUMABLE_FOR:
-        return False
-    completed = EvaluationRun.objects.filter(simulated=True, status=EvaluationRun.Status.COMPLETED)
-    return not completed.filter(where__simulation=ident).exists()
 
 
 # -- the conversations

@@ -25,7 +25,7 @@ from tests.console import superuser, viewer
 from tests.factories import make_agent, make_channel, say, talk
 from tests.listed_rows import MAKERS, people
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.databases_differ, pytest.mark.django_db]
 
 BY_TIME, BY_ID = "-created_at, created_at", "-id, id"
 LISTS = {  # the model of its rows, and its orders
@@ -79,13 +79,12 @@ WRONG = [  # query, parameter, sentence
     ("debates/?mode=shouting", "mode", "mode 'shouting': allowed: collaborative, adversarial"),
     ("debates/?status=over", "status", "status 'over': allowed: waiting, pending"),
     ("evaluations/?dimension=charm", "dimension", "dimension 'charm': allowed: adherence, consistency, fluency"),
-    ("evaluations/?procedure=hard", "procedure", "procedure 'hard': allowed: plumbline, plumbline+simulated"),
+    ("evaluations/?procedure=hard", "procedure", "procedure 'hard': allowed: plumbline or tinytroupe, then [+hard]"),
     ("evaluations/?colour=red", "colour", "there is no parameter 'colour'; allowed: since, until, agent, channel, dimension"),
     ("evaluations/labels/?score=x", "score", "score 'x': allowed: the id"),
     ("evaluations/propositions/?level=both", "level", "allowed: evaluation, action"),
     ("evaluations/baselines/ada/compare/?run=-1", "run", "run '-1': allowed: the id of an evaluation"),
-    ("evaluations/baselines/ada/compare/?margin=nan", "margin", "margin 'nan': allowed: points above 0, at most 9"),
-    ("evaluations/baselines/ada/compare/?judge=x", "judge", "there is no parameter 'judge'; allowed: run, margin"),
+    ("evaluations/baselines/ada/compare/?judge=x", "judge", "there is no parameter 'judge'; allowed: run"),
     ("evaluations/correction-logs/?outcome=maybe", "outcome", "allowed: passed"),
     ("evaluations/correction-logs/?session=7", "session", "allowed: a UUID"),
     ("behavior-requests/?status=open", "status", "status 'open': allowed: "),

@@ -42,9 +42,10 @@ def test_an_intervention_is_written_and_listed(root: Client) -> None:
     row = Intervention.objects.get()
     assert (row.function, row.function_parameters, list(row.agents.all())) == ("silence", {"at_least": 4}, [ada])
     html = read(root, list_of(Intervention))
-    assert [unescape(cell) for cell in cells(html, "preconditions")] == ["silence holds “{{agent_name}} is bored”"]
+    assert cells(html, "function") == ["silence"]
+    assert [unescape(cell) for cell in cells(html, "textual_claim")] == ["{{agent_name}} is bored"]
     assert cells(html, "reach") == ["Ada also in direct messages"]
-    assert cells(html, "enabled") == ["on"]
+    assert cells(html, "is_enabled") == ["yes"]
 
 
 @pytest.mark.parametrize(
@@ -140,4 +141,4 @@ def test_the_log_is_filtered_and_counts_how_often_something_fired(root: Client) 
     assert got("?name=variety") == ["fired"]
     assert got(f"?agent__id__exact={ada.pk}") == ["fired"]
     assert got(f"?intervention={row.pk}") == ["did not fire", "fired"]
-    assert re.search(r"quiet 2 \d+ \d+ 1 ", plain(read(root, list_of(Intervention))))
+    assert re.search(r"quiet 2 \d+ \d+ 1 ", plain(read(root, page_of(row))))

@@ -9,11 +9,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from agents.models import Channel, Message, Run
+from agents.models import Message, Run
 from correction.models import CorrectionLog, GateDimensionResult, InterventionLog
-from tests.console import HOSTILE, Browser, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, Browser, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.judged_drafts import corrected, make_log, verdict
-from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
@@ -73,35 +72,6 @@ def test_a_page_of_notes_needs_as_many_queries_as_a_page_with_few(root: Client) 
     many = queries(root, page_of(channel, "transcript"))
 
     assert len(many) == len(few), "\n".join(many)
-
-
-# -- what the gate did, as filters and on the pages of turns
-def outcomes_in(channel: Channel) -> None:
-    ada = make_agent()
-    for outcome in ("passed", "forced_through", "observed", "timeout_passed"):
-        run = Run.objects.create(agent=ada, channel=channel, prompt=outcome)
-        message = say(channel, ada, outcome, run=run)
-        make_log(ada, {"adherence": 8.0}, outcome=outcome, message=message, run=run, committed=True)
-    say(channel, ada, "nobody looked")
-    Run.objects.create(agent=ada, channel=channel, prompt="nobody looked")
-
-
-@pytest.mark.parametrize(
-    ("chosen", "got"),
-    [
-        ("passed", {"passed"}),
-        ("forced", {"forced_through"}),
-        ("observed", {"observed"}),
-        ("unchecked", {"timeout_passed"}),
-        ("seen", {"passed", "forced_through", "observed", "timeout_passed"}),
-        ("corrected", set()),
-    ],
-)
-def test_messages_and_turns_are_found_by_what_the_gate_did(root: Client, chosen: str, got: set[str]) -> None:
-    outcomes_in(make_channel())
-
-    assert set(cells(read(root, list_of(Message, f"?gate={chosen}")), "text")) == got
-    assert set(cells(read(root, list_of(Run, f"?gate={chosen}")), "answers")) == got
 
 
 def test_a_turn_names_the_interventions_that_were_looked_at(root: Client) -> None:

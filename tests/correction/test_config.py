@@ -260,7 +260,6 @@ def test_a_terminal_sets_and_shows_it(ada: Agent) -> None:
 
     assert f"{PROTECTED}: none (built-in) → oath, dry wit (agent)" in run("ada", f"{PROTECTED}=oath, dry wit")
     assert json.loads(run("ada", "--json"))["config"][PROTECTED] == ["oath", "dry wit"]
-    assert "oath, dry wit" in run("ada", "--history")
     assert "behavior_requesters is named, but behavior_named_requesters is empty" in " ".join(
         run("ada", "behavior_requesters=named").split()
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -218,35 +217,11 @@ def test_the_defaults_are_shown_and_set_by_that_name() -> None:
         (["michael", "mood=1"], "there is no field 'mood'; allowed: gate_mode, "),
         (["michael", "gate_mode"], "'gate_mode': write field=value"),
         (["michael", "gate_mode=off", "gate_mode=observe"], "gate_mode is given twice"),
-        (["michael", "gate_mode=off", "--history"], "one at a time"),
-        (["michael", "--revert", "4711"], "the history of michael has no entry 4711; the latest: none"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence_and_changes_nothing(arguments: list[str], answer: str) -> None:
     assert answer in refused(*arguments)
     assert config_history(michael()) == []
-
-
-def test_the_history_is_shown_and_gone_back_in() -> None:
-    run("michael", "gate_mode=observe", "--reason", "a trial")
-    run("michael", "gate_mode=enforce")
-    entries: list[dict[str, Any]] = json.loads(run("michael", "--history", "--json"))["history"]
-    assert [entry["changes"] for entry in entries] == [
-        {"gate_mode": ["observe", "enforce"]},
-        {"gate_mode": ["inherit", "observe"]},
-        {},
-    ]
-    assert entries[1]["reason"] == "a trial"
-    assert "in a terminal" in entries[0]["reason"]
-
-    out = run("michael", "--revert", str(entries[1]["entry"]))
-
-    assert "gate_mode: enforce (agent) → observe (agent)" in out
-    assert "a trial" in run("michael", "--history")
-
-
-def test_a_history_no_one_made_says_so() -> None:
-    assert "The configuration of michael was never changed." in run("michael", "--history")
 
 
 def test_every_field_is_listed_with_what_is_allowed() -> None:

@@ -46,15 +46,14 @@ def test_a_draft_is_tried_edited_and_accepted(
 
     visitor.open("/admin/evaluation/proposition/ada/change/")
     card = page.locator("#proposition-ada-brief")
-    card.get_by_role("link", name="Try on 10 messages").click()
+    card.get_by_role("link", name="Edit or try").click()
     expect(page.get_by_text("2 messages of Ada, no call")).to_be_visible()
-    page.get_by_role("button", name="Try on 10 messages").click()
+    page.get_by_role("button", name="Try on 10 messages, without saving").click()
     expect(page.locator("#trial")).to_contain_text("2 scored")
     expect(page.locator("#trial tbody tr").first).to_contain_text("never again")
     assert visitor.fits
 
-    page.get_by_role("link", name="Edit it").click()
-    page.get_by_label("Max words").fill("7")
+    page.locator("[name=prop-rule]").fill("max_words: 7")
     page.get_by_role("button", name="Try on 10 messages, without saving").click()
     expect(page.locator("#trial")).to_contain_text("Mean, 0 to 99.0")
     assert path.read_text() == DRAFT
@@ -105,6 +104,6 @@ def test_a_typed_threshold_is_counted_with_its_messages_and_is_saved(
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Drafts that fail adherence, fluency are sent back from now on.")).to_be_visible()
     assert AgentEvaluationConfig.objects.get(agent=ada).gate_adherence_threshold == Decimal("4.0")
-    page.locator("#changes").get_by_role("button", name="Undo").click()
+    page.locator(".pl-undo").get_by_role("button", name="Undo").click()
     expect(page.get_by_text("The gate is off: no draft is checked from now on.")).to_be_visible()
     assert AgentEvaluationConfig.objects.get(agent=ada).gate_adherence_threshold is None

@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from agents.models import Channel, ChannelMember, Message
+from evaluation import lineup
 from evaluation.lineup import line_up
 from evaluation.scorers.subjects import parse_window
 from tests.evaluation.lining_up import SHARED, THINGS, VOICES, chat, left_out, voices
@@ -17,6 +18,12 @@ from tests.factories import MONDAY, make_agent, make_channel, say
 from tests.machinery import THOROUGH
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def few_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough to tell voices apart, in a tenth of the time."""
+    monkeypatch.setattr(lineup, "PERMUTATIONS", 99)
 
 
 # -- what it finds
@@ -35,6 +42,7 @@ def test_distinct_voices_are_told_apart() -> None:
     ]
 
 
+@pytest.mark.usefixtures("few_shuffles")
 def test_one_voice_in_three_mouths_is_not_more_often_than_one_time_in_twenty() -> None:
     agents, accuracies, distinct = voices(*VOICES), [], 0
     for number in range(12):
@@ -224,6 +232,7 @@ def test_lines_of_nothing_but_names_are_no_lines() -> None:
 
 
 # -- large channels
+@pytest.mark.usefixtures("few_shuffles")
 def test_many_messages_take_bounded_time_and_memory_and_the_cap_is_said() -> None:
     many = 50_000 if THOROUGH else 8_000
     channel, agents, rng = make_channel(), voices(*VOICES), random.Random(5)
@@ -258,6 +267,7 @@ def test_many_messages_take_bounded_time_and_memory_and_the_cap_is_said() -> Non
     assert peak < 300e6
 
 
+@pytest.mark.usefixtures("few_shuffles")
 def test_of_many_speakers_those_who_said_most_are_compared() -> None:
     channel = make_channel()
     for number in range(6):

@@ -59,7 +59,7 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         ends = parser.add_argument_group("when it ends", "each criterion takes a number, or off")
         act = parser.add_mutually_exclusive_group()
         flag, no = {"action": "store_true"}, {"action": "store_false", "default": None}
-        whole, number = {"type": int, "metavar": "N"}, {"type": _number, "metavar": "N"}
+        integer, number = {"type": int, "metavar": "N"}, {"type": _number, "metavar": "N"}
         arguments: tuple[tuple[Any, str, dict[str, Any], str], ...] = (
             (parser, "topic", {"nargs": "?"}, "the question; or the number of a debate, to show it or go on with it"),
             (act, "--next", flag, "play one round and stop"),
@@ -68,14 +68,14 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
             (parser, "--json", flag, "print one JSON object and nothing else"),
             (new, "--mode", {}, f"its rules: {', '.join(MODES)} (default: {next(iter(MODES))})"),
             (new, "--agents", {"metavar": "SLUGS"}, "who debates, in the order of the seats, separated by commas"),
-            (new, "--rounds", whole, f"at most, 1 to 100 (default: {CRITERIA.max_rounds})"),
+            (new, "--rounds", integer, f"at most, 1 to 100 (default: {CRITERIA.max_rounds})"),
             (new, "--model", {"action": "append", "metavar": "SEAT=MODEL"}, "acts for a seat (its number or agent); repeatable"),
             (new, "--no-poll", {**no, "dest": "poll"}, "without the blind poll"),
             (new, "--no-judge", {**no, "dest": "judge"}, "do not ask a judge how far the answers agree"),
             (new, "--real", {**flag, "default": None}, "count what is said as the agents' ordinary speech when they are measured"),
             (panel, "--perspectives", {"metavar": "NAMES"}, f"separated by commas, also your own (default: {','.join(PERSPECTIVES)})"),
             (panel, "--assignment", {}, "round-robin (default), random, or explicit: one for each seat, in order"),
-            (panel, "--seed", whole, "of the random assignment (default: 0)"),
+            (panel, "--seed", integer, "of the random assignment (default: 0)"),
             (ends, "--consensus", number, f"agreement of the last round, 0 to 1 (default: {CRITERIA.consensus})"),
             (ends, "--convergence-rounds", number, f"in which no seat changes its position (default: {CRITERIA.convergence_rounds})"),
             (ends, "--convergence-similarity", number,
@@ -86,14 +86,14 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
             group.add_argument(name, help=about, **more)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        topic, given = options["topic"], {name: options[name] for name in NEW if options[name] is not None}
+        topic, new_settings = options["topic"], {name: options[name] for name in NEW if options[name] is not None}
         if topic is None:
             raise _wrong("say the question, or the number of a debate; manage.py debate --help shows how")
         old = topic.strip().isdecimal()
         if options["markdown"] and not old:
             raise _wrong("--markdown: only for the number of a debate; allowed for a new one: --json")
         try:
-            debate = self._existing(topic, given) if old else self._new(topic, given)
+            debate = self._existing(topic, new_settings) if old else self._new(topic, new_settings)
             if not old or options["next"] or options["finish"]:
                 debate = self._play(debate, 1 if options["next"] else None, quiet=options["json"])
         except DebateRefused as error:
@@ -107,9 +107,9 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
             why = in_line(debate.error, 2_000)
             raise CommandError(f"debate {debate.pk} {debate.get_status_display()}: {why}", returncode=FAILED)
 
-    def _existing(self, number: str, given: Mapping[str, Any]) -> Debate:
-        if given:
-            names = ", ".join(_option(name) for name in given)
+    def _existing(self, number: str, new_settings: Mapping[str, Any]) -> Debate:
+        if new_settings:
+            names = ", ".join(_option(name) for name in new_settings)
             raise _wrong(
                 f"{names}: only for a new debate; allowed for debate {number}: --next, --finish, --markdown, --json"
             )
@@ -118,10 +118,10 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
             raise _wrong(f"there is no debate {number}")
         return debate
 
-    def _new(self, topic: str, given: dict[str, Any]) -> Debate:
+    def _new(self, topic: str, new_settings: dict[str, Any]) -> Debate:
         settings: dict[str, Any] = {
             "agents": "",
-            **{name: None if given[name] == OFF else given[name] for name in given},
+            **{name: None if new_settings[name] == OFF else new_settings[name] for name in new_settings},
         }
         for name in {"agents", "perspectives"} & settings.keys():
             settings[name] = [part.strip() for part in settings[name].split(",") if part.strip()]
@@ -204,12 +204,12 @@ def _line(event: DebateTurn | DebateRound, console: Console) -> None:
         vote = vote_line(Vote.model_validate(event.statistics["vote"]))
         console.print(f"[bold]{round_name(event.number).capitalize()}[/bold]: {vote}{sure}")
         return
-    seat, given = event.seat, event.message.payload if event.message else {}
-    if not given:
+    seat, answer = event.seat, event.message.payload if event.message else {}
+    if not answer:
         said = f"{event.get_status_display()}: {event.error}"
     else:
-        stance = f"{given['stance']}, " if given.get("stance") else ""
-        said = f"{stance}{given.get('confidence', '–')}: {given.get('position', '')}"
+        stance = f"{answer['stance']}, " if answer.get("stance") else ""
+        said = f"{stance}{answer.get('confidence', '–')}: {answer.get('position', '')}"
     broken = f" (breaks a rule: {event.violation})" if event.violation else ""
     console.print(
         f"  {seat.number} {snippet(seat.agent.display_name, 40)}: {snippet(said + broken, ANSWER_CHARACTERS)}"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable
 from typing import Any
 
 from django.core.management.base import CommandError
-from rich.progress import Progress
 
-from agents.commands import BaseCommand, console_for_bars, empty_tables
+from agents.commands import BaseCommand, empty_tables
 from agents.ops import erasure
-from agents.registry import Person, erasures
+from agents.registry import Person
 
 NO_SUCH = 3  # exit code for a value that is not allowed
 OUT_OF_REACH = (
@@ -56,27 +54,16 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         person = self._person(options)
-        console = console_for_bars(sys.stderr, quiet=options["json"])
-        results: list[erasure.Erased] = []
-        with Progress(console=console, transient=True) as progress:
-            bars = [progress.add_task(rule.table, total=1.0) for rule in erasures()]
-            for result in erasure.forget(
-                person,
-                dry_run=options["dry_run"],
-                name_everywhere=options["name_everywhere"],
-                progress=lambda done: progress.update(bars[len(results)], completed=done),
-            ):
-                progress.update(bars[len(results)], completed=1.0)
-                results.append(result)
+        results = list(erasure.forget(person, dry_run=options["dry_run"], name_everywhere=options["name_everywhere"]))
         if options["json"]:
             self.stdout.write(json.dumps(_as_json(results, options["dry_run"]), indent=2))
         else:
             self._show(results, dry_run=options["dry_run"])
 
     def _person(self, options: dict[str, Any]) -> Person:
-        for given, needed in (("channel", "outsider"), ("deactivate", "user")):
-            if options[given] and options[needed] is None:
-                raise CommandError(f"--{given}: allowed with --{needed} only", returncode=NO_SUCH)
+        for option, needed in (("channel", "outsider"), ("deactivate", "user")):
+            if options[option] and options[needed] is None:
+                raise CommandError(f"--{option}: allowed with --{needed} only", returncode=NO_SUCH)
         try:
             if options["user"] is not None:
                 return erasure.find_user(options["user"], deactivate=options["deactivate"])

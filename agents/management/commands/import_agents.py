@@ -39,12 +39,12 @@ class Command(CodedCommand):
             results = import_agents(path=options["path"], reset=options["reset"], dry_run=options["dry_run"])
         except PersonaError as error:
             raise CommandError(f"{error}\nNothing was imported.", returncode=WRONG_USAGE) from None
-        kept = [result.agent.slug for result in results if result.outcome == Outcome.KEPT_EDITED]
-        if edited := ", ".join(slug for slug in kept if slug not in examples):
+        unchanged = [result.agent.slug for result in results if result.outcome == Outcome.KEPT_EDITED]
+        if edited := ", ".join(slug for slug in unchanged if slug not in examples):
             self.stderr.write(
                 f"Kept, because their persona was edited here or does not come from an import: {edited}. --reset overwrites them."
             )
-        if shipped := ", ".join(slug for slug in kept if slug in examples):
+        if shipped := ", ".join(slug for slug in unchanged if slug in examples):
             self.stderr.write(f"Kept, because example agents have these names: {shipped}. {_EXAMPLES}")
         if seeded := ", ".join(r.agent.slug for r in results if r.agent.slug in examples and not r.agent.seeded):
             self.stderr.write(

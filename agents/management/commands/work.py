@@ -117,12 +117,12 @@ class Command(BaseCommand):
 
     @contextmanager
     def _stopping_by_signals(self, worker: Worker, grace: float) -> Iterator[None]:
-        def asked(number: int, frame: FrameType | None) -> None:
+        def stop(number: int, frame: FrameType | None) -> None:
             if worker.is_busy and not worker.stop.requested:
                 self._say("Stopping after the work in hand.")
             worker.stop.request(grace=grace)
 
-        before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:

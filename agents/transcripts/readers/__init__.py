@@ -59,14 +59,7 @@ FORMATS: dict[str, Format] = {  # the last that recognises a file reads it
     "chat": Format("chat log", read_log),
 }
 
-# What is known, but not read: how to tell it, and what to do instead.
-_OTHER_JSON: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "a persona": (lambda v: {"persona", "system_prompt", "spec"} & set(v), "use manage.py import_agents"),
-    "a batch of OpenTelemetry's logs or metrics": (
-        lambda v: {"resourceLogs", "resourceMetrics"} & set(v),
-        "export spans: messages are read from these",
-    ),
-}
+# What is known, but not read, and what to do instead, by how a file begins.
 _OTHER_STARTS = {
     b"\x89PNG": "a PNG image; a character card is imported by manage.py import_agents",
     b"%PDF": "a PDF document; export the chat as JSON or as text",
@@ -112,9 +105,8 @@ def _json_format(source: Source) -> str:
         return "jsonl"
     if name := next((name for name, form in reversed(FORMATS.items()) if form.in_json(value)), ""):
         return name
-    for what, (is_it, advice) in _OTHER_JSON.items():
-        if is_it(value):
-            raise TranscriptError(source.name, 1, f"this is {what}, not a transcript; {advice}")
+    if {"persona", "system_prompt", "spec"} & set(value):
+        raise TranscriptError(source.name, 1, "this is a persona, not a transcript; use manage.py import_agents")
     keys = ", ".join(map(str, value))[:200] or "no object"
     raise TranscriptError(
         source.name, 1, f"JSON, but no transcript format that is known (its keys: {keys}); name it: --format"

@@ -71,7 +71,7 @@ def _calls(row: Row, session: str) -> Iterator[Call]:
 def _call(row: Row, trace: str, session: str) -> Call:
     kind = row.name("type").upper()
     chat = kind in ("", "GENERATION", "AGENT", "CHAIN", "SPAN")
-    asked, said = both_sides(row.value.get("input"), row.value.get("output")) if chat else ([], [])
+    inputs, outputs = both_sides(row.value.get("input"), row.value.get("output")) if chat else ([], [])
     model = kind == "GENERATION"
     return Call(
         id=row.name("id"),
@@ -85,7 +85,7 @@ def _call(row: Row, trace: str, session: str) -> Call:
         is_model=model,
         started=moment(row.time("startTime", "timestamp")),
         ended=moment(row.time("endTime")),
-        asked=asked,
-        said=said,
+        inputs=inputs,
+        outputs=outputs,
         unread="call without a chat" if model else "",
     )

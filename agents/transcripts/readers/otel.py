@@ -77,21 +77,21 @@ def _call(row: Row, shared: Mapping[str, Any]) -> Call:
     for event in events:
         if event.name("name") == "gen_ai.client.inference.operation.details":
             about = _attributes(event) | about
-    asked = _items(about.get("gen_ai.input.messages"), USER)
-    said = _items(about.get("gen_ai.output.messages"), ASSISTANT)
+    inputs = _items(about.get("gen_ai.input.messages"), USER)
+    outputs = _items(about.get("gen_ai.output.messages"), ASSISTANT)
     for event in events:
         if match := _EVENT.fullmatch(event.name("name")):
             inner = _attributes(event)
             message = inner.get("message", inner.get("gen_ai.event.content", inner))
             role = match[1] or ASSISTANT
             items = _items({"role": role, **message} if isinstance(message, dict) else message, role)
-            (said if match[2] else asked).extend(items)
-    if not asked and not said:
-        asked, said = _indexed(about)
+            (outputs if match[2] else inputs).extend(items)
+    if not inputs and not outputs:
+        inputs, outputs = _indexed(about)
     system = about.get("gen_ai.system_instructions")
     if system is not None:
         texts = [item.text for item in _items(system, "system") if item.text]
-        asked = [Item("system", "\n".join(texts))] * bool(texts) + asked
+        inputs = [Item("system", "\n".join(texts))] * bool(texts) + inputs
     operation = str(about.get("gen_ai.operation.name") or about.get("llm.request.type") or "")
     kind = str(about.get("openinference.span.kind") or about.get("traceloop.span.kind") or "").casefold()
     return Call(
@@ -109,8 +109,8 @@ def _call(row: Row, shared: Mapping[str, Any]) -> Call:
         is_model=operation in _MODEL or (not operation and kind in ("", "llm")),
         started=_time(row, "startTimeUnixNano"),
         ended=_time(row, "endTimeUnixNano"),
-        asked=asked,
-        said=said,
+        inputs=inputs,
+        outputs=outputs,
         unread="span without messages",
     )
 
@@ -128,13 +128,13 @@ def _items(value: Any, role: str) -> list[Item]:
 
 def _indexed(about: Mapping[str, Any]) -> tuple[list[Item], list[Item]]:
     """The messages that are spread over numbered attributes."""
-    asked: dict[int, dict[str, Any]] = {}
-    said: dict[int, dict[str, Any]] = {}
+    inputs: dict[int, dict[str, Any]] = {}
+    outputs: dict[int, dict[str, Any]] = {}
     for key, value in about.items():
         if match := _INDEXED.fullmatch(key):
-            side = asked if match[1] == "prompt" or match[2] == "input_messages" else said
+            side = inputs if match[1] == "prompt" or match[2] == "input_messages" else outputs
             side.setdefault(int(match[3]), {})[match[4]] = value
-    ask, say = ([side[n] for n in sorted(side)] for side in (asked, said))
+    ask, say = ([side[n] for n in sorted(side)] for side in (inputs, outputs))
     return _items([{"role": USER, **one} for one in ask], USER), _items(
         [{"role": ASSISTANT, **one} for one in say], ASSISTANT
     )

@@ -31,7 +31,7 @@ _INSIDE = ("messages", "message", "choices", "generations", "prompts", "chat_his
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One message of a call: by the model itself (assistant), somebody else, the system or a tool."""
+    """One message of a call: by the model itself (assistant), another speaker, the system or a tool."""
 
     role: str
     text: str
@@ -54,8 +54,8 @@ class Call:
     is_model: bool = False
     started: datetime | None = None
     ended: datetime | None = None
-    asked: list[Item] = field(default_factory=list)
-    said: list[Item] = field(default_factory=list)
+    inputs: list[Item] = field(default_factory=list)
+    outputs: list[Item] = field(default_factory=list)
     unread: str = ""
 
 
@@ -102,12 +102,12 @@ def items_of(value: Any, role: str, depth: int = 0) -> list[Item] | None:
     return None
 
 
-def both_sides(asked: Any, said: Any) -> tuple[list[Item], list[Item]]:
+def both_sides(inputs: Any, outputs: Any) -> tuple[list[Item], list[Item]]:
     """What a call was asked and answered. Where only one of them is a chat, the other counts as left out."""
-    sides = items_of(asked, USER) or [], items_of(said, ASSISTANT) or []
-    if sides[1] and not sides[0] and asked:
+    sides = items_of(inputs, USER) or [], items_of(outputs, ASSISTANT) or []
+    if sides[1] and not sides[0] and inputs:
         sides[0].append(Item(USER, "", skip="input that is no chat"))
-    if sides[0] and not sides[1] and said:
+    if sides[0] and not sides[1] and outputs:
         sides[1].append(Item(ASSISTANT, "", skip="output that is no chat"))
     return sides
 
@@ -173,11 +173,11 @@ def conversations(calls: Sequence[Call], spoken: Mapping[str, list[tuple[str, st
         me = call.agent or ASSISTANT
         texts: list[tuple[int, Item]] = []
         # What a step around calls answers may be its whole state, with what it was asked.
-        state = {item.text for item in call.said} if any(item.role != ASSISTANT for item in call.said) else set()
-        for place, item in enumerate([*call.asked, *call.said]):
+        state = {item.text for item in call.outputs} if any(item.role != ASSISTANT for item in call.outputs) else set()
+        for place, item in enumerate([*call.inputs, *call.outputs]):
             if item.skip or not item.text.strip():
                 yield Skipped(item.skip or "empty message", call.line)
-            elif place < len(call.asked) and item.text in state:
+            elif place < len(call.inputs) and item.text in state:
                 yield Skipped("sent again", call.line)
             elif item.role in SYSTEM_ROLES:
                 again = (call.conversation, item.text) in instructions
@@ -185,7 +185,7 @@ def conversations(calls: Sequence[Call], spoken: Mapping[str, list[tuple[str, st
                 yield Skipped("sent again", call.line) if again else _message(call, item, place, "system")
             else:
                 texts.append((place, item))
-        answers = sum(place >= len(call.asked) for place, _ in texts)
+        answers = sum(place >= len(call.inputs) for place, _ in texts)
         known = _known(before, texts if not call.is_model else texts[: len(texts) - answers], me)
         for number, (place, item) in enumerate(texts):
             speaker = me if item.role == ASSISTANT else item.name or item.role
@@ -199,13 +199,13 @@ def conversations(calls: Sequence[Call], spoken: Mapping[str, list[tuple[str, st
 def _innermost(calls: Sequence[Call]) -> tuple[list[Call], list[Record]]:
     """The calls that hold no other one with a chat; of a trace without a call of a model, the outermost step."""
     by_id = {call.id: call for call in calls}
-    readable = [call for call in calls if call.asked or call.said]
+    readable = [call for call in calls if call.inputs or call.outputs]
     models = {call.trace for call in readable if call.is_model}
     chosen, left_out = [], list[Record]()
     around = {above.id for call in readable if call.is_model for above in _above(call, by_id)}
-    inside = {call.id for call in readable if any(above.asked or above.said for above in _above(call, by_id))}
+    inside = {call.id for call in readable if any(above.inputs or above.outputs for above in _above(call, by_id))}
     for call in calls:
-        if not (call.asked or call.said):
+        if not (call.inputs or call.outputs):
             left_out.append(Skipped(call.unread or "step without messages", call.line))
         elif (
             call.id in around
@@ -241,7 +241,7 @@ def _known(before: list[tuple[str, str]], texts: Sequence[tuple[int, Item]], me:
 
 
 def _message(call: Call, item: Item, place: int, speaker: str) -> SourceMessage:
-    answer = place >= len(call.asked)
+    answer = place >= len(call.inputs)
     own = item.role == ASSISTANT
     return SourceMessage(
         speaker=speaker,

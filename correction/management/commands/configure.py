@@ -14,13 +14,11 @@ from agents.commands import BaseCommand, Cell, console_on, print_table
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
 from correction.config.configure import (
-    config_history,
     config_json,
     configure,
     gate_from_now_on,
     in_effect,
     notes_on,
-    revert,
 )
 from correction.config.settings import SETTINGS, ConfigError, ResolvedConfig
 
@@ -31,8 +29,6 @@ examples:
   manage.py configure michael gate_mode=observe                judge after sending, hold nothing back
   manage.py configure michael gate_adherence_threshold=inherit go back to the defaults
   manage.py configure defaults max_correction_attempts=1       for every agent that says nothing of its own
-  manage.py configure michael --history                        who changed what, when and why
-  manage.py configure michael --revert 12                      back to the state after entry 12
 
 Exit code: 0 done, 2 the input was refused and nothing was changed.
 """
@@ -50,10 +46,6 @@ class Command(BaseCommand):
             "--reason", default="", help="why, for the history: at most 100 characters (default: your login name)"
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-        parser.add_argument("--history", action="store_true", help="show the latest changes")
-        parser.add_argument(
-            "--revert", type=int, metavar="ENTRY", help="go back to the state after this entry of the history"
-        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -64,20 +56,14 @@ class Command(BaseCommand):
     def _answer(self, options: dict[str, Any]) -> None:
         agent = None if options["who"].lower() == "defaults" else find_agent(options["who"])
         changes = pairs(options["changes"])
-        if options["history"] + (options["revert"] is not None) + bool(changes) > 1:
-            raise CommandError("set fields, show --history or --revert: one at a time", returncode=2)
-        if options["history"]:
-            return self._history(agent, as_json=options["json"])
         before = after = in_effect(agent)
-        if options["revert"] is not None:
-            after = revert(agent=agent, history_id=options["revert"])
-        elif changes:
+        if changes:
             reason = options["reason"] or f"by {getuser()} in a terminal"[:100]
             after = configure(agent=agent, changes=changes, reason=reason)
         if options["json"]:
             shown = {"agent": agent.slug if agent else None, **config_json(after)}
             return self.stdout.write(json.dumps(shown, indent=2))
-        if changes or options["revert"] is not None:
+        if changes:
             self._echo(before, after, named=list(changes))
             if sentence := gate_from_now_on(before, after):
                 self.stdout.write(sentence)
@@ -102,40 +88,8 @@ class Command(BaseCommand):
             cells = (name, s.show(config[name]), config.provenance[name], s.allowed, s.help)
             rows.append([(cell, "" if config.provenance[name] == "built-in" else "strong") for cell in cells])
         title = f"Correction of {agent.display_name} ({agent.slug})" if agent else "Correction: the defaults"
-        self._table(("Field", "In effect", "From", "Allowed", "Meaning"), rows, title)
-
-    def _history(self, agent: Agent | None, *, as_json: bool) -> None:
-        """The changes, newest first."""
-        entries: list[dict[str, Any]] = [
-            {
-                "entry": change.history_id,
-                "at": change.at.isoformat(),
-                "user": change.user,
-                "reason": change.reason,
-                "kind": change.kind,
-                "changes": {
-                    name: [SETTINGS[name].show_stored(value) for value in pair] for name, pair in change.changes.items()
-                },
-            }
-            for change in config_history(agent)
-        ]
-        if as_json:
-            answer = {"agent": agent.slug if agent else None, "history": entries}
-            return self.stdout.write(json.dumps(answer, indent=2))
-        whose = agent.slug if agent else "the defaults"
-        if not entries:
-            return self.stdout.write(f"The configuration of {whose} was never changed.")
-        rows: list[list[Cell]] = []
-        for entry in entries:
-            what = "\n".join(f"{name}: {before} → {after}" for name, (before, after) in entry["changes"].items())
-            when = f"{entry['at'][:19].replace('T', ' ')} UTC"
-            rows.append([str(entry["entry"]), when, entry["user"] or None, what or entry["kind"], entry["reason"]])
-        title = f"History of {whose}. `--revert ENTRY` goes back to the state after an entry."
-        return self._table(("Entry", "When", "Who", "What", "Why"), rows, title)
-
-    def _table(self, heads: Sequence[str], rows: Sequence[Sequence[Cell]], title: str) -> None:
-        unwrapped = ("Field", "In effect", "From", "Entry", "When")
-        print_table(console_on(self.stdout), heads, rows, title=title, unwrapped=unwrapped)
+        heads = ("Field", "In effect", "From", "Allowed", "Meaning")
+        print_table(console_on(self.stdout), heads, rows, title=title, unwrapped=heads[:3])
 
 
 def pairs(arguments: Sequence[str]) -> dict[str, str]:

@@ -16,16 +16,14 @@ from agents.commands import BaseCommand, Cell, Emphasis, console_on, print_table
 from agents.models import Agent
 from correction.demonstration import show_correction, show_debate, show_experiment, show_swarm
 from correction.in_use import fill_console
-from evaluation.change.change import Change
 from evaluation.change.evidence import judged_ways
-from evaluation.change.overview import Card, Overview, drift_overview, sentence_of, tag_words
+from evaluation.change.overview import Overview, drift_overview, sentence_of
 from evaluation.commands import ProgressBar, outcome_table
 from evaluation.models import is_heuristic
 from evaluation.runs.estimate import estimate
 from evaluation.runs.execute import Captured, capture, existing
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import percent
-from evaluation.wording import decimal, judge_label, money
+from evaluation.wording import judge_label, money
 
 TAG, BASE, LATER = "build", "40", "41"
 EMPHASIS: dict[str, Emphasis] = {
@@ -118,40 +116,10 @@ class Command(BaseCommand):
 
 
 def overview_table(overview: Overview, out: Any) -> None:
-    """One row per agent: its dimensions in the baseline and now, and the sentence of its card."""
-    cards, console = overview.cards, console_on(out)
-    judged = next((card.judged for card in cards if card.judged is not None), None)
-    tags = {_tags(card) for card in cards if card.compared.candidate}
-    of = f" ({tags.pop()})" if len(tags) == 1 and "" not in tags else ""
-    dimensions = sorted({move.dimension for card in cards for move in card.dimensions})
-    rows: list[list[Cell]] = []
-    for card in cards:
-        by_name = {move.dimension: move for move in card.dimensions}
-        name = f"{card.agent.slug} ({_tags(card)})" if len(tags) > 1 and _tags(card) else card.agent.slug
-        sentence = (sentence_of(card), EMPHASIS.get(card.state, ""))
-        rows.append([name, *(_scores(by_name.get(dimension)) for dimension in dimensions), sentence])
-    heads = [f">{dimension.capitalize().replace('_', ' ')}" for dimension in dimensions]
-    title = f"Drift overview{of}, judged by {judge_label(judged.judge)}" if judged else "Drift overview"
-    print_table(console, ["Agent", *heads, "What changed"], rows, title=title, unwrapped=["Agent"])
-    console.print(
-        "Scores in the baseline → now. In %: the share of judgements scored, of the propositions this judge can score at all."
-    )
-    if judged and is_heuristic(judged.judge):
-        console.print(
-            "words: no score, but how little of the words is repeated, 0 to 9. Whether thoughts are repeated takes an LLM judge."
-        )
-
-
-def _tags(card: Card) -> str:
-    """What the messages of the candidate are tagged with."""
-    return "; ".join(sorted({tag_words(run) for run in card.compared.candidate.values()} - {""}))
-
-
-def _scores(move: Change | None) -> str | None:
-    if move is None:
-        return None
-    scores = " → ".join("–" if score is None else decimal(score) for score in (move.baseline, move.candidate))
-    if move.of_words:
-        return f"{scores}\nwords"
-    shares = " → ".join(percent(share) or "–" for share in (move.baseline_share, move.share))
-    return f"{scores}\n{shares.replace(' %', '', 1) if shares.count('%') > 1 else shares}"
+    """One row per agent: how it changed against the baseline, with the scores behind that."""
+    judged = next((card.judged for card in overview.cards if card.judged is not None), None)
+    rows: list[list[Cell]] = [
+        [card.agent.slug, (sentence_of(card), EMPHASIS.get(card.state, ""))] for card in overview.cards
+    ]
+    title = f"Drift overview, judged by {judge_label(judged.judge)}" if judged else "Drift overview"
+    print_table(console_on(out), ("Agent", "What changed"), rows, title=title, unwrapped=["Agent"])

@@ -24,7 +24,7 @@ NO_ANSWER, BAD_INPUT = 1, 2
 class Command(BaseCommand):
     help = (
         "Look at TEXT as at a message to AGENT: does it ask for a change of behaviour, of which, as which trait, what would be decided, "
-        "and what would the persona be? Nothing is changed; model calls cost what they cost and are in the ledger. "
+        "and what would the trait be? Nothing is changed; model calls cost what they cost and are in the ledger. "
         "Exit code: 0 looked at, 1 the model gave no answer, 2 wrong input."
     )
 
@@ -101,10 +101,9 @@ def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
         console.print(_text("\n  ".join((_VERDICTS[trial.decision.verdict], *trial.decision.reasons))))
         if trial.scope in _SCOPES:
             console.print(_SCOPES[trial.scope])
-    if trial.persona_diff:
-        console.print("\nThe persona, before and after:", style="bold")
-        for line in trial.persona_diff:
-            console.print(_text(line), style={"+": "green", "-": "red"}.get(line[:1], ""))
+    for when, trait in (("Before", trial.trait_before), ("After", trial.trait_after)):
+        if trait is not None:
+            console.print(_text(f"{when}: {trait.name}, strength {trait.strength:g}: {trait.description}"))
     cost = f"{counted(trial.calls, 'call')}, {money(trial.cost_usd)}"
     console.print(_text(f"\nJudge: {judge_label(trial.judge)}; {cost}. Nothing was changed."))
 

@@ -64,7 +64,7 @@ def _headline(result: SendResult, gate: dict[str, Any], agent: str, channel: str
     where = f"{agent} in {channel}"
     if not gate:
         if ObservedMessage.objects.filter(message=result.message).exists():
-            return f"{where}: {outcome}. Observe mode: a worker judges it afterwards (`manage.py work`), see Correction logs."
+            return f"{where}: {outcome}. Observe mode: a worker judges it afterwards (`manage.py work`): Gate › Log in the console."
         return f"{where}: {outcome}. No gate looked at it."
     attempt = f"attempt {gate['attempt']}"
     if gate.get("best", gate["attempt"]) != gate["attempt"]:

@@ -20,10 +20,9 @@ from evaluation.commands import (
     add_how,
     add_what,
     as_text,
-    estimate_json,
     estimate_line,
-    estimate_table,
     measuring,
+    show_estimates,
     specs_of,
     spent_line,
     wrong,
@@ -35,7 +34,7 @@ from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE, spoken_by
-from evaluation.wording import counted, decimal, judge_label, number
+from evaluation.wording import counted, judge_label, number
 
 NOT_SEEN = ": from one text this judge's score does not show a lost persona; write sharper propositions or choose another judge"
 
@@ -87,10 +86,7 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
 
     def _dry_run(self, specs: Sequence[tuple[RunSpec, RunSpec]], options: dict[str, Any]) -> None:
         estimates = estimate_all([spec for pair in specs for spec in pair])
-        if options["json"]:
-            self.stdout.write(as_text(estimate_json(estimates)))
-        else:
-            estimate_table(estimates, self.stdout)
+        show_estimates(estimates, self.stdout, as_json=options["json"])
 
     def _check(self, specs: Sequence[tuple[RunSpec, RunSpec]], silent: Sequence[str], options: dict[str, Any]) -> None:
         judge, procedure = specs[0][0].judge_model, replace(specs[0][0], swap_test="").procedure
@@ -153,13 +149,6 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
     ]
     heads = ("Dimension", ">AUC", "95 %", ">Own", ">Swapped", f">≥ {HIGH}", ">Own higher", ">Own scored", ">Sw. scored")
     print_table(console, heads, rows, title=f"Swap test of {judge}", unwrapped=("Dimension",))
-    by_agent: list[list[Cell]] = [
-        [one.agent, name, number(one.own), number(one.swapped), "–" if one.auc is None else decimal(one.auc, 2)]
-        for name, test in tests.items()
-        for one in test.agents
-        if one.own is not None or one.swapped is not None
-    ]
-    print_table(console, ("Agent", "Dimension", ">Own", ">Swapped", ">AUC"), by_agent, title="Agent by agent")
     console.print(
         "AUC: how often an agent's own text scores higher than one of somebody else put in its place: 0.5 is chance, 1 never wrong.\n"
         "Two texts are compared by the propositions that are scored for both; so are the means.\n"

@@ -33,7 +33,6 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("files", nargs="*", type=Path, help="check only these files")
-        parser.add_argument("--json", action="store_true", help="print one JSON object")
         parser.add_argument(
             "--schema", action="store_true", help="print the JSON Schema of the format, for editors, and exit"
         )
@@ -48,14 +47,8 @@ class Command(BaseCommand):
             files = [load_file(path) for path in options["files"]] if options["files"] else load_all()
         except PropositionError as error:
             problems = error.problems
-        collided = _collisions(files)
-        if options["json"]:
-            document = _document(files, problems)
-            document["collisions"] = [{"path": str(file.path), "agent": file.agent_id} for file in collided]
-            self.stdout.write(json.dumps(document, indent=2, ensure_ascii=False))
-        else:
-            self._report(files)
-        for file in collided:
+        self._report(files)
+        for file in _collisions(files):
             self.stderr.write(
                 f"{file.path} is for the example agent {file.agent_id}; the agent {file.agent_id} here is your own, so the file does "
                 "not apply to it. Write its propositions in a folder of PROPOSITION_DIRS."
@@ -104,21 +97,3 @@ def _collisions(files: list[LoadedFile]) -> list[LoadedFile]:
     except DatabaseError:
         return []
     return [file for file in files if file.agent_id in own and is_example(file)]
-
-
-def _document(files: list[LoadedFile], problems: list[FileProblem]) -> dict[str, Any]:
-    return {
-        "files": [
-            {
-                "path": str(f.path),
-                "dimension": f.dimension,
-                "agent": f.agent_id,
-                "level": f.level,
-                "propositions": [p.id for p in f.propositions],
-                "suggestions": [p.id for p in f.inactive if p.state == "suggested"],
-                **{state: [p.id for p in f.inactive if p.state == state] for state in ("rejected", "retired")},
-            }
-            for f in files
-        ],
-        "problems": [{"path": str(p.path), "line": p.line, "field": p.field, "message": p.message} for p in problems],
-    }

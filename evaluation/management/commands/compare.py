@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -13,15 +12,7 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import (
-    NOT_ENOUGH,
-    REGRESSION,
-    Cell,
-    CodedCommand,
-    Emphasis,
-    console_on,
-    print_table,
-)
+from agents.commands import NOT_ENOUGH, REGRESSION, Cell, CodedCommand, Emphasis, console_on, print_table
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.change import choosing
@@ -49,13 +40,13 @@ EMPHASIS: dict[str, Emphasis] = {
     "not enough data": "faint",
 }
 CHANGE = (">Baseline", ">Now", ">Change", ">95 % interval", "Verdict", ">More")
-WAYS = "--a with --b, --runs, or --baseline FILE"
 
 
 class Command(CodedCommand):
     help = (
         "Compare two measurements: of two tags (--a build=40 --b build=41; measured now unless they were before), the newest against the "
-        "baseline (the default) or a file, or two runs. Per dimension and proposition: the change, its 95 % interval and a verdict. "
+        "baseline (the default; evaluate --baseline FILE takes a file), or two evaluations. Per dimension and proposition: the change, its "
+        "95 % interval and a verdict. "
         "Exit code: 0 nothing surely got worse, 1 something did, 2 something could not be compared, 3 wrong usage."
     )
 
@@ -65,7 +56,6 @@ class Command(CodedCommand):
         parser.add_argument("--a", metavar="TAG=VALUE", help="baseline: messages with these tags, separated by commas")
         parser.add_argument("--b", metavar="TAG=VALUE", help="candidate: messages with these tags")
         parser.add_argument("--runs", nargs=2, type=int, metavar="ID", help="two evaluations, the older first")
-        parser.add_argument("--baseline", type=Path, metavar="FILE", help="what capture_baseline --out FILE wrote")
         parser.add_argument(
             "--dimensions",
             help=f"separated by commas; allowed: {','.join(SCORERS)} (default with --a and --b: adherence,fluency; of a channel both)",
@@ -86,7 +76,7 @@ class Command(CodedCommand):
         try:
             with measuring():
                 compared = self._compare(options)
-        except (UnreadableFile, UnknownAgent) as error:
+        except (UnknownAgent, UnreadableFile) as error:
             raise wrong(error) from None
         except NotComparable as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None
@@ -99,9 +89,8 @@ class Command(CodedCommand):
         Raises:
             CommandError: Names the option, its value and what is allowed; exit code 3.
         """
-        ways = [bool(options["a"] or options["b"]), *(bool(options[name]) for name in ("runs", "baseline"))]
-        if sum(ways) > 1:
-            raise wrong(f"one way of comparing at a time; allowed: {WAYS}")
+        if options["runs"] and (options["a"] or options["b"]):
+            raise wrong("one way of comparing at a time: --a with --b, or --runs")
         if bool(options["a"]) != bool(options["b"]):
             raise wrong("--a and --b go together, e.g. --a build=40 --b build=41")
         if options["channel"] and options["agents"]:
@@ -121,9 +110,6 @@ class Command(CodedCommand):
         if options["runs"]:
             first, second = (_run(pk) for pk in options["runs"])
             return choosing.of_runs(first, second, margin=margin, dimensions=dimensions)
-        if options["baseline"]:
-            chosen = find_agents(options["agents"]) if options["agents"] else None
-            return choosing.with_file(options["baseline"], chosen, margin=margin, dimensions=dimensions)
         agents = _agents(options["agents"])
         return choosing.with_baselines(agents, judge=settings.JUDGE_MODEL, margin=margin, dimensions=dimensions)
 

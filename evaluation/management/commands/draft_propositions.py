@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +13,24 @@ from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, snippet
-from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import AGENTS, as_text, wrong
-from evaluation.drafting.suggesting import MOST, Suggestions, path_for, suggest_for, write_suggestions
-from evaluation.propositions.editing import CannotSave, team_folder
-from evaluation.propositions.files import LoadedFile, PropositionError, load_file, proposition_dirs
+from evaluation.drafting.suggesting import MOST, Suggestions, suggest_for, write_suggestions
+from evaluation.propositions.editing import NO_FOLDER, CannotSave, team_folder
+from evaluation.propositions.files import PropositionError
 from evaluation.wording import cost_line, counted, judge_label
 
 
 class Command(CodedCommand):
     help = (
         "Have a model suggest propositions from personas: rules, cues and anti-patterns, each with the words of the persona it comes from. "
-        "They are written as suggestions, which are not judged before you accept them; an existing file is only added to. "
+        "They are written to the first of PROPOSITION_DIRS as suggestions, which are not judged before you accept them. "
         "Exit code: 0 asked and written, 2 for some agent there was no answer or its file could not be written, 3 wrong usage or no model."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
         add("--agents", **AGENTS)
-        add("--out", type=Path, metavar="DIR", help="folder to write to (default: the first of PROPOSITION_DIRS)")
         most = f"most suggestions per agent, 1 to 50 (default: {MOST})"
         add("--max", type=int, default=MOST, metavar="N", help=most)
         add("--model", default="", help="model to ask (default: JUDGE_MODEL)")
@@ -40,19 +38,17 @@ class Command(CodedCommand):
         add("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        folder = options["out"] or team_folder()
-        target = None if options["dry_run"] else folder
-        if folder is None and not options["dry_run"]:
-            raise wrong("there is no folder to write to: name one with --out DIR, or set PROPOSITION_DIRS")
+        target = None if options["dry_run"] else team_folder()
+        if target is None and not options["dry_run"]:
+            raise wrong(NO_FOLDER)
         try:
             agents = find_agents(options["agents"])
             if not agents:
                 raise ValueError("there are no agents yet: `manage.py seed` or `manage.py import_agents` makes some")
-            known = list(_unread(folder, agents))
             with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
                 task = bar.add_task("Asking", total=len(agents))
                 model, most = options["model"], options["max"]
-                asked = suggest_for(agents=agents, model=model, most=most, known=known, done=lambda: bar.advance(task))
+                asked = suggest_for(agents=agents, model=model, most=most, done=lambda: bar.advance(task))
             for one in asked:
                 try:
                     if target is not None:
@@ -87,8 +83,6 @@ class Command(CodedCommand):
         if usable and target is not None:
             self.stdout.write("Try one first: manage.py try_proposition FILE:ID --agent AGENT.")
             self.stdout.write("Accept or reject them in the console (Propositions), or by editing the files.")
-            if not _is_read(target):
-                self.stdout.write(self.style.WARNING(f"{target} is not read: add it to PROPOSITION_DIRS."))
 
 
 def _show_agent(suggestions: Suggestions, console: Any) -> None:
@@ -105,17 +99,3 @@ def _show_agent(suggestions: Suggestions, console: Any) -> None:
         console.print(f"  {'added to' if suggestions.appended else 'written to'} {snippet(suggestions.file, 400)}")
     if suggestions.problem:
         console.print(f"  [red]not written[/red]: {snippet(suggestions.problem, 600)}")
-
-
-def _is_read(folder: Path) -> bool:
-    return any(folder.resolve().is_relative_to(read.resolve()) for read in proposition_dirs())
-
-
-def _unread(folder: Path | None, agents: Sequence[Agent]) -> Iterator[LoadedFile]:
-    """Suggestions of these agents in a folder that is not among those that are read."""
-    if folder is None or _is_read(folder):
-        return
-    for agent in agents:
-        path = path_for(folder, agent.slug)
-        if path.exists():
-            yield load_file(path)

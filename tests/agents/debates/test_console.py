@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -34,10 +33,9 @@ def in_group(name: str) -> User:
     return user
 
 
-def form(agents: list[Agent], **fields: Any) -> dict[str, Any]:
-    seats = {f"seat{number}-agent": agent.slug for number, agent in enumerate(agents, 1)}
+def form(seats: list[Agent], **fields: Any) -> dict[str, Any]:
     usual = {"topic": TOPIC, "mode": "delphi", "rounds": "5", "poll": "on", "judge": "on"}
-    return {**usual, **seats, **fields}
+    return {**usual, "agents": ", ".join(agent.slug for agent in seats), **fields}
 
 
 @pytest.fixture
@@ -78,9 +76,9 @@ def test_a_debate_is_started_in_the_form_and_played_round_by_round(root: Client)
     ("fields", "said"),
     [
         ({"topic": " "}, "This field is required"),
-        ({"seat2-agent": "", "seat3-agent": ""}, "agents: 1 named"),
-        ({"seat3-agent": "ada"}, "agents: 'ada' is named twice"),
-        ({"seat3-agent": HOSTILE}, "agents: "),
+        ({"agents": "ada"}, "agents: 1 named"),
+        ({"agents": "ada,bob,ada"}, "agents: 'ada' is named twice"),
+        ({"agents": f"ada,{HOSTILE}"}, "agents: "),
         ({"rounds": "101"}, "less than or equal to 100"),
         ({"rounds": "2.5"}, "Enter a whole number"),
         ({"mode": "brawl"}, "brawl is not one of the available choices"),
@@ -143,10 +141,7 @@ def test_viewers_read_and_operators_start_and_only_who_may_change_agents_chooses
     assert "Play one round" not in page
     assert "Cancel this debate" not in page
     assert "Add a message" not in page
-    assert "the agent&#x27;s own model" not in read(operator, ADD)
     assert "Play one round" in read(operator, page_of(debate))
-    operator.post(ADD, form(agents, **{"seat1-model": "expensive", "wait": "1"}))
-    assert list(Debate.objects.latest("pk").seats.values_list("model", flat=True)) == ["", ""]
 
 
 def test_what_was_said_is_shown_to_those_who_may_view_messages_alone() -> None:
@@ -171,8 +166,7 @@ def test_the_page_shows_changes_violations_failures_and_the_exit(root: Client) -
     assert "Ended by max rounds: round 1 of 1." in shown
     came_to = report(debate)
     assert all(" ".join(line.split()) in shown for line in talking_lines(came_to.decision.what_talking_changed))
-    assert re.search(r"round 1: \S+ , no → yes, away from the majority", shown)
-    assert "was no breaks a rule" in shown
+    assert "was no, away from the majority breaks a rule" in shown
     assert "the model refused" in shown
 
 

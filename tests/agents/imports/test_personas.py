@@ -48,8 +48,8 @@ def test_the_form_imports_personas_and_says_what_became_of_each() -> None:
     client = signed_in(somebody())
     files = [file(PERSONA, "guide.yaml"), file("# The Ghost\nYou are a ghost.", "ghost.md")]
     html = plain(client.post(ADD, {"files": files, "personas": "1"}, follow=True).content.decode())
-    assert "Harbour Guide: created" in html
-    assert "The Ghost: created" in html
+    assert "Harbour Guide: new" in html
+    assert "The Ghost: new" in html
     answer = signed_in(staff("agents.add_message", username="op")).post(ADD, {"files": file(CARD), "personas": "1"})
     assert "that needs agents.add_agent" in answer.content.decode()
 

@@ -64,7 +64,6 @@ def test_formats_are_recognised_in_every_encoding(tmp_path: Path, name: str, enc
         ('{"agent": "a", "text": x}\n{"agent": "a", "text": "y"}\n', "line 1: not valid JSON"),
         ('{"type": "TinyPerson", "persona": {"name": "A"}}', "this is a persona, not a transcript"),
         ("[]", "no transcript format that is known .its keys: no object"),
-        ('{"resourceLogs": []}', "OpenTelemetry's logs or metrics, not a transcript; export spans"),
         ('["a"]', "no transcript format"),
     ],
 )

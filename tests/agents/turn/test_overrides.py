@@ -8,7 +8,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message
-from agents.turn.pipeline import lines_of, model_of, pipeline, scene_of, stages_of, tags_of, until_of
+from agents.turn.pipeline import Overrides, pipeline
 from agents.turn.scripted import next_line
 from agents.turn.send_message import send_message
 from tests.agents.turn.playing import join, plays, take_turn
@@ -59,12 +59,15 @@ def test_only_the_stages_named_take_part_and_those_that_are_required(
 
 @pytest.mark.parametrize("wrong", [None, 7, "x", [], {"model": 1}, {"1bad": "x"}, {"a": 1}, True, -1])
 def test_values_that_are_none_are_passed_over(wrong: Any) -> None:
-    assert tags_of({"tags": wrong}) == {}
-    assert scene_of({"scene": wrong}) in (None, 7)
-    assert model_of({"model": wrong}) in ("", "x")
-    assert until_of({"until": wrong}) in (None, 7)
-    assert lines_of({"lines": wrong}) in (None, [])
-    assert stages_of({"stages": wrong}) in (None, frozenset())
+    given = Overrides.of(dict.fromkeys(Overrides.model_fields, wrong))
+
+    assert given.tags == {}
+    assert given.scene in (None, 7)
+    assert given.until in (None, 7)
+    assert given.model in ("", "x")
+    assert given.lines in (None, [])
+    assert given.stages in (None, [])
+    assert given.apart is (wrong is True)
 
 
 def test_a_turn_is_taken_by_another_model_and_what_it_says_is_tagged(

@@ -17,17 +17,15 @@ from agents.persona import TraitValue, current_digest, save_persona
 from correction.behavior.applying import (
     BehaviorError,
     Conflict,
-    TooManyConflicts,
     TraitChangedSince,
     apply_request,
-    in_transaction,
     reject_request,
     retry_request,
     revert_request,
     settle_request,
     write_trait,
 )
-from correction.behavior.rules import applied_today, as_value
+from correction.behavior.rules import applied_today
 from correction.config.configure import configure
 from correction.models import BehaviorRequest
 from tests.console import superuser
@@ -177,16 +175,6 @@ def test_a_trait_that_somebody_changed_since_it_was_read_is_not_written_over(ada
     with pytest.raises(Conflict):
         write_trait(ada, seen, None)
     assert traits_of(ada)["dry wit"] == ("Jokes with a straight face.", -1.0, 0.7)
-
-
-def test_what_always_meets_somebody_else_is_given_up_and_undone(ada: Agent) -> None:
-    def work() -> None:
-        Trait.objects.filter(name="dry wit").update(strength=0.0)
-        raise Conflict
-
-    with pytest.raises(TooManyConflicts):
-        in_transaction(work)
-    assert traits_of(ada)["dry wit"][2] == 0.7
 
 
 DRY_HALF = TraitValue("dry wit", "Jokes with a straight face.", 0.4, 0.5)
@@ -348,23 +336,6 @@ def test_a_later_change_of_the_same_trait_is_asked_about(ada_reverting: Agent, e
     assert Trait.objects.get(name="Sarcasm").strength == 0.2
     assert revert_request(request=request, user=eve, anyway=True).status == "reverted"
     assert wit().strength == WIT.strength
-
-
-def test_a_change_that_another_request_took_back_is_asked_about(ada_reverting: Agent, eve: User) -> None:
-    """And so is the other, for what was before it is the result of a request that is reverted by then."""
-    before = asdict(as_value(wit()))
-    first = update(ada_reverting, {**before, "strength": 0.9})
-    second = update(ada_reverting, before)
-
-    with pytest.raises(TraitChangedSince, match=rf"by behaviour request {second.pk}, which can be reverted first"):
-        revert_request(request=first, user=eve)
-    assert revert_request(request=first, user=eve, anyway=True).status == "reverted"
-    with pytest.raises(TraitChangedSince, match=f"came of behaviour request {first.pk}, which was reverted since"):
-        revert_request(request=second, user=eve)
-
-    assert wit().strength == WIT.strength
-    revert_request(request=second, user=eve, anyway=True)
-    assert wit().strength == 0.9
 
 
 def test_a_trait_that_a_person_renamed_is_asked_about_and_found(ada_reverting: Agent, eve: User) -> None:

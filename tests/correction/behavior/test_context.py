@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,18 +147,13 @@ def test_offline_a_request_that_only_points_at_something_is_detected_and_says_th
     assert "a model would be shown those before it" in request.why
 
 
-def test_a_trial_and_labelled_cases_take_what_was_said_before(llm_server: LLMServer, tmp_path: Path) -> None:
+def test_a_trial_takes_what_was_said_before(llm_server: LLMServer) -> None:
     make_agent("ada")
     llm_server.respond = judge(extract=SHORTER)
     said = [f"--context=Ada: line {number}" for number in range(5)]
 
     call_command("detect_behavior", "Stop that.", "--agent", "ada", *said, stdout=StringIO())
     assert earlier(llm_server, "map") == [f"{n}. Ada: line {n}" for n in range(1, 5)]
-
-    case = {"text": "Stop that.", "request": True, "behavior": "long answers", "context": ["Ada: Well, well."]}
-    (tmp_path / "cases.jsonl").write_text(json.dumps(case))
-    call_command("bench_behavior", str(tmp_path / "cases.jsonl"), stdout=StringIO())
-    assert earlier(llm_server, "extract") == ["1. Ada: Well, well."]
 
 
 def test_the_agent_of_a_config_that_asks_nobody_shows_nobodys_words(llm_server: LLMServer) -> None:

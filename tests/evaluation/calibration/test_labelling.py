@@ -287,12 +287,12 @@ def test_labelling_needs_the_right_to_it(label_set: LabelSet) -> None:
 def test_a_set_is_drawn_with_the_form() -> None:
     judgements([1, 4, 8])
     root = signed_in(superuser())
-    wanted = {"name": "mine", "judged_by": "0", "dimension": "adherence", "n": "2", "seed": "5", "agents": "ada"}
+    wanted = {"name": "mine", "judged_by": f"{LLM}, plumbline", "dimension": "adherence", "n": "2", "agents": "ada"}
     assert LLM in read(root, DRAW)
     answer = root.post(DRAW, wanted, follow=True).content.decode()
 
     label_set = LabelSet.objects.get()
-    assert (label_set.name, label_set.seed, label_set.drawn.count()) == ("mine", 5, 2)
+    assert (label_set.name, label_set.drawn.count()) == ("mine", 2)
     assert label_set.created_by is not None
     assert "2 of 3 judgements drawn" in answer
 
@@ -308,7 +308,7 @@ def test_a_set_is_drawn_with_the_form() -> None:
 )
 def test_a_draw_that_cannot_be_is_explained_in_the_form(field: str, value: str, expected: str) -> None:
     judgements([1])
-    wanted = {"name": "mine", "judged_by": "0", "dimension": "adherence", "n": "2", "seed": "5", field: value}
+    wanted = {"name": "mine", "judged_by": f"{LLM}, plumbline", "dimension": "adherence", "n": "2", field: value}
     answer = signed_in(superuser()).post(DRAW, wanted).content.decode()
 
     assert expected in answer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,27 +125,6 @@ def test_a_baseline_by_another_judge_is_named(llm_server: LLMServer, settings: S
     assert (code, "no baseline by another-model; there are baselines by test-model" in err) == (2, True)
 
 
-def test_a_file_serves_as_a_baseline(llm_server: LLMServer, ada: Agent, tmp_path: Path) -> None:
-    judge(llm_server, voice=8)
-    path = tmp_path / "baseline.json"
-    with (tmp_path / "printed").open("w") as printed:
-        where = ["--where", "build=1", "--dimensions", "adherence"]
-        call_command("capture_baseline", *where, "--json", "--out", str(path), stdout=printed)
-    judge(llm_server, voice=2)
-    run_of(ada, "2")
-    judge(llm_server, voice=9)
-    run_of(ada, "2", position_bins=((1, 4), (5, None)))  # drawn otherwise: passed over
-
-    code, found = document("--baseline", str(path))
-
-    assert code == 1
-    change = found["comparisons"][0]["dimensions"]["adherence"]
-    assert (change["delta"], change["baseline_n"], change["n"]) == (-3.0, 8, 8)
-    path.write_text(path.read_text().replace('"test-model"', '"older-model"'))
-    code, _, err = ran("--baseline", str(path))
-    assert (code, "was judged by older-model" in err, "by test-model" in err) == (2, True, True)
-
-
 def test_two_runs_are_compared(llm_server: LLMServer, ada: Agent) -> None:
     judge(llm_server, voice=8)
     first, second = run_of(ada, "1"), run_of(ada, "2")
@@ -189,7 +167,6 @@ def test_a_channel_is_compared_by_tags(llm_server: LLMServer, propositions: Prop
         ([*TAGS, "--samples", "0"], "samples 0: 1 to 100000"),
         ([*TAGS, "--window", "soon"], "window 'soon' is not understood"),
         (["--runs", "0", "0"], "--runs 0: no such evaluation"),
-        (["--baseline", "/nowhere/b.json"], "/nowhere/b.json: No such file"),
         (["--runs", "1", "x"], "invalid int value"),
     ],
 )

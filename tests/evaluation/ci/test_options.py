@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agents.models import Agent
-from evaluation.ci.options import parse_thresholds
 from evaluation.ci.verdict import EVERY, Limits
+from evaluation.management.commands.evaluate import parse_thresholds
 from tests.evaluation.ci.building import refused
 from tests.llm_server import LLMServer
 

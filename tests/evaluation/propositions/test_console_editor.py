@@ -62,13 +62,12 @@ def test_saving_what_was_not_changed_leaves_the_file_byte_for_byte(root: Client,
 
 
 def test_a_rule_is_typed_and_taken_away_again(root: Client, team: PropositionFolder) -> None:
-    change(root, url_of("new"), claim="{{agent_name}} is brief", id="brief", max_words="5", no_emoji="on")
+    change(root, url_of("new"), claim="{{agent_name}} is brief", id="brief", rule="max_words: 5\r\nno_emoji: true")
     path = team.path / "adherence" / "ada.yaml"
     rule = load_file(path).propositions[0].rule
     assert rule is not None
     assert rule.checks() == {"max_words": 5, "no_emoji": True}
-    sent = filled_in(read(root, url_of("edit", name="brief"))) | {"prop-max_words": "", "_save": ""}
-    del sent["prop-no_emoji"]
+    sent = filled_in(read(root, url_of("edit", name="brief"))) | {"prop-rule": "", "_save": ""}
     root.post(url_of("edit", name="brief"), sent)
 
     assert load_file(path).propositions[0].rule is None
@@ -76,7 +75,11 @@ def test_a_rule_is_typed_and_taken_away_again(root: Client, team: PropositionFol
 
 def test_texts_by_guard_are_typed_a_line_each_and_come_back_so(root: Client, team: PropositionFolder) -> None:
     change(
-        root, url_of("new"), claim="{{agent_name}} knows the hours", id="hours", only="numbers: 9:00 to 17:30\r\nlinks:"
+        root,
+        url_of("new"),
+        claim="{{agent_name}} knows the hours",
+        id="hours",
+        rule="only: {numbers: '9:00 to 17:30', links: ''}",
     )
     path = team.path / "adherence" / "ada.yaml"
     sent = filled_in(read(root, url_of("edit", name="hours"))) | {"prop-weight": "2", "_save": ""}
@@ -94,9 +97,9 @@ def test_texts_by_guard_are_typed_a_line_each_and_come_back_so(root: Client, tea
         ({"claim": ""}, "This field is required"),
         ({"claim": "{{nobody}} is dry"}, "unknown variable {{nobody}}; allowed"),
         ({"id": "Not kebab"}, "match pattern"),
-        ({"max_words": "5", "supports": "dry"}, "rule stands alone"),
-        ({"matches": "("}, "regular expression"),
-        ({"only": "prices: 5 dollars"}, "unknown guard 'prices'; allowed: form, links"),
+        ({"rule": "max_words: 5", "supports": "dry"}, "rule stands alone"),
+        ({"rule": "matches: '('"}, "regular expression"),
+        ({"rule": "only: {prices: 5 dollars}"}, "unknown guard 'prices'; allowed: form, links"),
         ({"dimension": "fluency", "precondition": "is_reply"}, "a precondition looks at one message"),
     ],
 )
@@ -229,10 +232,10 @@ def test_trying_says_before_what_it_costs_and_after_what_it_scored(root: Client,
 
 def test_what_is_typed_is_tried_and_not_saved(root: Client, team: PropositionFolder) -> None:
     talk(ada(), ["Hello there.", "One two three."])
-    html = change(root, url_of("new"), "_try", claim="{{agent_name}} is brief", max_words="2")
+    html = change(root, url_of("new"), "_try", claim="{{agent_name}} is brief", rule="max_words: 2")
 
     assert "2 scored" in plain(html)
-    assert 'value="2"' in html
+    assert "max_words: 2" in html
     assert not list(team.path.rglob("*.yaml"))
     assert not LogEntry.objects.exists()
 

@@ -393,8 +393,6 @@ def test_an_export_is_a_file_that_loads_and_means_the_same(
     again = load_file(path)
     assert again.agent_id == "ada"
     assert [p.fingerprint() for p in again.propositions] == [p.fingerprint() for p in ours.propositions]
-    path.write_text(exported("ada", "adherence", "evaluation", files=files, inactive=True))
-    assert [p.id for p in load_file(path).inactive] == ["d"]
     assert exported("ada", "fluency", "evaluation", files=files) == ""
 
 

@@ -297,10 +297,8 @@ def test_the_command_lists_what_there_is_and_fails_on_a_broken_file(propositions
     with pytest.raises(CommandError, match=r"1 problem:\n.*ada.yaml:1: propositions"):
         call_command("check_propositions", stdout=out)
 
-    out = io.StringIO()
-    with pytest.raises(CommandError):
-        call_command("check_propositions", "--json", str(good), str(bad), stdout=out)
-    assert json.loads(out.getvalue())["problems"][0]["field"] == "propositions"
+    with pytest.raises(CommandError, match="1 problem"):
+        call_command("check_propositions", str(good), str(bad), stdout=out)
 
 
 @pytest.mark.django_db
