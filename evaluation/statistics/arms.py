@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval, numbers
-from evaluation.statistics.difference import smallest_detectable_change, welch_p
+from evaluation.statistics.bootstrap import LEVEL, Interval, numbers
+from evaluation.statistics.difference import n_to_detect, smallest_detectable_change
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,24 +26,42 @@ MOST_EXACT = 10_000  # ways to assign the environments; up to here all are gone 
 Arm = Mapping[Any, Sequence[float]]  # the scores of each environment
 
 
-def welch(treatment: Sequence[float], control: Sequence[float]) -> float | None:
-    """Two-sided p of no difference of two means, each score taken for itself (Welch's t test).
+@dataclass(frozen=True, slots=True)
+class Welch:
+    """Welch's t test: the statistic, its degrees of freedom (Welch–Satterthwaite), two-sided p."""
 
-    None for fewer than 2 scores in one, or none that varies.
-    """
-    samples = numbers("treatment", treatment), numbers("control", control)
-    a, b = samples
+    t: float
+    df: float
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A standardised difference of means: Cohen's `d`, by the pooled standard deviation, and Hedges' `g`, each with its 95 % interval."""
+
+    d: float
+    g: float
+    interval: Interval
+    g_interval: Interval
+
+
+def welch(treatment: Sequence[float], control: Sequence[float]) -> Welch | None:
+    """Test the difference of two means, each score taken for itself; None for fewer than 2 scores in one, or none that varies."""
+    a, b = numbers("treatment", treatment), numbers("control", control)
     if min(len(a), len(b)) < 2 or not (a.var() or b.var()):
         return None
-    variances = [(float(one.var(ddof=1)) / len(one), len(one) - 1) for one in samples]
-    return welch_p(float(a.mean() - b.mean()), variances)
+    from scipy.special import stdtr
+
+    one, other = float(a.var(ddof=1)) / len(a), float(b.var(ddof=1)) / len(b)
+    t = float(a.mean() - b.mean()) / math.sqrt(one + other)
+    df = (one + other) ** 2 / (one**2 / (len(a) - 1) + other**2 / (len(b) - 1))
+    return Welch(t, df, float(2 * stdtr(df, -abs(t))))
 
 
-def effect(treatment: Sequence[float], control: Sequence[float]) -> Estimate | None:
-    """Cohen's d, the difference of two means in pooled standard deviations, with its interval by the normal approximation.
+def effect(treatment: Sequence[float], control: Sequence[float]) -> Effect | None:
+    """How large the difference of two means is, in standard deviations; None for fewer than 2 scores in one, or none that varies.
 
-    The variance of d from its size: Hedges & Olkin, "Statistical Methods for Meta-Analysis" (1985), chapter 5. None for fewer than 2
-    scores in one, or none that varies.
+    Hedges & Olkin, "Statistical Methods for Meta-Analysis" (1985), chapter 5: g with the exact factor, the variance of d from its size.
     """
     a, b = numbers("treatment", treatment), numbers("control", control)
     n, m = len(a), len(b)
@@ -54,8 +73,37 @@ def effect(treatment: Sequence[float], control: Sequence[float]) -> Estimate | N
     from scipy.special import ndtri
 
     d = float(a.mean() - b.mean()) / pooled
+    df = n + m - 2
+    factor = math.exp(math.lgamma(df / 2) - math.lgamma((df - 1) / 2)) / math.sqrt(df / 2)
     reach = float(ndtri((1 + LEVEL) / 2)) * math.sqrt((n + m) / (n * m) + d * d / (2 * (n + m)))
-    return Estimate(d, Interval(d - reach, d + reach), n + m)
+    interval = Interval(d - reach, d + reach)
+    return Effect(d, factor * d, interval, Interval(factor * interval.low, factor * interval.high))
+
+
+def intraclass(*arms: Arm) -> float | None:
+    """How alike scores of one environment are, 1 = equal: ICC(1) of a one-way analysis of variance with unequal sizes, arms apart.
+
+    Donner, International Statistical Review 54 (1986), 67–82. Below 0 when environments differ less than chance makes them.
+
+    Returns:
+        None where no environment has two scores, or all scores are equal.
+    """
+    groups = [[numbers("scores", scores) for scores in arm.values() if len(scores)] for arm in arms]
+    sizes = [len(scores) for arm in groups for scores in arm]
+    freedom = len(sizes) - sum(bool(arm) for arm in groups)
+    inside = sum(sizes) - len(sizes)
+    if freedom < 1 or inside < 1:
+        return None
+    between = within = typical = 0.0
+    for arm in groups:
+        total = sum(len(scores) for scores in arm)
+        mean = sum(float(scores.sum()) for scores in arm) / total if total else 0.0
+        between += sum(len(scores) * (float(scores.mean()) - mean) ** 2 for scores in arm)
+        within += sum(float(((scores - scores.mean()) ** 2).sum()) for scores in arm)
+        typical += total - sum(len(scores) ** 2 for scores in arm) / total if total else 0.0
+    size = typical / freedom
+    a, b = between / freedom, within / inside
+    return (a - b) / (a + (size - 1) * b) if a or b else None
 
 
 def permutation_p(treatment: Arm, control: Arm, *, paired: bool = False, seed: int = 0) -> float | None:
@@ -97,6 +145,14 @@ def detectable(treatment: Arm, control: Arm, *, paired: bool = False) -> float |
     """The smallest true difference that as many environments would find with power 0.8, in points; None below 2 in one of the two."""
     deviation, n, m = _spread(treatment, control, paired=paired)
     return None if deviation is None else smallest_detectable_change(n, deviation, baseline_n=m, paired=paired)
+
+
+def environments_needed(change: float, treatment: Arm, control: Arm, *, paired: bool = False) -> int | None:
+    """How many environments an arm find a true difference of so many points with power 0.8; None below 2, or where no number suffices."""
+    deviation, _, _ = _spread(treatment, control, paired=paired)
+    if deviation is None or not change:
+        return None
+    return n_to_detect(abs(change), max(deviation, 1e-9), paired=paired)
 
 
 def _sums(arm: Arm) -> dict[Hashable, tuple[float, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -262,3 +263,21 @@ def smallest_detectable_change(
     freedom = n - 1 if paired else n + before - 2
     quantiles = float(stdtrit(freedom, 1 - ALPHA / 2) + stdtrit(freedom, POWER))
     return quantiles * sd * math.sqrt(1 / n if paired else 1 / n + 1 / before)
+
+
+def n_to_detect(change: float, sd: float, *, paired: bool = False) -> int | None:
+    """How many of each (paired: pairs) find a true change of this size, above 0: the inverse of `smallest_detectable_change`.
+
+    At least 2; None when more than ten million would be needed.
+    """
+
+    def enough(n: int) -> bool:
+        smallest = smallest_detectable_change(n, sd, paired=paired)
+        return smallest is not None and smallest <= change
+
+    high = 2
+    while not enough(high):
+        high *= 2
+        if high > MOST_MESSAGES:
+            return None
+    return high // 2 + 1 + bisect_left(range(high // 2 + 1, high), True, key=enough)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import time
-from itertools import count
 
 EXPERIMENTS, ENVIRONMENTS, AGENTS, ALIKE, EFFECT = 200, 24, 4, 0.3, 0.8
 
@@ -15,12 +14,12 @@ def measure_null() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from evaluation.statistics.difference import smallest_detectable_change
+    from evaluation.statistics.arms import environments_needed
 
     began = time.perf_counter()
     between = math.sqrt(ALIKE + (1 - ALIKE) / AGENTS)
     chance = random.Random(20)
-    needed = next(n for n in count(2) if (smallest_detectable_change(n, 1.0) or math.inf) <= EFFECT)
+    needed = environments_needed(EFFECT * between, _arm(chance, 2_000, 0), _arm(chance, 2_000, 0)) or 0
     table = Table(
         title=f"{EXPERIMENTS} seeded experiments, {AGENTS} agents in each environment, intraclass correlation {ALIKE}"
     )
@@ -46,8 +45,8 @@ def _positives(chance: random.Random, environments: int, higher: float) -> tuple
     naive = clustered = 0
     for seed in range(EXPERIMENTS):
         a, b = _arm(chance, environments, higher), _arm(chance, environments, 0.0)
-        naive_p, p = welch(_flat(a), _flat(b)), permutation_p(a, b, seed=seed)
-        naive += naive_p is not None and naive_p < 0.05
+        test, p = welch(_flat(a), _flat(b)), permutation_p(a, b, seed=seed)
+        naive += test is not None and test.p < 0.05
         clustered += p is not None and p < 0.05
     return naive, clustered
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evaluation.statistics.arms import detectable, effect, permutation_p, welch
+from evaluation.statistics.arms import detectable, effect, environments_needed, intraclass, permutation_p, welch
 
 RNG = np.random.default_rng
 
@@ -32,12 +32,14 @@ def flat(arm: dict[Hashable, list[float]]) -> list[float]:
 def test_a_small_example_by_hand() -> None:
     a, b = [6.0, 7.0, 5.0, 8.0], [4.0, 5.0, 5.0, 6.0]
 
+    test = welch(a, b)
     size = effect(a, b)
 
+    assert test is not None
     assert size is not None
-    assert size.interval is not None
-    assert welch(a, b) == pytest.approx(stats.ttest_ind(a, b, equal_var=False).pvalue)
-    assert size.value == pytest.approx(1.5 / math.sqrt((5 / 3 + 2 / 3) / 2))
+    assert (test.t, test.p) == pytest.approx(tuple(stats.ttest_ind(a, b, equal_var=False)))
+    assert size.d == pytest.approx(1.5 / math.sqrt((5 / 3 + 2 / 3) / 2))
+    assert size.g == pytest.approx(size.d * (1 - 3 / (4 * 6 - 1)), rel=0.01)
     assert size.interval.low < 0 < size.interval.high
 
 
@@ -51,18 +53,21 @@ def test_without_an_effect_the_naive_test_finds_too_many_and_the_clustered_one_a
     naive = clustered = 0
     for seed in range(200):
         a, b = played(2 * seed, 24), played(2 * seed + 1, 24)
-        naive_p, p = welch(flat(a), flat(b)), permutation_p(a, b, seed=seed)
-        assert naive_p is not None
+        test, p = welch(flat(a), flat(b)), permutation_p(a, b, seed=seed)
+        assert test is not None
         assert p is not None
-        naive, clustered = naive + (naive_p < 0.05), clustered + (p < 0.05)
+        naive, clustered = naive + (test.p < 0.05), clustered + (p < 0.05)
 
     assert naive > 20
     assert 5 <= clustered <= 18
 
 
-def test_the_smallest_detectable_effect_is_found_four_times_in_five() -> None:
-    needed, change = 26, 0.8 * math.sqrt(0.3 + 0.7 / 4)  # 0.8 standard deviations between environments
-    assert detectable(played(1, needed), played(2, needed)) == pytest.approx(change, rel=0.25)
+def test_the_number_of_environments_asked_for_finds_the_effect_four_times_in_five() -> None:
+    between = math.sqrt(0.3 + 0.7 / 4)
+    change = 0.8 * between  # 0.8 standard deviations between environments
+    needed = environments_needed(change, played(1, 1_000), played(2, 1_000))
+    assert needed is not None
+    assert needed == pytest.approx(26, abs=3)
 
     seen = 0
     for seed in range(300):
@@ -94,3 +99,12 @@ def test_pairs_see_what_differences_between_environments_hide() -> None:
     assert smaller is not None
     assert larger is not None
     assert smaller < larger
+
+
+@pytest.mark.parametrize(("alike", "low", "high"), [(0.0, -0.1, 0.1), (0.3, 0.2, 0.4), (0.9, 0.85, 0.95)])
+def test_how_alike_scores_of_one_environment_are_is_estimated(alike: float, low: float, high: float) -> None:
+    estimated = intraclass(played(5, 300, alike=alike), played(6, 300, alike=alike, higher=3.0))
+
+    assert estimated is not None
+    assert low <= estimated <= high
+    assert intraclass({1: [3.0], 2: [4.0]}) is None

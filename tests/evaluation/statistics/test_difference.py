@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evaluation.statistics.bootstrap import Interval
-from evaluation.statistics.difference import decide, smallest_detectable_change
+from evaluation.statistics.difference import decide, n_to_detect, smallest_detectable_change
 
 OPEN = ("possibly drifted", "not enough data")
 CHANGES = st.floats(-3, 3)
@@ -92,10 +92,7 @@ def test_an_interval_has_a_low_and_a_high_end() -> None:
 # Cohen, "Statistical Power Analysis" (1988), table 2.4.1, two-sided 0.05, power 0.80: medium and large effects
 @pytest.mark.parametrize(("effect", "published"), [(0.5, 64), (0.8, 26)])
 def test_sample_sizes_of_cohens_tables(effect: float, published: int) -> None:
-    enough, fewer = (smallest_detectable_change(n, sd=1) for n in (published, published - 1))
-    assert enough is not None
-    assert fewer is not None
-    assert enough <= effect < fewer
+    assert n_to_detect(effect, sd=1) == published
 
 
 @pytest.mark.parametrize("n", [4, 8, 20, 100, 1000])
@@ -109,3 +106,13 @@ def test_the_smallest_change_is_found_with_the_power_promised(n: int, paired: bo
     limit = stats.t.ppf(0.975, freedom)
     exact = stats.nct.sf(limit, freedom, noncentrality) + stats.nct.cdf(-limit, freedom, noncentrality)
     assert exact == pytest.approx(0.8, abs=0.02)
+
+
+@given(st.floats(0.1, 3), st.floats(0.1, 4))
+def test_the_number_of_messages_is_the_least_that_finds_the_change(change: float, sd: float) -> None:
+    n = n_to_detect(change, sd)
+    assert n is not None
+    enough = smallest_detectable_change(n, sd)
+    assert enough is not None
+    assert enough <= change
+    assert n == 2 or (smallest_detectable_change(n - 1, sd) or math.inf) > change
