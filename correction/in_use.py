@@ -1,4 +1,4 @@
-"""What `manage.py demo` adds to the examples, so that every page of the console shows something: four weeks of use, in one go.
+"""What `manage.py demo` adds to the examples, so that every page of the console shows something: four weeks of use.
 
 Nothing is staged but the texts: they pass the services that every team uses. What is said here is in a channel of its own, by an agent
 that does not drift, newer than builds 40 and 41 and without their tags: no figure of a build has it in it.

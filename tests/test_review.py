@@ -363,7 +363,7 @@ def test_an_entry_of_a_log_leads_to_those_beside_it_in_the_list(root: Client, ad
     assert beside(read(root, page_of(old))) == {"previous": page_of(middle)}
 
 
-def test_neighbours_are_those_of_the_list_as_it_was_filtered_and_ordered(root: Client, ada: Agent) -> None:
+def test_neighbours_are_those_of_the_list_as_it_was_filtered(root: Client, ada: Agent) -> None:
     office = make_channel()
     first = make_log(ada, {"adherence": 7}, outcome="passed", channel=office)
     make_log(ada, {"adherence": 7}, outcome="corrected")
@@ -371,8 +371,6 @@ def test_neighbours_are_those_of_the_list_as_it_was_filtered_and_ordered(root: C
     asked = urlencode({"_changelist_filters": "outcome__exact=passed"})
 
     assert beside(read(root, f"{page_of(last)}?{asked}")) == {"next": f"{page_of(first)}?{asked}"}
-    oldest_first = urlencode({"_changelist_filters": "outcome__exact=passed&o=0"})
-    assert beside(read(root, f"{page_of(last)}?{oldest_first}")) == {"previous": f"{page_of(first)}?{oldest_first}"}
 
 
 @pytest.mark.parametrize("asked", ["nothing=1", "created_at__gte=x", "p=x", "o=77", "q=%00"])

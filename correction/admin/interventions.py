@@ -25,7 +25,7 @@ from correction.interventions.nudges import VARIABLES, NudgeType
 from correction.models import Intervention, InterventionLog
 from evaluation.admin.display import judge_badge
 
-MOST_COUNTED = 30  # interventions whose firings are counted above the list
+MOST_COUNTED = 20  # interventions without a row
 
 if TYPE_CHECKING:
     InterventionModelForm = forms.ModelForm[Intervention]
@@ -177,11 +177,12 @@ class InterventionAdmin(ModelAdmin[Intervention]):
         return [*super().get_panels(request, obj), shown]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """How often each fires, built-in interventions and those of batches, too, above the rows."""
+        """The rows, below how often those fire that have none: built-in interventions and those of batches."""
         panels = []
         if request.user.has_perm("correction.view_interventionlog"):
-            names = dict.fromkeys((*BUILT_IN, *Intervention.objects.values_list("slug", flat=True), *names_in_use()))
-            panels = [counts_table(list(names)[:MOST_COUNTED], newest=ENOUGH)]
+            names = list(dict.fromkeys((*BUILT_IN, *names_in_use())))
+            rows = set(Intervention.objects.filter(slug__in=names).values_list("slug", flat=True))
+            panels = [counts_table([name for name in names if name not in rows][:MOST_COUNTED], newest=ENOUGH)]
         return super().changelist_view(request, {**(extra_context or {}), "panels": panels})
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Intervention]:

@@ -46,7 +46,7 @@ def holds_in(request: BehaviorRequest) -> str:
         return "the whole persona"
     if message is None:
         return (
-            "the channel of a message that was deleted" if kind == "channel" else "somebody whose message was deleted"
+            "the channel of a message that was deleted" if kind == "channel" else "a person whose message was deleted"
         )
     if kind == "channel":
         return f"only in {message.channel}"

@@ -155,7 +155,15 @@ def rows_for(agent: Agent) -> list[InterventionRow]:
 def from_row(row: InterventionRow) -> Intervention:
     """The intervention a row describes. A row that cannot be used becomes one that never fires, and whose log says why."""
     try:
-        return _build(row, _preconditions(row), _effect(row))
+        return Intervention(
+            name=row.slug,
+            preconditions=_preconditions(row),
+            effect=_effect(row),
+            window=row.window,
+            cooldown_messages=row.cooldown_messages,
+            dm_allowed=row.dm_allowed,
+            row_id=row.pk,
+        )
     except ValueError as error:
         logger.warning("intervention %s cannot be used: %s", row.slug, error)
         return replace(unusable(row.slug, str(error)), dm_allowed=row.dm_allowed, row_id=row.pk)
@@ -194,18 +202,6 @@ def unstorable(parameters: Any) -> str:
     if storable(parameters) != parameters:
         return "A text holds NUL or half a character, which no database stores."
     return ""
-
-
-def _build(row: InterventionRow, preconditions: tuple[AnyPrecondition, ...], effect: Effect) -> Intervention:
-    return Intervention(
-        name=row.slug,
-        preconditions=preconditions,
-        effect=effect,
-        window=row.window,
-        cooldown_messages=row.cooldown_messages,
-        dm_allowed=row.dm_allowed,
-        row_id=row.pk,
-    )
 
 
 def _preconditions(row: InterventionRow) -> tuple[AnyPrecondition, ...]:

@@ -186,7 +186,7 @@ class GateDimensionResult(models.Model):
 
 
 class ObservedMessage(Leasable):
-    """A message already said that is to be judged afterwards (observe mode). Work: claimed like all work."""
+    """A message already said that is to be judged afterwards (observe mode). Work, leased like all work."""
 
     WHOSE: ClassVar = F("whose")
 

@@ -127,7 +127,6 @@ def test_four_agents_debate_offline_to_groupthink_and_an_exit_and_a_second_showi
     assert not Message.objects.filter(synthetic=False).exists()
     for text in (
         "Talking did not change the vote",
-        "100% of these without a new argument",
         "Warning: groupthink",
         "Ended by",
     ):

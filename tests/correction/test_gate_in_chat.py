@@ -16,7 +16,7 @@ from correction.config.settings import AgentEvaluationConfig
 from correction.gate import observe
 from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, InterventionLog, ObservedMessage
-from tests.console import page_of, plain, read, signed_in, superuser
+from tests.console import page_of, read, signed_in, superuser
 from tests.evaluation.judging import answers, prompt_of
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
@@ -110,8 +110,6 @@ def test_what_was_logged_goes_with_a_chat_and_passes_for_no_real_draft(
     assert get_gate_statistics(agent=ada).total_actions == 0
 
 
-def test_a_request_to_behave_differently_is_shown_beside_a_chat_and_not_applied(ada: Agent, client: Client) -> None:
-    chat = begin_chat(ada)
-    run_turn(ask(ada, chat, "Please be shorter from now on."), owner=owner_name())
-    assert "Behaviour request" in plain(read(client, page_of(chat, "chat")))
+def test_a_request_to_behave_differently_is_not_applied_in_a_chat(ada: Agent) -> None:
+    run_turn(ask(ada, begin_chat(ada), "Please be shorter from now on."), owner=owner_name())
     assert not ada.behavior_requests.exists()
