@@ -98,6 +98,15 @@ class Marker:
     short: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One bar: a value per series of the chart, stacked from below."""
+
+    label: str
+    values: Sequence[float]
+    url: str = ""
+
+
 def line_chart(
     lines: Sequence[Line],
     *,
@@ -152,10 +161,11 @@ def line_chart(
         "exact": any(line.means for line in lines),
     }
     if small:
-        return _chart(label, data, small=True)
+        return _chart("line", label, data, small=True)
     rows, older = _rows(lines, shown)
     names = [display.isolated(f"{line.name}, {unit}" if unit else line.name) for line in lines]
     return _chart(
+        "line",
         label,
         data,
         zooms=[days for days in ZOOMS if last - first > timedelta(days=days)],
@@ -185,8 +195,49 @@ def _xy(at: datetime, value: float | None) -> dict[str, float | None]:
     return {"x": at.timestamp(), "y": value}
 
 
-def _chart(label: str, data: dict[str, Any], **context: Any) -> SafeString:
-    named = {"label": display.marked(label), "data": display.marked(json.dumps(data, ensure_ascii=False))}
+def bars(
+    columns: Sequence[Bar],
+    *,
+    label: str,
+    series: Sequence[str] = ("",),
+    threshold: float | None = None,
+    x_high: float = 9,
+    unit: str = "",
+) -> SafeString:
+    """Stacked bars of counts, or a histogram with a threshold, and the same as a table.
+
+    Args:
+        series: What the values of each bar are, from below.
+        threshold: Where a vertical line stands on a horizontal axis from 0 (left edge of the first bar) to `x_high`
+            (right edge of the last); a script can move it as the first marker of the chart's data.
+    """
+    datasets: list[dict[str, Any]] = [
+        {
+            "colour": f"--pl-chart-{number % COLOURS}",
+            "data": [
+                {"x": bar.label, "y": value, "url": bar.url, "text": f"{bar.label}, {name} {value:,.0f} {unit}".strip()}
+                for bar in columns
+                for value in bar.values[number : number + 1]
+            ],
+        }
+        for number, name in enumerate(series)
+    ]
+    legend = [{"colour": f"--pl-chart-{n % COLOURS}", "name": display.visible(s)} for n, s in enumerate(series) if s]
+    names = [display.link(bar.url, bar.label) if bar.url else display.visible(bar.label) for bar in columns]
+    rows = [(name, *(f"{value:,.0f}" for value in bar.values)) for name, bar in zip(names, columns, strict=True)]
+    data = {
+        "labels": [bar.label for bar in columns],
+        "datasets": datasets,
+        "axis": [0, x_high],
+        "markers": [] if threshold is None else [{"at": threshold, "colour": "--pl-bad"}],
+    }
+    heads = ("", *(display.visible(f"{name} {unit}".strip()) for name in series))
+    twin = table(heads, rows, label=display.marked(f"{label}, as a table"), stacking=False)
+    return _chart("bar", label, data, legend=legend, table=twin)
+
+
+def _chart(kind: str, label: str, data: dict[str, Any], **context: Any) -> SafeString:
+    named = {"type": kind, "label": display.marked(label), "data": display.marked(json.dumps(data, ensure_ascii=False))}
     return render_to_string("admin/chart.html", {**named, **context})
 
 

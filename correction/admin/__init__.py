@@ -13,6 +13,7 @@ from correction.admin.agents import (
     gate_in_chat,
     gate_overrides,
     gate_steps,
+    nudges_panel,
 )
 from correction.admin.behavior import agent_behavior_panel, behavior_notes
 from correction.admin.gate import gate_buttons
@@ -38,6 +39,7 @@ extend(
     sections=(corrections_panel,),
     anchors=(("corrections", "Last corrections"),),
 )
+extend(Agent, "correction.view_interventionlog", sections=(nudges_panel,), anchors=(("nudges", "Nudges"),))
 extend(Agent, "agents.view_llmcall", sections=(costs_panel,), anchors=(("costs", "Costs"),))
 extend(Agent, "correction.change_agentevaluationconfig", actions=(copy_corrections,))
 extend(Agent, "correction.view_behaviorrequest", sections=(agent_behavior_panel,), anchors=(("requests", "Requests"),))

@@ -87,6 +87,15 @@ def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return SafeString(render_to_string("admin/correction/agent_corrections.html", context, request))
 
 
+def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """The last nudges that it was shown."""
+    newest = InterventionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
+    fired = InterventionLog.objects.filter(pk__in=list(newest[:MOST_LOOKED_AT]), fired=True).select_related("channel")
+    all_url = display.list_url(InterventionLog, agent__id__exact=agent.pk)
+    context = {"logs": list(fired.order_by("-pk")[:SHOWN]), "all_url": all_url}
+    return SafeString(render_to_string("admin/correction/agent_nudges.html", context, request))
+
+
 def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """What its calls cost in the last seven days, by what they were for; the same sums as everywhere."""
     summary = get_cost_summary(agent=agent, window=COST_WINDOW, by=("mechanism",))

@@ -17,7 +17,7 @@ from django.utils import timezone
 from agents.models import Agent, LLMCall
 from correction.config.configure import config_history, configure
 from correction.config.settings import resolve_config
-from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, InterventionLog
 from tests.console import list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in
 from tests.evaluation.change.measured import flattened
@@ -115,13 +115,15 @@ def test_the_last_drafts_that_were_held_back_stand_with_their_scores(root: Clien
     assert f'href="{page_of(log)}"' in read(root, page_of(ada))
 
 
-def test_costs_of_the_last_days_stand_on_the_page(root: Client, ada: Agent) -> None:
+def test_nudges_and_costs_of_the_last_days_stand_on_the_page(root: Client, ada: Agent) -> None:
+    InterventionLog.objects.create(name="variety", agent=ada, fired=True, nudge="Say something new.", why="7 messages")
     called(ada, cost_usd=Decimal("0.0125"))
     called(ada, purpose="evaluation", mechanism="adherence")
     called(ada, cost_usd=Decimal("7"))
     LLMCall.objects.filter(cost_usd=7).update(created_at=timezone.now() - timedelta(days=8))
     text = plain(read(root, page_of(ada)))
 
+    assert "Say something new." in text
     assert "Costs, last 7 days 2 calls $0.0125 + 1 unpriced" in text
     assert "gate correction 1 900 · 80 $0.0125" in text
     assert "evaluation 1 900 · 80 unpriced" in text
