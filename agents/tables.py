@@ -209,7 +209,7 @@ TABLES = (
         menu="",
         icon="balance",
         empty="Start one with the + above, or with manage.py debate QUESTION --agents michael,dwight.",
-        columns="question rules status played ended created_by=started_by created_at=started",
+        columns="topic=question rules status rounds_asked=rounds exit_reason=ended_by created_by=started_by created_at=started",
         filters="status mode exit_reason created_at",
         search="topic*",
         export=export_of(
@@ -245,7 +245,6 @@ TABLES = (
         columns="pk agent channel turn position dropped updated_at=changed",
         filters="agent updated_at",
         fields=(("", "agent channel turn position dropped updated_at=changed"),),
-        export=export_of("id=pk agent=agent.slug channel=channel.slug turn position dropped updated_at"),
         # What people said stands there in other words, too: the next message begins a new one.
         erase=(
             Erase(
@@ -260,7 +259,7 @@ TABLES = (
         model=Import,
         tab_of=Channel,
         empty="Transcripts that are uploaded here, with the + above, are checked, shown, and then imported.",
-        columns="upload what state outcome created_by=uploaded_by",
+        columns="pk name=file state stored=messages created_by=uploaded_by created_at=uploaded",
         filters="status",
         erase=(Erase(columns="name choices contents result error", near=True),),
         no_speech="doing",
@@ -302,9 +301,6 @@ TABLES = (
         columns="pk alert receiver status error tries tried_at=last_try created_at=queued",
         filters="status receiver created_at",
         fields=(("", "alert receiver status error answer_code tries tried_at=last_try created_at=queued message_id"),),
-        export=export_of(
-            "id created_at alert=alert_id receiver=receiver.name status tries tried_at answer_code error message_id"
-        ),
         no_speech="error",
         prune=Prune(rows=lambda before: Delivery.objects.filter(status__in=Delivery.FINAL, finished_at__lt=before)),
     ),
@@ -385,16 +381,13 @@ TABLES = (
         title="Batches",
         empty="Evaluations at half the price make them: manage.py capture_baseline --batch, or a schedule that asks in batches.",
         start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
-        columns="pk batch_id status work_id=work model answers next_look_at=next_look expires_at created_at=queued",
+        columns="pk batch_id status work_id=work model requests answered next_look_at=next_look expires_at created_at=queued",
         filters="status model error created_at",
         search="batch_id work_id",
         fields=(
-            ("", "status error work_id=work round answers results"),
+            ("", "status error work_id=work round requests results"),
             ("At the server", "batch_id provider_status role model base_url expires_at"),
             ("Times", "created_at=queued looks next_look_at=next_look finished_at cancel_requested_at=asked_to_cancel"),
-        ),
-        export=export_of(
-            "id created_at batch_id status provider_status work_id round model requests answered expires_at finished_at error"
         ),
         no_speech="error work_id role model base_url batch_id not_ours provider_status",
         prune=Prune(rows=_ended_batches),
@@ -407,7 +400,7 @@ TABLES = (
         empty="manage.py migrate adds the shipped prices. Add one for each model the ledger calls unpriced.",
         deleting="Calls that are in the ledger keep what they cost. New calls are priced by the model's price of an earlier day, or are "
         "unpriced where there is none.",
-        columns="model effective_from=since usd long_prompts source",
+        columns="model effective_from=since input_usd output_usd cache_write_usd cache_read_usd long_prompt_tokens source",
         search="model*",
         no_speech="model source",
     ),

@@ -147,7 +147,7 @@ TABLES = (
         editor="*",
         menu="Gate",
         icon="campaign",
-        columns="name enabled preconditions nudged reach",
+        columns="slug=intervention is_enabled=enabled function textual_claim proposition_claim nudge_type nudge reach",
         filters="is_enabled dm_allowed",
         search="slug* description* textual_claim* proposition_claim*",
         empty="Add one to tell agents something when a conversation calls for it. Two are built in and are switched on per agent.",

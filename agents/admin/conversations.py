@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import Model, OuterRef, QuerySet, Subquery
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.chat import ChatPages
-from agents.admin.transcript import add_notes, first_since, transcript_page, transcript_url
+from agents.admin.transcript import add_notes, transcript_page, transcript_url
 from agents.chat import COPY
 from agents.console import display
-from agents.console.filters import day_of, number_in
+from agents.console.filters import number_in
 from agents.console.forms import DistinctMembers
 from agents.console.logs import LogAdmin
 from agents.console.site import ModelAdmin, PagedList, TabularInline, console_page
@@ -131,13 +131,9 @@ class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
 
     @admin.display(description="members")
     def members(self, channel: Channel) -> SafeString:
-        people = [(str(m.agent or m.user), m.agent.avatar_color if m.agent else "") for m in channel.memberships.all()]
-        if not people:
-            return display.EMPTY
-        dots = format_html_join("", "{}", ((display.avatar(name, color),) for name, color in people[:MEMBERS_SHOWN]))
-        names = display.marked(", ".join(name for name, _ in people))
+        people = [str(member.agent or member.user) for member in channel.memberships.all()]
         more = f" +{len(people) - MEMBERS_SHOWN}" if len(people) > MEMBERS_SHOWN else ""
-        return format_html('<span class="pl-stack" title="{}">{}{}</span>', names, dots, more)
+        return display.isolated(", ".join(people[:MEMBERS_SHOWN]) + more) if people else display.EMPTY
 
     @admin.display(description="messages", ordering="next_position")
     def message_count(self, channel: Any) -> str | SafeString:
@@ -164,15 +160,12 @@ class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
             raise Http404(f"There is no channel {channel_id}.")
         query = request.GET
         at, before, after = (number_in(query, name) for name in ("at", "before", "after"))
-        day = day_of(query.get("day", ""))
-        if day is not None and (first := first_since(channel, day)) is not None:
-            return HttpResponseRedirect(f"?at={first}#m{first}")
         page = transcript_page(channel=channel, at=at, before=before, after=after)
         add_notes(request, page.lines)
         live = ""  # where the page asks for messages after its last one; an older page does not
         if page.newer is None:
             since = page.lines[-1]["message"].position if page.lines else channel.next_position - 1
-            live = f"{reverse('message-list')}?channel={channel.slug}&after={since}"
+            live = f"{reverse('channel-messages', args=[channel.slug])}?after={since}"
         return self.page(
             request,
             "admin/agents/channel/transcript.html",
@@ -181,7 +174,6 @@ class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
             channel=channel,
             page=page,
             at=at,
-            day=day,
             live=live,
             list_url=display.list_url(Message, channel=channel.pk),
             members=[member.agent or member.user for member in channel.memberships.all()],

@@ -9,24 +9,19 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
-from agents.admin.import_forms import suggested_agents
-from agents.api.overrides import NEEDED as CHOOSING_MODELS
 from agents.commands import Cell
 from agents.console import display
-from agents.console.filters import number_in
 from agents.console.logs import READING, LogAdmin
 from agents.console.panels import table
 from agents.console.site import GrowingTextarea, NumberInput, Select, TextInput, console_action, console_page
 from agents.debates.debate import (
     MOST_ROUNDS,
-    MOST_SEATS,
     NOT_ENDED,
     TOPIC_CHARACTERS,
     DebateRefused,
@@ -53,12 +48,11 @@ from agents.work.worker import alive
 
 PAGES = "admin/agents/debate/"
 STARTING, PLAYING, SPEAKING = "agents.add_debate", "agents.change_debate", "agents.add_message"
-SEATS_SHOWN = 6
 STANCE_TONES: dict[str | None, display.Tone] = {"yes": "good", "no": "bad", "neutral": "plain"}
 
 
 class StartForm(forms.Form):
-    """A question, its mode, its rounds; criteria that end it are as usual. The seats are forms of their own."""
+    """A question, its mode, who debates, its rounds. Criteria that end it, and other models for a seat, are the command's and the API's."""
 
     topic = forms.CharField(
         label="question",
@@ -70,6 +64,12 @@ class StartForm(forms.Form):
         widget=Select,
         choices=[(mode.name, f"{mode.title}: {mode.about}") for mode in MODES.values()],
         help_text="the rules: who speaks after whom, in which role, and who sees what",
+    )
+    agents = forms.CharField(
+        widget=TextInput,
+        max_length=2_000,
+        help_text="ids (slugs) in the order of speaking, at least two, e.g. michael,dwight,pam. The mode gives the roles in this "
+        "order: in devil's advocate the first argues for yes, the second for no.",
     )
     rounds = forms.IntegerField(
         initial=5, min_value=1, max_value=MOST_ROUNDS, widget=NumberInput, help_text="at most; the poll does not count"
@@ -98,16 +98,9 @@ class StartForm(forms.Form):
         help_text="of an expert panel, one after the other to the seats; separated by commas, also your own",
     )
 
-    def __init__(self, data: Any, *, seats: int, may_choose_models: bool) -> None:
-        super().__init__(data)
-        self.seats = [SeatForm(data, number, may_choose_models=may_choose_models) for number in range(1, seats + 1)]
-
     @property
     def round_fields(self) -> list[forms.BoundField]:
         return [self[name] for name in ("rounds", "poll", "judge", "real", "perspectives")]
-
-    def is_valid(self) -> bool:
-        return all([super().is_valid(), *(seat.is_valid() for seat in self.seats)])
 
     def start(self, user: User) -> Debate:
         """Start the debate that a valid form describes.
@@ -119,26 +112,8 @@ class StartForm(forms.Form):
         named = [name for part in given.pop("perspectives").split(",") if (name := part.strip())]
         if MODES[given["mode"]].config is Perspectives:
             given["perspectives"] = named
-        seated = [seat.cleaned_data for seat in self.seats if seat.cleaned_data["agent"]]
-        models = {str(number): seat["model"] for number, seat in enumerate(seated, 1) if seat.get("model")}
-        return start_debate(agents=[seat["agent"] for seat in seated], models=models, user=user, **given)
-
-
-class SeatForm(forms.Form):
-    """Who sits where."""
-
-    agent = forms.CharField(required=False, max_length=200, widget=TextInput(attrs={"list": "agents"}))
-    model = forms.CharField(
-        required=False, max_length=200, widget=TextInput(attrs={"placeholder": "the agent's own model"})
-    )
-
-    def __init__(self, data: Any, number: int, *, may_choose_models: bool) -> None:
-        super().__init__(data, prefix=f"seat{number}")
-        self.number = number
-        if not may_choose_models:
-            del self.fields["model"]
-        for name, field in self.fields.items():
-            field.widget.attrs["aria-label"] = f"seat {number}: {name}"
+        agents = [slug for part in given.pop("agents").split(",") if (slug := part.strip())]
+        return start_debate(agents=agents, user=user, **given)
 
 
 @admin.register(Debate)
@@ -150,29 +125,9 @@ class DebateAdmin(LogAdmin[Debate]):
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm(STARTING)
 
-    def fill_in(self, rows: list[Any]) -> None:
-        played = Count("rounds", filter=Q(rounds__number__gt=0))
-        counts = dict(
-            Debate.objects.filter(pk__in=[row.pk for row in rows]).order_by().values_list("pk").annotate(n=played)
-        )
-        for row in rows:
-            row.rounds_played = counts[row.pk]
-
-    @admin.display(description="question", ordering="pk")
-    def question(self, debate: Debate) -> SafeString:
-        return display.lines(display.isolated(display.shortened(debate.topic, 90)), f"debate {debate.pk}")
-
     @admin.display(description="mode", ordering="mode")
     def rules(self, debate: Debate) -> str | SafeString:
         return MODES[debate.mode].title if debate.mode in MODES else display.visible(debate.mode)
-
-    @admin.display(description="rounds")
-    def played(self, debate: Any) -> str:
-        return f"{debate.rounds_played} of {debate.rounds_asked}" if debate.rounds_asked else "0"
-
-    @admin.display(description="ended by", ordering="exit_reason")
-    def ended(self, debate: Debate) -> SafeString:
-        return display.words(debate.exit_reason) if debate.exit_reason else display.EMPTY
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -181,9 +136,7 @@ class DebateAdmin(LogAdmin[Debate]):
         if not self.has_add_permission(request):
             raise PermissionDenied
         user = user_of(request)
-        seats = min(max(number_in(request.GET, "seats") or SEATS_SHOWN, 2), MOST_SEATS)
-        may_choose_models, may_play = user.has_perm(CHOOSING_MODELS), user.has_perm(PLAYING)
-        form = StartForm(request.POST or None, seats=seats, may_choose_models=may_choose_models)
+        may_play, form = user.has_perm(PLAYING), StartForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
             try:
                 debate = form.start(user)
@@ -194,10 +147,7 @@ class DebateAdmin(LogAdmin[Debate]):
                 if may_play and "wait" not in request.POST:
                     ask_rounds(debate, 1 if "next" in request.POST else None)
                 return HttpResponseRedirect(self.url("change", debate))
-        return self.page(
-            request, f"{PAGES}start.html", "Start a debate", form=form, suggested=suggested_agents(), may_play=may_play,
-            may_choose_models=may_choose_models, more_seats=min(2 * seats, MOST_SEATS) if seats < MOST_SEATS else None,
-        )  # fmt: skip
+        return self.page(request, f"{PAGES}start.html", "Start a debate", form=form, may_play=may_play)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -210,7 +160,6 @@ class DebateAdmin(LogAdmin[Debate]):
             remarks[remark.before_round].append(remark)
         begun = {one.round for one in shown.agent_responses}
         rounds = sorted(begun | {row.round for row in shown.evidence.rounds})
-        names = {seat.number: seat.name for seat in shown.metadata.seats}
         last = shown.evidence.rounds[-1] if shown.evidence.rounds else None
         waits = debate.status == Debate.WAITING
         return self.page(
@@ -239,12 +188,6 @@ class DebateAdmin(LogAdmin[Debate]):
                 label="What each round came to",
                 stacking=False,
             ),
-            moves=[
-                (round_name(row.round), names[move.seat], move)
-                for row in shown.evidence.rounds
-                if row.changes
-                for move in row.changes.moves
-            ],
             urls={name: self.url(name, debate) for name in ("next", "finish", "cancel", "message", "progress")},
             export=reverse("debate-export", args=[debate.pk]),
         )

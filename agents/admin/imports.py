@@ -74,14 +74,6 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             rows = rows.defer("contents", "choices", "result", "error")
         return rows if super().has_view_permission(request) else rows.filter(created_by=user_of(request))
 
-    @admin.display(description="import", ordering="pk")
-    def upload(self, job: Import) -> SafeString:
-        return display.lines(f"#{job.pk}", display.moment(job.created_at))
-
-    @admin.display(description="file")
-    def what(self, job: Import) -> SafeString:
-        return display.lines(display.isolated(job.name), filesizeformat(job.size))
-
     @admin.display(description="state", ordering="status")
     def state(self, job: Import) -> SafeString:
         if job.undoing and job.status in Import.OPEN:
@@ -97,12 +89,6 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return display.badge(
             *words.get(job.status, (job.get_status_display(), display.STATUS_TONES.get(job.status, "plain")))
         )
-
-    @admin.display(description="outcome")
-    def outcome(self, job: Import) -> str | SafeString:
-        if not job.stored:
-            return display.EMPTY
-        return f"{job.stored:,} message{'' if job.stored == 1 else 's'} stored"
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -197,7 +183,6 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         context = {
             "job": job,
             "state": self.state(job),
-            "outcome": self.outcome(job) if job.stored else "",
             "format": read_as.label if read_as else "not recognised",
             "error": job.error if may_read or not job.error else UNREAD,  # it may quote the file
             "progress": _progress(job),

@@ -98,29 +98,15 @@ class ModelPriceAdmin(ModelAdmin[ModelPrice]):
         super().save_model(request, obj, form, change)
         forget_prices()  # other processes notice within a minute
 
-    @admin.display(description="USD per million: in / out / cache write / cache read", ordering="input_usd")
-    def usd(self, price: ModelPrice) -> str:
-        rates = (price.input_usd, price.output_usd, price.cache_write_usd, price.cache_read_usd)
-        return " / ".join(f"{rate.normalize():f}" for rate in rates)
-
-    @admin.display(description="long prompts")
-    def long_prompts(self, price: ModelPrice) -> str | SafeString:
-        if price.long_prompt_tokens is None:
-            return display.EMPTY
-        return f"×{price.long_prompt_factor.normalize():f} above {price.long_prompt_tokens:,} tokens"
-
 
 @admin.register(LLMBatch)
 class LLMBatchAdmin(LogAdmin[LLMBatch]):
-    answers = display.column("answered", lambda batch: f"{batch.answered:,} of {batch.requests:,}", ordering="answered")
-
     @admin.display(description="results")
     def results(self, batch: LLMBatch) -> SafeString:
         counts = batch.rows.order_by("result").values_list("result").annotate(n=Count("pk"))
         labels = dict(LLMBatchRequest.Result.choices) | {"": "waiting"}
-        return format_html_join(", ", "{} {}", ((f"{n:,}", labels.get(result, result)) for result, n in counts)) or (
-            display.EMPTY
-        )
+        shown = ((f"{n:,}", labels.get(result, result)) for result, n in counts)
+        return format_html_join(", ", "{} {}", shown) or display.EMPTY
 
 
 @admin.register(WorkerHeartbeat)

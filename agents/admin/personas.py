@@ -446,37 +446,23 @@ class AgentAdmin(ModelAdmin[Agent]):
             unsaved=bool(versions) and not before and versions[0].digest != now,
         )
 
-    @console_page("<int:pk>/versions/<int:number>/restore/")
+    @console_page("<int:pk>/versions/<int:number>/restore/", post=True)
     def restore_view(self, request: HttpRequest, pk: int, number: int) -> HttpResponse:
-        """GET shows what would change; POST makes a new version that says what the old one said.
-
-        A change made since the page was opened is not undone: the page is shown again with it.
-        """
+        """Make a new version that says what an old one said; a change made since the page was opened is not undone (POST)."""
         agent = get_object_or_404(Agent, pk=pk)
         if not self.has_change_permission(request, agent):
             raise PermissionDenied
-        version, problem = get_object_or_404(PersonaVersion, agent=agent, number=number), ""
-        if request.method == "POST":
-            try:
-                made = restore_version(version=version, seen=request.POST.get("opened", ""), user=user_of(request))
-            except PersonaMovedOn:
-                problem = "The persona was changed since you opened this page. Nothing was done; what would change now is shown below."
-            else:
-                if made is None:
-                    text = f"Nothing changed: the persona is as in version {number}."
-                    self.message_user(request, text, messages.INFO)
-                else:
-                    self.log_change(request, agent, f"restored version {number}")
-                    text = f"Version {made.number} says what version {number} said; it holds from the next turn on."
-                    self.message_user(request, text, messages.SUCCESS)
-                return HttpResponseRedirect(self.url("versions", agent))
-        traits = [{name: getattr(t, name) for name in TRAIT_VALUES} for t in agent.traits.all()]
-        now = PersonaVersion(system_prompt=agent.system_prompt, traits=traits)
-        context = {"version": version, "opened": current_digest(agent), "problem": problem, **_changes(now, version)}
-        return self.agent_page(request, agent, "restore", f"Restore version {number} of {{}}", **context)
-
-
-TRAIT_VALUES = ("name", "description", "sentiment", "strength")
+        version = get_object_or_404(PersonaVersion, agent=agent, number=number)
+        try:
+            made = restore_version(version=version, seen=request.POST.get("opened", ""), user=user_of(request))
+        except PersonaMovedOn as problem:
+            self.message_user(request, f"Nothing was restored: {problem}.", messages.ERROR)
+        else:
+            if made is not None:
+                self.log_change(request, agent, f"restored version {number}")
+            text = "it holds from the next turn on" if made else "it said so already"
+            self.message_user(request, f"The persona says what version {number} said; {text}.", messages.SUCCESS)
+        return HttpResponseRedirect(self.url("versions", agent))
 
 
 def _changes(before: PersonaVersion, after: PersonaVersion) -> dict[str, Any]:

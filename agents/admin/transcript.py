@@ -6,12 +6,10 @@ Pages are cut by position, not by offset: the last page of a channel of 50,000 m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
 from typing import Any
 
-from django.db.models import Count, Max, Min
+from django.db.models import Max, Min
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -19,7 +17,6 @@ from django.utils.safestring import SafeString
 
 from agents.console import display
 from agents.console.columns import SHOWN
-from agents.console.filters import midnight
 from agents.console.site import extensions
 from agents.models import Channel, Message
 from agents.templatetags.display import register as templates
@@ -27,7 +24,6 @@ from agents.templatetags.display import register as templates
 PAGE_SIZE = 50
 DEEPEST = 4  # levels of indentation; deeper replies stay there
 MOST_COUNTED = 10_000  # messages of a channel; beyond, it has "more than" that
-PAUSE = timedelta(minutes=5)  # a speaker's messages closer than this are shown under one name
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,51 +103,27 @@ def add_notes(request: HttpRequest, lines: list[dict[str, Any]]) -> None:
         line["notes"] = [by_id[message.pk] for by_id in notes if message.pk in by_id]
 
 
-def first_since(channel: Channel, day: date) -> int | None:
-    """Position of the first message of a day or of one after it; None where there is none."""
-    rows = Message.objects.filter(channel=channel, sent_at__gte=midnight(day)).order_by("position")
-    return rows.values_list("position", flat=True).first()
-
-
 def lines_of(rows: list[Message]) -> list[dict[str, Any]]:
-    """Messages of one channel, in their order, as the template shows them; three queries."""
-    counted = Message.objects.filter(parent__in=rows).order_by().values("parent")
-    replies = {row["parent"]: row for row in counted.annotate(n=Count("pk"), first=Min("position"))}
+    """Messages of one channel, in their order, as the template shows them.
+
+    `depth` counts a message's parents on this page; `reply_to` is its parent where that is not right above it.
+    """
     depths: dict[int, int] = {}
     lines: list[dict[str, Any]] = []
     previous: Message | None = None
     for row in rows:
         depths[row.pk] = min(depths.get(row.parent_id, 0) + 1, DEEPEST) if row.parent_id is not None else 0
-        lines.append(_line(row, depth=depths[row.pk], previous=previous, replies=replies.get(row.pk)))
+        days = [timezone.localtime(one.sent_at).date() if one and one.sent_at else None for one in (previous, row)]
+        lines.append(
+            {
+                "message": row,
+                "kind": "agent" if row.agent_id else "user" if row.user_id else "outsider",
+                "avatar": display.avatar(row.author_name, row.agent.avatar_color if row.agent else ""),
+                "depth": depths[row.pk],
+                "day": days[1] if days[1] != days[0] else None,
+                "reply_to": row.parent if previous is None or row.parent_id != previous.pk else None,
+                "reactions": list(Counter(display.visible(one.emoji) for one in row.reactions.all()).items()),
+            }
+        )
         previous = row
     return lines
-
-
-def _line(row: Message, *, depth: int, previous: Message | None, replies: Mapping[str, Any] | None) -> dict[str, Any]:
-    """One message as the template shows it.
-
-    `depth` counts its parents on this page; `reply_to` is its parent where that is not right above it; `replies` counts its own and has
-    the position of the first. One that is `continued` has the speaker of the line above and followed it at once.
-    """
-    parent = row.parent if previous is None or row.parent_id != previous.pk else None
-    days = [timezone.localtime(one.sent_at).date() if one and one.sent_at else None for one in (previous, row)]
-    day = days[1] if days[1] != days[0] else None
-    return {
-        "message": row,
-        "kind": "agent" if row.agent_id else "user" if row.user_id else "outsider",
-        "avatar": display.avatar(row.author_name, row.agent.avatar_color if row.agent else ""),
-        "depth": depth,
-        "day": day,
-        "reply_to": parent,
-        "reactions": list(Counter(display.visible(reaction.emoji) for reaction in row.reactions.all()).items()),
-        "replies": replies,
-        "continued": day is None and parent is None and previous is not None and _continues(previous, row),
-    }
-
-
-def _continues(before: Message, row: Message) -> bool:
-    """Whether the speaker of one message went on with the next; never where a time is not known."""
-    speakers = [(message.agent_id, message.user_id, message.outsider) for message in (before, row)]
-    if speakers[0] != speakers[1] or row.sent_at is None or before.sent_at is None or row.synthetic != before.synthetic:
-        return False
-    return before.parent_id == row.parent_id and abs(row.sent_at - before.sent_at) <= PAUSE

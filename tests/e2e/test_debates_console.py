@@ -28,8 +28,7 @@ def test_a_debate_is_started_and_followed(visit: Callable[..., Visitor], operato
     assert grave_faults(page) == []
     page.get_by_label("Question").fill(TOPIC)
     page.get_by_label("Mode", exact=True).select_option("delphi")
-    for number, slug in enumerate(("ada", "bob", "cleo"), 1):
-        page.get_by_label(f"seat {number}: agent").fill(slug)
+    page.get_by_label("Agents", exact=True).fill("ada, bob, cleo")
     page.get_by_role("button", name="Start with one round").click()
     expect(page.get_by_text("It waits for a worker")).to_be_visible()
     assert visitor.fits
