@@ -243,7 +243,12 @@ def _charts(shown: DebateReport) -> list[tuple[str, SafeString]]:
     if any(any(row.vote.counts.values()) for row in rounds):
         taken = {stance: [row.vote.counts[stance] for row in rounds] for stance in STANCES}
         ticks = range(len(shown.metadata.seats) + 1)
-        charts.append(("Stances", steps(taken, names=names, label="Seats by stance and round", ticks=ticks, shown="{:.0f}".format)))
+        charts.append(
+            (
+                "Stances",
+                steps(taken, names=names, label="Seats by stance and round", ticks=ticks, shown="{:.0f}".format),
+            )
+        )
     given = {(one.seat, one.round): one.confidence for one in shown.agent_responses}
     lines = {
         f"{seat.number}. {seat.name}": [given.get((seat.number, row.round)) for row in rounds]
