@@ -8,16 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
 
 from agents.persona import changes_between
-from evaluation.change.change import (
-    WHERE,
-    Change,
-    Lost,
-    Sample,
-    change_of,
-    corrected,
-    lost_propositions,
-    mean_of,
-)
+from evaluation.change.change import WHERE, Change, Lost, Sample, change_of, corrected, lost_propositions, mean_of
 from evaluation.change.evidence import get_baseline
 from evaluation.change.measurements import (
     MeasuredDimension,
