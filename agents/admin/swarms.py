@@ -163,7 +163,7 @@ def versions(swarm: Swarm) -> Iterator[dict[str, Any]]:
 
 @admin.register(DialogState)
 class DialogStateAdmin(LogAdmin[DialogState]):
-    """What was said is shown to users who may view messages; those who may change states add, pin, edit and remove entries, and write the summary."""
+    """Those who may view messages read what was said; those who may change states add, pin, edit and remove entries, and write summaries."""
 
     list_select_related = ("agent", "channel")
 
