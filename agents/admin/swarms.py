@@ -163,7 +163,7 @@ def versions(swarm: Swarm) -> Iterator[dict[str, Any]]:
 
 @admin.register(DialogState)
 class DialogStateAdmin(LogAdmin[DialogState]):
-    """Those who may view messages read what was said; those who may change states add, pin, edit and remove entries, and write summaries."""
+    """Those who view messages read what was said; those who may change states add, pin, edit and remove entries, and write summary."""
 
     list_select_related = ("agent", "channel")
 
