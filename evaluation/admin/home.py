@@ -21,13 +21,30 @@ from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
 from agents.ops.health import call_health
 from agents.ops.sums import LEDGER, end_for_page, says_end
-from evaluation.admin.display import agreement_badge, evaluation_link, judge_badge, judged_by, overall_meter, target, way_name
+from evaluation.admin.display import (
+    agreement_badge,
+    evaluation_link,
+    judge_badge,
+    judged_by,
+    overall_meter,
+    target,
+    way_name,
+)
 from evaluation.admin.drift import MOST_POINTS, axis_of, history_line, levels_of
 from evaluation.admin.drift_overview import MOST_AGENTS, STATES, by_name, usual_overview
 from evaluation.calibration.agreement import calibration_of
 from evaluation.change.history import ROLLING, History, histories
 from evaluation.change.overview import Card, State, numbers_of, short_name, tag_name
-from evaluation.models import COUNTED, Baseline, Dimension, DriftAlert, EvaluationRun, EvaluationSchedule, LabelSet, Method
+from evaluation.models import (
+    COUNTED,
+    Baseline,
+    Dimension,
+    DriftAlert,
+    EvaluationRun,
+    EvaluationSchedule,
+    LabelSet,
+    Method,
+)
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.summary import dimension_scores, shares_of, total
 from evaluation.wording import counted
