@@ -241,7 +241,9 @@ def _charts(shown: DebateReport) -> list[tuple[str, SafeString]]:
     rounds = shown.evidence.rounds
     names, charts = [round_name(row.round) for row in rounds], []
     if any(any(row.vote.counts.values()) for row in rounds):
-        taken = {stance: [row.vote.counts[stance] for row in rounds] for stance in STANCES}
+        taken: dict[str, list[float | None]] = {
+            stance: [row.vote.counts[stance] for row in rounds] for stance in STANCES
+        }
         ticks = range(len(shown.metadata.seats) + 1)
         charts.append(
             (

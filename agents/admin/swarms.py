@@ -219,7 +219,8 @@ def add_entered(state: DialogState, given: QueryDict) -> None:
     Raises:
         StateRefused: It is not allowed.
     """
-    position = int(given["position"]) if re.fullmatch(r"[0-9]{1,18}", given.get("position", "")) else 0
+    number = str(given.get("position", ""))
+    position = int(number) if re.fullmatch(r"[0-9]{1,18}", number) else 0
     said = Message.objects.filter(channel=state.channel_id, position=position).select_related("agent", "user")
     values = {"text": given.get("text", ""), "position": position, "quote": given.get("quote", "")}
     add(state, given.get("kind", ""), values | {"pinned": "pinned" in given}, list(said))
