@@ -86,7 +86,7 @@ def turns_list(request: HttpRequest) -> SafeString:
         wrong=[_turn(run) for run in wrong],
         more=((url, "All turns"), (f"{url}?status__in={','.join(WENT_WRONG)}", "All that went wrong")),
         empty="No agent has taken a turn yet. This runs one:",
-        command="manage.py chat AGENT",
+        command="manage.py turn AGENT --channel CHANNEL",
     )
 
 

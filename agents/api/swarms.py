@@ -100,7 +100,7 @@ class Swarms(Editable):
     lookup_field = "pk"
     lookup_value_converter = "int"
     filterset_class = SwarmFilters
-    bodies: ClassVar = {"create": SwarmBody, "partial_update": SwarmChange, "try_": TryBody}
+    bodies: ClassVar = {"create": SwarmBody, "update": SwarmBody, "partial_update": SwarmChange, "try_": TryBody}
 
     def get_queryset(self) -> QuerySet[Swarm]:
         return self.queryset.prefetch_related("phases", Prefetch("agents", Agent.objects.only("slug")))
