@@ -7,7 +7,7 @@ markers of what happened to its agents; apps add kinds of them with `add_markers
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -98,15 +98,6 @@ class Marker:
     short: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One bar: a value per series of the chart, stacked from below."""
-
-    label: str
-    values: Sequence[float]
-    url: str = ""
-
-
 def line_chart(
     lines: Sequence[Line],
     *,
@@ -161,11 +152,10 @@ def line_chart(
         "exact": any(line.means for line in lines),
     }
     if small:
-        return _chart("line", label, data, small=True)
+        return _chart(label, data, small=True)
     rows, older = _rows(lines, shown)
     names = [display.isolated(f"{line.name}, {unit}" if unit else line.name) for line in lines]
     return _chart(
-        "line",
         label,
         data,
         zooms=[days for days in ZOOMS if last - first > timedelta(days=days)],
@@ -195,49 +185,52 @@ def _xy(at: datetime, value: float | None) -> dict[str, float | None]:
     return {"x": at.timestamp(), "y": value}
 
 
-def bars(
-    columns: Sequence[Bar],
+def steps(
+    lines: Mapping[str, Sequence[float | None]],
     *,
+    names: Sequence[str],
     label: str,
-    series: Sequence[str] = ("",),
-    threshold: float | None = None,
-    x_high: float = 9,
-    unit: str = "",
+    ticks: Sequence[float] = (0, 0.5, 1),
+    shown: Callable[[float], str] = "{:.2f}".format,
 ) -> SafeString:
-    """Stacked bars of counts, or a histogram with a threshold, and the same as a table.
+    """Lines over steps that have names instead of times, such as rounds, and the same as a table with a row per step.
 
     Args:
-        series: What the values of each bar are, from below.
-        threshold: Where a vertical line stands on a horizontal axis from 0 (left edge of the first bar) to `x_high`
-            (right edge of the last); a script can move it as the first marker of the chart's data.
+        lines: By name; a value for each step, None where there is none: the line has a gap.
+        names: Of the steps, in order.
+        ticks: Of the vertical axis, which goes from the first to the last.
     """
-    datasets: list[dict[str, Any]] = [
-        {
-            "colour": f"--pl-chart-{number % COLOURS}",
-            "data": [
-                {"x": bar.label, "y": value, "url": bar.url, "text": f"{bar.label}, {name} {value:,.0f} {unit}".strip()}
-                for bar in columns
-                for value in bar.values[number : number + 1]
-            ],
-        }
-        for number, name in enumerate(series)
-    ]
-    legend = [{"colour": f"--pl-chart-{n % COLOURS}", "name": display.visible(s)} for n, s in enumerate(series) if s]
-    names = [display.link(bar.url, bar.label) if bar.url else display.visible(bar.label) for bar in columns]
-    rows = [(name, *(f"{value:,.0f}" for value in bar.values)) for name, bar in zip(names, columns, strict=True)]
+    datasets, legend = [], []
+    for number, (line, values) in enumerate(lines.items()):
+        colour = f"--pl-chart-{number % COLOURS}"
+        points = [
+            {"x": x, "y": y, "text": "" if y is None else f"{line}, {name}: {shown(y)}"}
+            for x, (name, y) in enumerate(zip(names, values, strict=True))
+        ]
+        dash = [7, 4] if number >= COLOURS else []
+        datasets.append({"colour": colour, "borderDash": dash, "pointRadius": 4, "data": points})
+        legend.append({"colour": colour, "name": display.isolated(line), "note": "", "url": ""})
+    last = len(names) - 1
     data = {
-        "labels": [bar.label for bar in columns],
         "datasets": datasets,
-        "axis": [0, x_high],
-        "markers": [] if threshold is None else [{"at": threshold, "colour": "--pl-bad"}],
+        "axis": [-0.2, last + 0.2],
+        "days": [(x, names[x]) for x in sorted({0, last // 2, last}) if x >= 0],
+        "y": [ticks[0], ticks[-1]],
+        "step": ticks[1] - ticks[0],
+        "markers": [],
     }
-    heads = ("", *(display.visible(f"{name} {unit}".strip()) for name in series))
+    cells = zip(*lines.values(), strict=True)
+    rows = [
+        (display.visible(name), *("–" if y is None else shown(y) for y in row))
+        for name, row in zip(names, cells, strict=True)
+    ]
+    heads = ("", *map(display.isolated, lines))
     twin = table(heads, rows, label=display.marked(f"{label}, as a table"), stacking=False)
-    return _chart("bar", label, data, legend=legend, table=twin)
+    return _chart(label, data, legend=legend if len(lines) > 1 else [], table=twin)
 
 
-def _chart(kind: str, label: str, data: dict[str, Any], **context: Any) -> SafeString:
-    named = {"type": kind, "label": display.marked(label), "data": display.marked(json.dumps(data, ensure_ascii=False))}
+def _chart(label: str, data: dict[str, Any], **context: Any) -> SafeString:
+    named = {"label": display.marked(label), "data": display.marked(json.dumps(data, ensure_ascii=False))}
     return render_to_string("admin/chart.html", {**named, **context})
 
 

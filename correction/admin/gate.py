@@ -18,7 +18,6 @@ from pydantic import ValidationError
 
 from agents.admin.transcript import transcript_url
 from agents.console import display
-from agents.console.charts import Bar, bars
 from agents.console.panels import seconds_of, table
 from agents.console.site import Button
 from agents.llm.endpoints import provider_of
@@ -36,9 +35,7 @@ from evaluation.admin.display import MEASURE, judge_badge
 from evaluation.models import is_heuristic
 from evaluation.wording import counted
 
-STEP = 5  # tenths of a point that a bar is wide
-HIGHEST = 90
-TRIED = range(3, 8)  # thresholds whose share stands in the table
+TRIED = range(1, 10)  # thresholds whose share stands in the table
 NOT_MARKED = "no alarm below it was marked right or false alarm yet"
 KINDS = {"model": "by a model", "heuristic": "offline"}
 CHANGES = 5  # latest ones that are shown
@@ -225,7 +222,7 @@ def gate_context(
         "judges": [judge_badge(judge) for judge in got.judges],
         "total": len(got.messages),
         "by_origin": [(name, by_origin[name]) for name in ORIGINS if by_origin[name]],
-        "previews": [_card(agent, dimension, choice, config, got) for dimension in GATE_DIMENSIONS],
+        "cards": [_card(agent, dimension, choice, config, got) for dimension in GATE_DIMENSIONS],
         "sent_back": share(len(back), len(got.messages)),
         "sent_back_number": len(back),
         "columns": columns,
@@ -292,7 +289,9 @@ def _rows(
     got: Replay, columns: Sequence[str], said: Mapping[int, Message], back: set[int], *, may_read: bool
 ) -> list[dict[str, Any]]:
     """The scored messages, the lowest score first; `hidden` are those that the thresholds let pass."""
-    scored = [(min(one.tenths for one in scores.values()), pk, scores) for pk, scores in got.messages.items() if scores]
+    scored = [
+        (min(one.tenths for one in scores.values()), pk) for pk, scores in got.messages.items() if scores and pk in said
+    ]
     return [
         {
             "hidden": pk not in back,
@@ -303,73 +302,42 @@ def _rows(
             "url": transcript_url(said[pk]),
             "scores": [(d, scores.get(d), f"{scores[d].tenths / 10:g}" if d in scores else "–") for d in columns],
         }
-        for _, pk, scores in sorted(scored, key=lambda row: (row[0], -row[1]))
-        if pk in said
+        for _, pk in sorted(scored, key=lambda row: (row[0], -row[1]))
+        for scores in [got.messages[pk]]
     ]
 
 
 def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedConfig, got: Replay) -> dict[str, Any]:
-    """One dimension: its box, its threshold and what that does, other thresholds, and the scores as bars."""
-    scores = got.dimensions.get(dimension, Scores())
-    shown = preview(agent, dimension, choice.thresholds[dimension], config, scores)
-    drafts, tried = scores.messages, SafeString("")
+    """One dimension: its box, its threshold and what that does, and other ones. The script counts in `counts` while a person types."""
+    scores, threshold = got.dimensions.get(dimension, Scores()), choice.thresholds[dimension]
+    current, drafts, tried = config.threshold(dimension), scores.messages, SafeString("")
     if drafts:
         shares = [f"{100 * failing(drafts, Decimal(limit)) / drafts.total():.0f}\N{NO-BREAK SPACE}%" for limit in TRIED]
         heads, label = ("Threshold", *map(str, TRIED)), f"{dimension}: share sent back"
         tried = table(heads, [("Sent back", *shares)], label=label, stacking=False)
-    return shown | {
-        "checked": dimension in choice.checked,
-        "typed": choice.typed[dimension],
-        "error": choice.errors[dimension],
-        "unscored": len(got.messages) - drafts.total(),
-        "could_not": sum(dimension in asked for asked in got.tried.values()),
-        "tried": tried,
-        "chart": _chart(dimension, scores, choice.thresholds[dimension]),
-    }
-
-
-def preview(
-    agent: Agent | None, dimension: str, threshold: Decimal, config: ResolvedConfig, scores: Scores
-) -> dict[str, Any]:
-    """What a threshold does to one dimension; `json` is what the script counts in while a person types."""
-    current, drafts = config.threshold(dimension), scores.messages
     where: dict[str, object] = {"agent__id__exact": agent.pk} if agent is not None else {}
     marks = [(tenths, *counts) for tenths, counts in sorted(scores.marks.items())]
     return {
         "dimension": dimension,
         "label": BY_ID[dimension].label,
-        "threshold": number(threshold),
-        "in_effect": number(current),
-        "failed": share(failing(drafts, threshold), drafts.total()),
-        "now": share(failing(drafts, current), drafts.total()),
-        "precision": _precision(*scores.marked_below(threshold)),
+        "checked": dimension in choice.checked,
+        "typed": choice.typed[dimension],
+        "error": choice.errors[dimension],
         "judged": drafts.total(),
+        "unscored": len(got.messages) - drafts.total(),
+        "could_not": sum(dimension in asked for asked in got.tried.values()),
+        "failed": share(failing(drafts, threshold), drafts.total()),
+        "in_effect": number(current),
+        "is_in_effect": current == threshold,
+        "now": share(failing(drafts, current), drafts.total()),
+        "tried": tried,
+        "precision": _precision(*scores.marked_below(threshold)),
+        "counts": SafeString(json.dumps({"drafts": sorted(drafts.items()), "marks": marks})),  # whole numbers only
         "markable": bool(scores.marks or scores.by_origin["gate"] or scores.by_origin["observed"]),
+        "marks_label": "Marked alarms" if scores.marks else "Mark some",
         "marks_url": display.list_url(CorrectionLog, **where, mark="any" if scores.marks else "none"),
-        "page_url": gate_url(agent),
         "write_url": reverse("admin:evaluation_proposition_new", args=[agent.slug]) if agent is not None else "",
-        "json": SafeString(json.dumps({"drafts": sorted(drafts.items()), "marks": marks})),  # whole numbers only
     }
-
-
-def _chart(dimension: str, scores: Scores, threshold: Decimal) -> SafeString | str:
-    """Half a point a bar, by where the scores come from; a 9 is in the last bar."""
-    there = [origin for origin in ORIGINS if scores.by_origin[origin]]
-    if not there:
-        return ""
-    shown = []
-    for low in range(0, HIGHEST, STEP):
-        high = low + STEP if low + STEP < HIGHEST else HIGHEST + 1
-        values = tuple(sum(scores.by_origin[origin][tenths] for tenths in range(low, high)) for origin in there)
-        end = f"below {high / 10:g}" if high < HIGHEST else "9"
-        shown.append(Bar(label=f"{low / 10:g} to {end}", values=values))
-    return bars(
-        shown,
-        label=f"Scores for {dimension}, 0 to 9",
-        series=[{"gate": "judged by the gate"}.get(origin, origin) for origin in there],
-        threshold=float(threshold),
-        unit="messages",
-    )
 
 
 def _precision(right: int, false: int) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from html import unescape
 from typing import Any
 
-from agents.console.charts import MOST_ROWS, Bar, Line, Marker, Point, bars, line_chart
+from agents.console.charts import MOST_ROWS, Line, Marker, Point, line_chart, steps
 from tests.console import HOSTILE, drawn, plain
 from tests.factories import MONDAY
 
@@ -68,17 +67,17 @@ def test_only_the_newest_rows_are_in_the_table() -> None:
 def test_names_titles_and_labels_are_escaped() -> None:
     hostile = f"{HOSTILE}\u202e"
     html = line_chart([line(7, name=hostile)], label=hostile, markers=[Marker(at=MONDAY, title=hostile, kind="alert")])
-    html += bars([Bar(label=hostile, values=[1])], label=hostile, series=[hostile])
 
     assert "<script>" not in html
     assert "\u202e" not in unescape(html)
 
 
-def test_bars_have_a_value_per_series_and_a_threshold() -> None:
-    columns = [Bar(label="4 to 5", values=[1, 3], url="/4/"), Bar(label="5 to 6", values=[0, 0])]
-    html = bars(columns, label="Drafts", series=["gate", "observed"], threshold=4.5)
+def test_steps_are_drawn_in_their_order_with_gaps_and_a_row_each() -> None:
+    html = steps(
+        {"Ada": [0.5, None, 0.75], HOSTILE: [1, 0, None]}, names=["poll", "round 1", "round 2"], label="Confidence"
+    )
 
-    assert values(html) == [[1, 0], [3, 0]]
-    assert rows(html) == ["4 to 5 1 3", "5 to 6 0 0"]
-    assert re.search(r'<th scope="row"><a [^>]*href="/4/"', html)
-    assert [marker["at"] for marker in drawn(html)[0]["markers"]] == [4.5]
+    assert values(html) == [[0.5, None, 0.75], [1, 0, None]]
+    assert drawn(html)[0]["days"] == [[0, "poll"], [1, "round 1"], [2, "round 2"]]
+    assert rows(html) == ["poll 0.50 1.00", "round 1 – 0.00", "round 2 0.75 –"]
+    assert "<script>" not in html

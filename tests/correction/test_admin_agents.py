@@ -191,3 +191,17 @@ def test_observing_what_fell_holds_nothing_back(root: Client, ada: Agent, enable
 
     assert (config.gate_mode, config["gate_adherence_enabled"]) == ("observe", True)
     assert "Nothing is held back from now on" in plain(answer.content.decode())
+
+
+def test_the_last_nudges_stand_on_the_agents_page_for_those_who_may_see_them(root: Client) -> None:
+    ada = make_agent()
+    assert "No nudge was given lately." in plain(read(root, page_of(ada)))
+    for number in range(8):
+        nudge = f"Say something new, {number}."
+        InterventionLog.objects.create(name="variety", agent=ada, fired=True, nudge=nudge, why="7 messages")
+    InterventionLog.objects.create(name="variety", agent=ada, fired=False, nudge="Not shown.", why="2 messages")
+    shown = plain(read(root, page_of(ada)))
+
+    assert re.findall(r"Say something new, (\d)", shown) == ["7", "6", "5", "4", "3"]
+    assert "Not shown." not in shown
+    assert "Last nudges" not in read(signed_in(staff("agents.view_agent")), page_of(ada))

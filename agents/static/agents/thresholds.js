@@ -51,9 +51,4 @@ document.addEventListener("input", ({ target: typed }) => {
   put("precision", precision(sum(counts.marks, below), sum(counts.marks, below, 2)));
   box.querySelector("[data-now]")?.removeAttribute("hidden");
   recount();
-  const canvas = box.querySelector("canvas");
-  const chart = canvas && Chart.getChart(canvas);
-  if (!chart) return;
-  chart.data.markers[0].at = value;
-  chart.draw();
 });
