@@ -33,7 +33,7 @@ AGENT, CHANNEL = "/api/agents/ada/", "/api/channels/office/"
 CHANGES = [  # path, method, and two changes
     (DEFAULTS, "put", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
     (ADA, "patch", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
-    (ADA, "patch", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
+    (ADA, "put", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
     (AGENT, "patch", {"title": "first"}, {"system_prompt": "Second."}),
     (CHANNEL, "patch", {"agents": ["ada"]}, {"topic": "ships"}),
 ]
