@@ -64,11 +64,22 @@ class ProgressShown(Serializer[Any]):
     total = IntegerField()
 
 
+class FigureShown(Serializer[Any]):
+    """A figure of agreement, on `n` judgements."""
+
+    value = FloatField(allow_null=True)
+    interval = IntervalField(allow_null=True)
+    n = IntegerField()
+    reason = CharField(allow_blank=True, help_text="why there is none")
+
+
 class CalibrationShown(Serializer[Any]):
     """How well a judge agrees with people in one dimension."""
 
     kappa = FloatField(allow_null=True, help_text="quadratic-weighted")
     interval = IntervalField(allow_null=True)
+    spearman = FigureShown(allow_null=True)
+    alpha = FigureShown(allow_null=True, help_text="Krippendorff's, judge and people")
     labels = IntegerField()
     items = IntegerField()
     annotators = IntegerField()
