@@ -39,7 +39,6 @@ from evaluation.wording import counted, heading_of, judge_label, money, number
 if TYPE_CHECKING:
     from evaluation.runs.estimate import Estimate, SimulationEstimate
     from evaluation.runs.execute import Captured
-    from evaluation.runs.planning import AnswerLength
 
 
 AGENTS: dict[str, Any] = {"default": "all", "help": "slugs separated by commas, or all (default: all active agents)"}
@@ -376,15 +375,11 @@ def estimate_json(estimates: Sequence[Estimate], simulations: Sequence[Simulatio
 
 def answer_words(estimates: Sequence[Estimate]) -> str:
     """How long answers are taken to be, and where that is known from: a sentence without its full stop."""
-    lengths: dict[AnswerLength, list[str]] = {}
-    for dimension, length in {d: length for e in estimates for d, length in e.output_tokens_per_claim.items()}.items():
-        lengths.setdefault(length, []).append(dimension)
-    said = [
-        f"{length.tokens} for an answered claim of {', '.join(sorted(names))} "
-        + (f"(the mean of this judge's last {length.measured_calls:,} calls)" if length.measured_calls else "(assumed)")
-        for length, names in sorted(lengths.items(), key=lambda one: one[1])
-    ]
-    return "; ".join(said)
+    length = next((estimate.output_tokens_per_claim for estimate in estimates if estimate.calls), None)
+    if length is None:
+        return ""
+    known = f"the mean of this judge's last {length.measured_calls:,} calls" if length.measured_calls else "assumed"
+    return f"{length.tokens} for an answered claim ({known})"
 
 
 def estimate_line(estimate: Spending) -> str:

@@ -16,12 +16,11 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
 from django.utils.module_loading import import_string
-from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from agents.llm.loop import slots_in_use
 from agents.models import LLMCall
 from agents.ops.sums import TOKENS
 from agents.work.queues import work_models
@@ -54,13 +53,9 @@ def collect_work() -> Iterator[Metric]:
 
 def _workers() -> Iterator[Metric]:
     workers = GaugeMetricFamily("plumbline_workers_alive", "Worker processes heard of lately", labels=["kind"])
-    used = GaugeMetricFamily("plumbline_worker_llm_slots_in_use", "Model calls in flight in workers", labels=["kind"])
-    slots = GaugeMetricFamily("plumbline_worker_llm_slots", "Model calls workers may have in flight", labels=["kind"])
-    for row in alive().order_by().values("kind").annotate(n=Count("pk"), used=Sum("slots_in_use"), most=Sum("slots")):
+    for row in alive().order_by().values("kind").annotate(n=Count("pk")):
         workers.add_metric([row["kind"]], row["n"])
-        used.add_metric([row["kind"]], row["used"])
-        slots.add_metric([row["kind"]], row["most"])
-    yield from (workers, used, slots)
+    yield workers
 
 
 WINDOW = timedelta(minutes=5)
@@ -112,12 +107,6 @@ class Instruments:
             buckets=BUCKETS,
             registry=self.registry,
         )
-        self.slots = Gauge(
-            "plumbline_web_llm_slots_in_use",
-            "Model calls in flight in web processes",
-            multiprocess_mode="livesum",
-            registry=self.registry,
-        )
 
 
 @cache
@@ -140,7 +129,6 @@ class CountRequests:
         mine = instruments()
         labels = (_method(request), _route(request), str(response.status_code))
         mine.seconds.labels(*labels).observe(time.perf_counter() - begun)
-        mine.slots.set(slots_in_use()[0])
         return response
 
 
@@ -172,18 +160,9 @@ def exposition() -> bytes:
     registry = CollectorRegistry()
     mine = instruments().registry
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-        _forget_the_dead()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     else:
         registry.register(_Collected(mine.collect))
     for path in settings.METRICS_COLLECTORS:
         registry.register(_Collected(import_string(path)))
     return generate_latest(registry)
-
-
-def _forget_the_dead() -> None:
-    """What dead processes had in flight is in flight no more; what they had counted stays counted."""
-    for file in Path(settings.METRICS_DIR).glob("gauge_live*_*.db"):
-        pid = file.stem.rpartition("_")[2]
-        if pid.isdecimal() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
-            file.unlink(missing_ok=True)

@@ -73,28 +73,21 @@ ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] 
 
 
 def discreet_traceback(error: BaseException) -> str:
-    """Where it happened and of which kind it is, through all its causes, in the traceback's usual form."""
-    described = traceback.TracebackException.from_exception(error)
-    for part, problem in _chain(described, error):
-        words = spoken(problem)
-        setattr(part, "_str", words)  # noqa: B010 (no public name) what `format` prints behind the type
-        setattr(part, "__notes__", None)  # noqa: B010 (typed as always there)
-        if words == HIDDEN and isinstance(problem, SyntaxError):
-            part.text = ""
-    return "".join(described.format()).rstrip("\n")
+    """Where it happened and of which kind it is, through all its causes, the first one first."""
+    parts = [
+        f"{''.join(traceback.format_tb(one.__traceback__))}{type(one).__qualname__}: {spoken(one)}"
+        for one in causes(error)
+    ]
+    return "\n\nwhich led to:\n\n".join(reversed(parts))
 
 
-def _chain(
-    part: traceback.TracebackException, error: BaseException
-) -> list[tuple[traceback.TracebackException, BaseException]]:
-    pairs = [(part, error)]
-    for inner, problem in ((part.__cause__, error.__cause__), (part.__context__, error.__context__)):
-        if inner is not None and problem is not None:
-            pairs += _chain(inner, problem)
-    if part.exceptions and isinstance(error, BaseExceptionGroup):
-        for inner, problem in zip(part.exceptions, error.exceptions, strict=False):
-            pairs += _chain(inner, problem)
-    return pairs
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception, what caused it, and so on."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _named(error: BaseException) -> str:
@@ -197,9 +190,6 @@ def scrub_transaction(sent: Event, hint: Hint) -> Event:
 def _sentences(error: BaseException | None) -> dict[str, str]:
     """Per kind of exception in the chain, what it may say."""
     sentences: dict[str, str] = {}
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        sentences.setdefault(type(error).__name__, spoken(error))
-        error = error.__cause__ or error.__context__
+    for one in causes(error):
+        sentences.setdefault(type(one).__name__, spoken(one))
     return sentences

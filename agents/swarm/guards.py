@@ -12,8 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter
+from typing import NamedTuple
 
 from django.conf import settings
 from django.utils.module_loading import import_string
@@ -112,18 +113,27 @@ def swapped(draft: Reading, polished: Reading) -> Difference:
         [tuple(word for word in row if word.kind != "negation") for row in rows]  # "is it not" is "isn't it"
         for rows in (_changed(draft, polished), _changed(polished, draft))
     )
-    before: dict[tuple[str, ...], tuple[Word, ...]] = {tuple(sorted(_texts(row))): row for row in ours}
     lost: list[str] = []
+    before: dict[tuple[str, ...], list[tuple[Word, ...]]] = {}
+    for row in ours:
+        before.setdefault(tuple(sorted(map(_plain, row))), []).append(row)
     for row in theirs:
-        other = before.get(tuple(sorted(_texts(row))), row)
-        places = [at for at, (one, two) in enumerate(zip(row, other, strict=True)) if one.text != two.text]
-        if len(places) == 2 and sorted(map(_texts, _clauses(row))) != sorted(map(_texts, _clauses(other))):
-            lost += [row[at].said for at in places]
+        for other in before.get(tuple(sorted(map(_plain, row))), ()):
+            places = [at for at, (one, two) in enumerate(zip(row, other, strict=True)) if _plain(one) != _plain(two)]
+            if len(places) == 2 and _clauses(row) != _clauses(other):
+                lost += [row[at].said for at in places]
     return Difference(tuple(lost))
 
 
-def _clauses(row: Iterable[Word]) -> list[tuple[Word, ...]]:
-    return [tuple(part) for _, part in groupby(row, attrgetter("clause"))]
+_CASES = {"me": "i", "him": "he", "us": "we", "them": "they"}
+
+
+def _plain(word: Word) -> str:
+    return _CASES.get(word.text, word.text)
+
+
+def _clauses(row: Sequence[Word]) -> list[tuple[str, ...]]:
+    return sorted(tuple(map(_plain, part)) for _, part in groupby(row, attrgetter("clause")))
 
 
 def language(draft: Reading, polished: Reading) -> Difference:
@@ -167,19 +177,37 @@ def words(draft: Reading, polished: Reading) -> Difference:
 
 
 def sentences(draft: Reading, polished: Reading) -> Difference:
-    """Sentences and clauses: none is added, whatever its words are.
+    """Sentences and clauses: none is added, whatever its words are. Those that stand in both texts are set aside."""
+    return Difference((), tuple(dict.fromkeys([*_added_sentences(draft, polished), *(polished.alone - draft.alone)])))
 
-    A word is in excess where the polish says it more often than the draft; a clause with mostly such words was added.
+
+def _added_sentences(draft: Reading, polished: Reading) -> Iterator[str]:
+    """Sentences that go back to none of the draft's, or a clause of which does not, or what was put before or after one.
+
+    A word in excess stands more often in the changed sentences of the polish than in those of the draft.
     """
-    ours = Counter(word.stem for word in draft.content())
-    excess = Counter(word.stem for word in polished.content()) - ours
-    added = [*(polished.alone - draft.alone)]
-    for part in _clauses(word for row in _changed(polished, draft) for word in row):
-        content = [word for word in part if word.kind in CONTENT]
-        strange = [word for word in content if word.stem in excess and word.stem not in draft.context]
-        if len(strange) > NEW_IN_SENTENCE * len(content) and not _echoes(part, draft):
-            added.append(" ".join(word.said for word in part))
-    return Difference((), tuple(dict.fromkeys(added)))
+    before, after = _changed(draft, polished), _changed(polished, draft)
+    excess = Counter(word.stem for row in after for word in row) - Counter(word.stem for row in before for word in row)
+    pairs = {pair for row in before for pair in pairwise(_texts(row))}
+    sizes: dict[int, set[tuple[str, ...]]] = {}
+    for row in before:
+        sizes.setdefault(len(row), set()).add(_texts(row))
+
+    def supported(part: Sequence[Word]) -> bool:
+        if any(word.kind in CONTENT for word in part):
+            return any(word.kind in CONTENT and word.stem not in excess for word in part)
+        return 2 * sum(pair in pairs for pair in pairwise(_texts(part))) >= len(part) - 1
+
+    for row in after:
+        parts = [tuple(part) for _, part in groupby(row, lambda word: word.clause)]
+        rest = [word for part in parts if not _echoes(part, draft) for word in part]
+        parts += [row[size:] for size, rows in sizes.items() if _texts(row[:size]) in rows]
+        parts += [row[:-size] for size, rows in sizes.items() if _texts(row[-size:]) in rows]
+        strange = [word for word in rest if word.stem in excess and word.stem not in draft.context]
+        content = [sum(word.kind in CONTENT for word in each) for each in (strange, rest)]
+        most = len(strange) > NEW_IN_SENTENCE * len(rest) or content[0] > NEW_IN_SENTENCE * content[1]
+        if rest and (most or not before or not all(supported(part) or _echoes(part, draft) for part in parts)):
+            yield " ".join(word.said for word in row)
 
 
 def _changed(reading: Reading, other: Reading) -> list[tuple[Word, ...]]:
@@ -203,46 +231,95 @@ def _texts(row: Iterable[Word]) -> tuple[str, ...]:
     return tuple([word.text for word in row])
 
 
-_FACTS = ("number", "date", "name", "negation")
-NEAR = 1  # telling words on each side of a fact that say what it is about
+_FACTS = ("number", "date", "name", "start", "negation")
+NEAR = 8  # words on each side of a fact that say what it is about
+MOST_PLACES = 50  # of the draft that are looked at for one neighbour, so that time grows no faster than the text
+
+Held = tuple[tuple[int, str], ...]  # where in a sentence or clause which facts stand
+
+
+class _Place(NamedTuple):
+    """A fact with the stems of what it is about: the words of its clause, or of its sentence where the clause has no others.
+
+    Attributes:
+        counted: For a number those of the next three words that it may count.
+    """
+
+    fact: str
+    around: frozenset[str]
+    counted: frozenset[str]
+
+    def like(self, other: _Place) -> float:
+        return len(self.around & other.around) / len(self.around | other.around)
 
 
 def moved(draft: Reading, polished: Reading) -> Difference:
     """Facts that now stand with what was said of another one: who ate how many, what is denied.
 
-    The facts of a clause have to stand in this order in one sentence of the draft, and each beside a word that it stands beside there.
+    The order of clauses is free, that of facts in a clause is not. A sentence or clause that says the same but for its facts holds the
+    same facts in the same places. In one that is written otherwise a fact is about its own words more than about those of another.
     """
-    stated = [word for text in (draft, polished) for word in text.words]
-    facts = {word.text for word in stated if word.kind in _FACTS} - {
-        word.text for word in stated if word.kind == "word"
-    }
-    beside: dict[str, set[str]] = {}
-    for part in _clauses(draft.words):
-        for fact, near in _near(part, facts):
-            beside.setdefault(fact, set()).update(near)
-    stated_facts = {tuple(word.text for word in row if word.text in facts) for row in draft.sentences}
+    both = [word for one, two in ((draft, polished), (polished, draft)) for word in one.words if word.stem in two.every]
+    small = {word.text for word in both if word.kind == "word"}
+    facts = {word.text: word.kind for word in both if word.kind in _FACTS and word.text not in small}
+    facts |= {word.text: word.kind for word in both if word.kind == "name"}
     lost: list[str] = []
-    for part in _clauses(word for row in _changed(polished, draft) for word in row):
-        held = tuple(word.text for word in part if word.text in beside)
-        if held and not any(_in_order(held, row) for row in stated_facts):
-            lost += held
-        lost += [
-            fact for fact, near in _near(part, facts) if near and beside.get(fact) and beside[fact].isdisjoint(near)
-        ]
+    for unit in ("sentence", "clause"):
+        frames = _frames(draft, facts, unit)
+        for frame, each in _frames(polished, facts, unit).items():
+            rest = iter(frames.get(frame, each))
+            lost += [fact for held in dict.fromkeys(each) if held not in rest for _, fact in held]
+    before, after = _in_turn(draft, facts), _in_turn(polished, facts)
+    lost += [f"{one} {other}" for one, other in after if (other, one) in before and (one, other) not in before]
+    changed = _changed(polished, draft)
+    near: dict[str, list[_Place]] = {}
+    for place in dict.fromkeys(place for row in draft.sentences if changed for place in _places(row, facts)):
+        for stem in place.around:
+            near.setdefault(stem, []).append(place)
+    for place in (place for row in changed for place in _places(row, facts) if facts[place.fact] != "start"):
+        beside = {one for stem in place.around for one in near.get(stem, ())[:MOST_PLACES]}
+        own = [one for one in beside if one.fact == place.fact]
+        rivals = (one for one in beside if one.fact != place.fact and facts[one.fact] == facts[place.fact])
+        nearness = max(map(place.like, own), default=0.0)
+        counts = not own or not place.counted or any(place.counted & one.counted or not one.counted for one in own)
+        if not counts or any(place.like(one) > nearness for one in rivals):
+            lost.append(place.fact)
     return Difference(tuple(dict.fromkeys(lost)))
 
 
-def _near(part: Sequence[Word], facts: Collection[str]) -> Iterator[tuple[str, set[str]]]:
-    """Each fact of a clause with the stems of the telling words around it."""
-    telling = [word for word in part if word.kind != "function" or word.text in facts]
-    for at, word in enumerate(telling):
+def _frames(reading: Reading, facts: Collection[str], unit: str) -> dict[tuple[str, ...], list[Held]]:
+    """The words of each sentence or clause but for its facts, and in turn which facts stand where in those."""
+    frames: dict[tuple[str, ...], list[Held]] = {}
+    for _, row in groupby(reading.words, attrgetter(unit)):
+        rest, held, content, says = [], [], 0, unit == "sentence"
+        for at, word in enumerate(row):
+            if word.text in facts:
+                held.append((content if word.kind == "negation" else at, word.text))  # "is it not" is "isn't it"
+            else:
+                rest.append(word.text)
+                says |= word.kind in CONTENT
+            content += word.kind in CONTENT
+        if says:
+            frames.setdefault(tuple(rest), []).append(tuple(held))
+    return frames
+
+
+def _in_turn(reading: Reading, facts: Mapping[str, str]) -> dict[tuple[str, str], None]:
+    """Facts of one kind that follow each other in a clause."""
+    held = [word for word in reading.words if word.text in facts]
+    same = ((a, b) for a, b in pairwise(held) if a.clause == b.clause and facts[a.text] == facts[b.text])
+    return {(a.text, b.text): None for a, b in same}
+
+
+def _places(row: Sequence[Word], facts: Collection[str]) -> Iterator[_Place]:
+    for at, word in enumerate(row):
         if word.text in facts:
-            yield word.text, {one.stem for one in (*telling[max(0, at - NEAR) : at], *telling[at + 1 : at + 1 + NEAR])}
-
-
-def _in_order(some: Iterable[str], of: Iterable[str]) -> bool:
-    rest = iter(of)
-    return all(one in rest for one in some)
+            near = [*row[max(0, at - NEAR) : at], *row[at + 1 : at + 1 + NEAR]]
+            telling = [one for one in near if one.kind != "function"]
+            clause = [one.stem for one in telling if one.clause == word.clause]
+            after = [one for one in row[at + 1 : at + 4] if word.kind == "number" and one.clause == word.clause]
+            counted = frozenset(one.stem for one in after if one.kind in CONTENT)
+            yield _Place(word.text, frozenset(clause or [one.stem for one in telling]), counted)
 
 
 GUARDS: Mapping[str, Callable[[Reading, Reading], Difference]] = {

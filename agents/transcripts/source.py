@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import zipfile
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from agents.transcripts.records import TranscriptError
@@ -13,6 +16,15 @@ MAX_LINE = 16 * 1024 * 1024
 
 MAX_MESSAGE = MAX_LINE
 """Longest message put together from lines, in characters: a log that is none must not fill the memory."""
+
+MAX_MEMBER = 256 * 1024 * 1024
+"""Largest file inside a zip that is read, in bytes: it is held in memory."""
+
+MAX_ARCHIVE = 1024 * 1024 * 1024
+"""Most that all files of a zip may take unpacked, in bytes."""
+
+MOST_PACKED = 200
+"""How many times its size a zip of more than 16 MiB unpacked may unpack to; exports of chats come to some 30 times."""
 
 
 class Source:
@@ -44,6 +56,7 @@ class Source:
             raise TranscriptError(self.name, 0, error.strerror or str(error)) from None
         self.size = self.state[0]
         self.start = head
+        self.is_zip = head == b"PK\x03\x04"
         self._bom = 3 if head.startswith(codecs.BOM_UTF8) else 0
 
     def _state(self) -> tuple[int, int]:
@@ -81,6 +94,48 @@ class Source:
                         self.name, number, f"not valid UTF-8 ({where}); save the file as UTF-8"
                     ) from None
                 yield number, text
+
+    def members(self) -> list[str]:
+        """The names of the files in a zip.
+
+        Raises:
+            TranscriptError: It is damaged, or too large when it is unpacked.
+        """
+        with self._zip() as archive:
+            files = [info for info in archive.infolist() if not info.is_dir()]
+        size = sum(info.file_size for info in files)
+        most = min(MAX_ARCHIVE, max(MAX_LINE, MOST_PACKED * self.size))
+        if size > most:
+            raise TranscriptError(self.name, 0, f"{size:,} bytes when it is unpacked; allowed for its size: {most:,}")
+        return [info.filename for info in files]
+
+    def member(self, name: str) -> str:
+        """The text of a file in a zip.
+
+        Raises:
+            TranscriptError: It is damaged, encrypted, too large, or not UTF-8.
+        """
+        place = f"{self.name}, {name}"
+        with self._zip() as archive:
+            try:
+                with archive.open(name) as file:
+                    content = file.read(MAX_MEMBER + 1)
+                    text = content.decode("utf-8-sig")
+            except UnicodeDecodeError as error:
+                raise TranscriptError(place, 0, f"not valid UTF-8 ({error.reason})") from None
+            except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, RuntimeError, OSError) as error:
+                raise TranscriptError(place, 0, f"cannot be read from the zip ({error})") from None
+        if len(content) > MAX_MEMBER:
+            raise TranscriptError(place, 0, f"larger than {MAX_MEMBER:,} bytes")
+        return text
+
+    @contextmanager
+    def _zip(self) -> Iterator[zipfile.ZipFile]:
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                yield archive
+        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
+            raise TranscriptError(self.name, 0, f"not a zip that can be read ({error})") from None
 
     def check_message(self, line: int, size: int) -> None:
         """Raise when the message that begins on this line has more than `MAX_MESSAGE` characters."""

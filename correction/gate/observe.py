@@ -26,7 +26,7 @@ from correction.gate.check import action_of_message, check_action_quality, load_
 from correction.gate.stage import is_sampled, write
 from correction.models import CorrectionLog, GateMode, ObservedMessage, Outcome
 from evaluation.judge.questions import build_request
-from evaluation.runs.planning import ASSUMED, answer_lengths
+from evaluation.runs.planning import answer_length
 
 logger = logging.getLogger(__name__)
 
@@ -101,11 +101,11 @@ def needs_of(*, message: Message, agent: Agent, dimensions: Sequence[str]) -> Ne
         hard_adherence=bool(resolve_config(agent)["gate_adherence_hard"]),
         seeded=agent.seeded,
     )
-    lengths, label = answer_lengths(judge), Label(purpose="gate", mechanism="gate", agent_id=agent.pk)
+    length, label = answer_length(judge), Label(purpose="gate", mechanism="gate", agent_id=agent.pk)
     action = action_of_message(message, agent, propositions)
     costs = []
-    for dimension, question in questions_of(action, propositions, label, gate=False):
-        answered = len(question.propositions) * lengths.get(dimension, ASSUMED).tokens
+    for _, question in questions_of(action, propositions, label, gate=False):
+        answered = len(question.propositions) * length.tokens
         costs.append(ledger.estimate_cost(judge, estimate_tokens(build_request(question)), answered))
     return Needs(len(costs), None if None in costs else sum(filter(None, costs), Decimal(0)), seconds)
 

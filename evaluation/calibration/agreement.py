@@ -343,7 +343,7 @@ def _powered(label_set: LabelSet, items: Mapping[int, _Labelled]) -> PoweredMean
         if pk not in labelled and raw is not None
     ]
     rows = list(labelled.values())
-    result = prediction_powered_mean(
+    mean = prediction_powered_mean(
         [row.better(row.people) for row in rows], [row.better(row.raw) for row in rows], rest
     )
     return PoweredMean(
@@ -351,7 +351,7 @@ def _powered(label_set: LabelSet, items: Mapping[int, _Labelled]) -> PoweredMean
         population=len(rest) + len(rows),
         drawn=len(drawn),
         labelled=len(rows),
-        mean=Figure.of(result.estimate),
+        mean=Figure.of(mean),
     )
 
 

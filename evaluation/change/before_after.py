@@ -116,13 +116,7 @@ class BeforeAfter:
 
 
 def plan_before_after(
-    *,
-    agent: Agent,
-    trait: TraitLike,
-    moments: Moments,
-    n: int,
-    model: str = "",
-    unseen: Collection[int] = (),
+    *, agent: Agent, trait: TraitLike, moments: Moments, n: int, model: str = "", unseen: Collection[int] = ()
 ) -> Plan:
     """What judging the last `n` messages before a change and the first `n` after it would take. Calls nothing.
 

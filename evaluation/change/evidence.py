@@ -99,7 +99,6 @@ def stale_reasons(baselines: Iterable[Baseline]) -> dict[int, str]:
 
 Newest = Mapping[str, Evidence]  # by dimension
 MOST_JUDGES = 50
-NEWEST = 20_000  # baselines that are asked by whom they were judged
 _FIRST = ("-newest_message_at", "-evaluation_run_id")  # without the id it would be joined for its own order
 
 
@@ -116,9 +115,8 @@ class Judged:
 
 def judged_ways() -> list[Judged]:
     """The judges and procedures there are baselines of, the one that most agents have first; models before heuristics."""
-    every = Baseline.objects.order_by("-pk")
-    newest = every.filter(pk__gt=Subquery(every.values("pk")[:1]) - NEWEST).order_by().values("judge", "procedure")
-    rows = newest.annotate(agents=Count("agent", distinct=True), at=Max("captured_at")).order_by("-agents", "-at")
+    by_way = Baseline.objects.order_by().values("judge", "procedure")
+    rows = by_way.annotate(agents=Count("agent", distinct=True), at=Max("captured_at")).order_by("-agents", "-at")
     ways = [Judged(judge=row["judge"], procedure=row["procedure"]) for row in rows[:MOST_JUDGES]]
     return sorted(ways, key=lambda judged: is_heuristic(judged.judge))
 

@@ -446,9 +446,7 @@ class _FileRun(_Strict):
             if score is None and d not in (*COUNTED, *BY_MESSAGE):  # unscored, with a statistic that compares
                 score = mean_of(o for one in propositions.values() for o in one.observations)
             dimensions[d] = MeasuredDimension(
-                score=score,
-                reason=of.reason if of.reason.startswith(TOO_LITTLE) else "",
-                propositions=propositions,
+                score=score, reason=of.reason if of.reason.startswith(TOO_LITTLE) else "", propositions=propositions
             )
         return Measurement(
             name=name,

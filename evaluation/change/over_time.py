@@ -24,13 +24,7 @@ from agents.models import Agent, AlertKind, Message
 from agents.persona import changes_between
 from evaluation.change.change import fell_sharply, mean_of
 from evaluation.change.overview import changes_since
-from evaluation.models import (
-    COUNTED,
-    DriftAlert,
-    EvaluationRun,
-    EvaluationSchedule,
-    EvaluationScore,
-)
+from evaluation.models import COUNTED, DriftAlert, EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.runs.summary import rounded, summarize, window_statistics
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.change_point import SERIES, Point, apart, find_drops
@@ -290,10 +284,7 @@ def _time(run: EvaluationRun) -> datetime:
 def next_to_look_at() -> EvaluationRun | None:
     """The oldest completed run of a schedule whose series was not looked at yet."""
     ended = EvaluationRun.objects.filter(
-        agent__isnull=False,
-        schedule__isnull=False,
-        series_points__isnull=True,
-        status=EvaluationRun.Status.COMPLETED,
+        agent__isnull=False, schedule__isnull=False, series_points__isnull=True, status=EvaluationRun.Status.COMPLETED
     )
     return ended.select_related("agent", "schedule").order_by("created_at", "pk").first()
 

@@ -22,14 +22,7 @@ from django.utils.dateformat import format as date_format
 from agents.builds import BUILD_TAGS, Tag, first_of_tags
 from agents.models import Agent, Message
 from evaluation.change.change import Change, Lost, beyond_margin, corrected, decided, fell_sharply, lost_propositions
-from evaluation.change.evidence import (
-    MEASURE_NEWER,
-    Judged,
-    Newest,
-    newest_evidence,
-    newest_since_baselines,
-    runs_of,
-)
+from evaluation.change.evidence import MEASURE_NEWER, Judged, Newest, newest_evidence, newest_since_baselines, runs_of
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
 from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little, window_statistics
 from evaluation.statistics.bootstrap import Outcomes, least_variance

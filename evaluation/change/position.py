@@ -59,13 +59,11 @@ class PositionChange(Change):
     Attributes:
         first, last: Names of the stretches; empty when fewer than two have scores.
         conversations: How many the difference rests on.
-        resampled: What the interval draws from: ``conversations`` (it holds for others, too) or ``messages`` (of these ones).
     """
 
     first: str = ""
     last: str = ""
     conversations: int = 0
-    resampled: str = ""
 
 
 class PositionDimension(BaseModel):
@@ -225,6 +223,5 @@ def _change(bins: Sequence[Bin], judged: Sequence[_Judged], margin: float) -> Po
         first=bin_name(bins[ends[0]]),
         last=bin_name(bins[ends[1]]),
         conversations=len(same),
-        resampled="conversations" if together else "messages",
     )
     return decided(change, delta.interval, margin, n=delta.n or None)

@@ -9,8 +9,10 @@ far apart, so that an agent does not wait for itself.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -19,9 +21,10 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Max, Q, QuerySet, Sum
+from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Sum
 from django.utils import timezone
 from django.utils.module_loading import import_string
+from pydantic import ValidationError
 
 from agents.debates.debate import DebateRefused, ask_rounds, checked_settings, start_debate
 from agents.debates.debate import play as play_debate
@@ -60,6 +63,7 @@ from evaluation.runs.planning import (
 LEASE = timedelta(minutes=10)
 FRESH = timedelta(seconds=5)  # a lease is renewed before each turn, and not again within this
 WAIT = 0.2  # seconds between two looks at work that another process has
+SPARE = 4  # environments that compute while as many as there are calls at a time wait
 MOST_EARLIER = 200  # messages of a real conversation that an environment begins with
 ARM, REPEAT, ENVIRONMENT, STEP = "arm", "repeat", "environment", "step"  # tags, beside the experiment's
 OURS = ("tags", "scene", "lines", "until", "apart", "debate")  # overrides that the experiment sets itself
@@ -90,7 +94,7 @@ def start_experiment(scenario: Scenario, *, judge: str = "", actor_model: str = 
     Raises:
         ExperimentRefused: It cannot be played here.
     """
-    if problems := list(problems_here(scenario)):
+    if problems := list(problems_here(scenario.model_dump())):
         raise ExperimentRefused([f"{dotted(place)}: {text}" for place, text in problems])
     with transaction.atomic():
         experiment: Experiment = Experiment.objects.create(
@@ -112,13 +116,19 @@ def start_experiment(scenario: Scenario, *, judge: str = "", actor_model: str = 
     return experiment
 
 
-def problems_here(scenario: Scenario) -> Iterator[tuple[Place, str]]:
-    """What keeps a scenario from being played here: what the file alone does not tell."""
-    for number, arm in enumerate(scenario.arms):
-        for place, text in _problems_of(arm):
-            yield ("arms", number, *place), text
+def problems_here(scenario: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """What keeps a scenario from being played here: what the file alone does not tell.
+
+    Args:
+        scenario: As data; what of it cannot be read is left out.
+    """
+    for number, given in enumerate(_listed(scenario, "arms")):
+        with suppress(ValidationError):
+            for place, text in _problems_of(Arm.model_validate(given)):
+                yield ("arms", number, *place), text
     yield from _problems_of_swarms(scenario)
-    for number, slug in enumerate(scenario.cast):
+    slugs = [slug for slug in _listed(scenario, "cast") if isinstance(slug, str)]
+    for number, slug in enumerate(slugs):
         try:
             agent = find_agent(slug)
         except UnknownAgent as error:
@@ -126,9 +136,10 @@ def problems_here(scenario: Scenario) -> Iterator[tuple[Place, str]]:
         else:
             if not agent.is_active:
                 yield ("cast", number), f"{slug!r} is inactive; allowed: active agents"
-    channel, _, position = scenario.start_from.rpartition("@")
-    if channel and not Message.objects.filter(channel__slug=channel, position=int(position)).exists():
-        text = f"there is no message {position} in a channel {channel!r}; allowed: CHANNEL@POSITION of a message"
+    start = scenario.get("start_from")
+    match = re.fullmatch(r"(.+)@([0-9]{1,18})", start) if isinstance(start, str) else None
+    if match and not Message.objects.filter(channel__slug=match[1], position=int(match[2])).exists():
+        text = f"there is no message {match[2]} in a channel {match[1]!r:.80}; allowed: CHANNEL@POSITION of a message"
         yield ("start_from",), text
 
 
@@ -146,12 +157,12 @@ def _problems_of(arm: Arm) -> Iterator[tuple[Place, str]]:
                 agent=None, channel=None, overrides={name: value}, session=""
             ):
                 yield ("overrides", name), text
-    model: Any = arm.overrides.get("model", "")
+    model = arm.overrides.get("model", "")
     if not isinstance(model, str):
         yield ("overrides", "model"), f"{model!r:.80}; allowed: the name of a model"
     elif model and (problem := problem_of("actor", model)):
         yield ("overrides", "model"), problem
-    named: Any = arm.overrides.get("stages", [])
+    named = arm.overrides.get("stages", [])
     if not isinstance(named, list):
         yield ("overrides", "stages"), f"{named!r:.80}; allowed: a list of {', '.join(stages)}"
         named = []
@@ -168,18 +179,20 @@ def _problems_of(arm: Arm) -> Iterator[tuple[Place, str]]:
             yield ("debate", "mode"), str(error)
 
 
-def _problems_of_swarms(scenario: Scenario) -> Iterator[tuple[Place, str]]:
+def _problems_of_swarms(scenario: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     """Swarms that there are none of, and arms that use a swarm where no agent has one."""
-    named = scenario.population.swarms if scenario.population else []
-    known = {default_swarm()["name"], *Swarm.objects.values_list("name", flat=True)}
+    population = scenario.get("population")
+    named = [one for one in _listed(population, "swarms") if isinstance(one, str)]
     for number, name in enumerate(named):
+        known = {default_swarm()["name"], *Swarm.objects.values_list("name", flat=True)}
         if name not in known:
-            text = f"swarm {name!r} is unknown; allowed: {', '.join(sorted(known))}"
+            text = f"swarm {name!r:.80} is unknown; allowed: {', '.join(sorted(known))}"
             yield ("population", "swarms", number), text
-    if named or Swarm.objects.filter(agents__slug__in=scenario.cast, enabled=True).exists():
+    cast = [slug for slug in _listed(scenario, "cast") if isinstance(slug, str)]
+    if named or Swarm.objects.filter(agents__slug__in=cast, enabled=True).exists():
         return
-    for number, arm in enumerate(scenario.arms):
-        if used := set(arm.treatment) & {"calibration", "polish"}:
+    for number, arm in enumerate(_listed(scenario, "arms")):
+        if used := set(_listed(arm, "treatment")) & {"calibration", "polish"}:
             yield (
                 ("arms", number, "treatment"),
                 f"{', '.join(sorted(used))}: none of the agents has a swarm; allowed: a cast of agents with one "
@@ -195,6 +208,11 @@ def _assign(swarms: Sequence[str], agents: Sequence[Agent]) -> None:
             assign_swarms(agent=agent, swarms=swarms)
     except SwarmRefused as error:
         raise ExperimentRefused([f"population.swarms: {error}"]) from None
+
+
+def _listed(part: Any, name: str) -> list[Any]:
+    value = part.get(name) if isinstance(part, Mapping) else None
+    return value if isinstance(value, list) else []
 
 
 def _make_environments(experiment: Experiment, scenario: Scenario, agents: Sequence[Agent]) -> None:
@@ -282,7 +300,7 @@ def play(experiment: Experiment, *, progress: Progress = lambda environment: Non
 
     Args:
         progress: Called with each environment that has ended; perhaps in other threads.
-        limit: Environments side by side; default as many as there are calls to the models.
+        limit: Environments side by side; default as many as keep this process's calls to the models busy.
     """
     go_on(experiment)
     experiment.refresh_from_db()
@@ -290,10 +308,20 @@ def play(experiment: Experiment, *, progress: Progress = lambda environment: Non
     if experiment.status == Status.COMPLETED:
         open_ones = list(experiment.environments.filter(status__in=ExperimentEnvironment.OPEN).order_by("pk"))
         jobs = [partial(_play_here, environment, progress) for environment in open_ones]
-        side_by_side(jobs, limit or (1 if settings.WORKER_THREADS == 1 else settings.LLM_MAX_CONCURRENCY))
+        side_by_side(jobs, limit or _at_once(experiment))
+        measure(experiment)
     _note_stopped()
     experiment.refresh_from_db()
     return experiment
+
+
+def _at_once(experiment: Experiment) -> int:
+    """A few environments more than there are calls at a time, each of which has one agent that waits for its call, or all of them."""
+    if settings.WORKER_THREADS == 1:
+        return 1
+    scenario = Scenario.model_validate(experiment.scenario)
+    together = scenario.order != "sequence" or any(arm.debate for arm in scenario.arms)
+    return max(1, (settings.LLM_MAX_CONCURRENCY + SPARE) // (scenario.agents if together else 1))
 
 
 def go_on(experiment: Experiment) -> int:
@@ -454,7 +482,7 @@ def _play_step(
     shown: dict[str, Any] = {}
     if scenario.order == "apart":
         shown = {"apart": True}
-    elif together:  # what was said before the step, whichever agents have spoken when it goes on after a crash
+    elif together:  # what was said before the step, whoever of them has spoken when it goes on after a crash
         before = Message.objects.filter(channel=environment.channel_id).exclude(
             run__idempotency_key__startswith=f"{place}:"
         )
@@ -557,6 +585,18 @@ def _spent(runs: Sequence[int], messages: int) -> dict[str, float]:
 
 
 # -- measuring
+def measure(experiment: Experiment) -> None:
+    """Queue the evaluations of environments that were not played here, such as those of a bundle."""
+    scenario = Scenario.model_validate(experiment.scenario)
+    here = EvaluationRun.objects.filter(environment=OuterRef("pk"))
+    for environment in experiment.environments.filter(~Exists(here), status=Status.COMPLETED).order_by("pk"):
+        plans = _plans(environment, scenario, Agent.objects.filter(pk__in=environment.agents).order_by("pk"))
+        with transaction.atomic():
+            Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
+            if not environment.evaluation_runs.exists():  # meanwhile, by another process
+                _queue(environment, plans)
+
+
 def _plans(environment: ExperimentEnvironment, scenario: Scenario, agents: Iterable[Agent]) -> list[Plan]:
     files = load_all()
     return [make_plan(spec, files=files) for spec in _specs(environment, scenario, agents)]

@@ -12,7 +12,6 @@ from django.db.models import Count, QuerySet
 
 from agents import llm
 from agents.llm.endpoints import provider_of
-from agents.llm.requests import object_schema
 from agents.models import Agent
 from agents.persona import save_persona
 from agents.text.fences import fault_of, fence, neutral, new_nonce, render_prompt
@@ -93,15 +92,29 @@ def write_personas(agents: QuerySet[Agent], *, about: str, model: str) -> Iterat
 
 def _request(agent: Agent, about: str, model: str) -> llm.LLMRequest:
     nonce = new_nonce()
-    population = fence("POPULATION", neutral(about)[0], nonce)
-    person = fence("PERSON", neutral(agent.system_prompt)[0], nonce)
     return llm.LLMRequest(
         role="actor",
         task="experiment_persona",
         model=model,
         system=(llm.Block(render_prompt("experiments/write_persona"), cache=True),),
-        turns=(llm.Turn("user", (llm.Block(f"{population}\n\n{person}"),)),),
-        schema=object_schema({"persona": {"type": "string"}}),
+        turns=(
+            llm.Turn(
+                "user",
+                (
+                    llm.Block(
+                        fence("POPULATION", neutral(about)[0], nonce)
+                        + "\n\n"
+                        + fence("PERSON", neutral(agent.system_prompt)[0], nonce)
+                    ),
+                ),
+            ),
+        ),
+        schema={
+            "type": "object",
+            "properties": {"persona": {"type": "string"}},
+            "required": ["persona"],
+            "additionalProperties": False,
+        },
         parse=_persona,
         max_tokens=1_500,
         nonce=nonce,

@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evaluation.dimensions import CHANNEL_DIMENSIONS
+from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 from evaluation.dimensions import COUNTED as COUNTED_BY_JUDGE
 from evaluation.experiments.compare import Measure, Row, Values, compare, settled
 from evaluation.experiments.play import STOPPED, evaluations
@@ -18,6 +18,7 @@ from evaluation.models import EvaluationRun, Experiment, ExperimentEnvironment, 
 from evaluation.runs.summary import summarize_all
 
 MOST_SHOWN = 3  # conversations for and against
+MOST_AT_ONCE = 1_000  # evaluations whose scores are read together
 # What a stage's counters must show for its arm to have been treated: the stage changed what was said, or what was read.
 ACTED: Mapping[str, tuple[str, ...]] = {
     "gate": ("sent_back", "forced_through"),
@@ -81,6 +82,7 @@ class ExperimentReport(BaseModel):
     Attributes:
         void: Why nothing can be said of the treatments; the first line of every form of the report.
         rows: Dimensions, then what is counted without a judge; those of a treatment together.
+        cost_per_point: US dollars more per message for one point more, by ``arm.dimension``; only of gains.
         most_for, most_against: The conversations that speak most for and against, by dimension.
         published: The paper's figures of the same experiment by dimension; another model played and judged, so only signs compare.
         unfinished: What is still to be played or judged, in a sentence; empty = all is done.
@@ -94,10 +96,12 @@ class ExperimentReport(BaseModel):
     judge: str
     actor_model: str = ""
     heuristic: bool
+    paired: bool = True
     unfinished: str = ""
     void: list[str] = Field(default_factory=list)
     arms: list[ArmReport] = Field(default_factory=list)
     rows: list[Row] = Field(default_factory=list)
+    cost_per_point: dict[str, float] = Field(default_factory=dict)
     most_for: list[Conversation] = Field(default_factory=list)
     most_against: list[Conversation] = Field(default_factory=list)
     published: dict[str, Figure] = Field(default_factory=dict)
@@ -125,19 +129,19 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
     arms = [_arm(arm, [one for one in environments if one.arm == arm.name]) for arm in scenario.arms]
     heuristic = is_heuristic(judge)
     measures = [
-        Measure(
-            id=str(one.id),
-            label=f"{one.id.label}{' (hard)' if one.hard else ''}",
-            unit="conversations" if one.id in CHANNEL_DIMENSIONS else "agents",
-            heuristic=heuristic,
-        )
+        Measure(id=str(one.id), label=_label(one.id, hard=one.hard), unit=_unit(one.id), heuristic=heuristic)
         for one in scenario.dimensions
     ]
     control, seed = scenario.arms[0].name, experiment.seed
     rows = []
-    for of, kind in ((judged, measures), (counted, [one for one in COUNTED if one.id in counted])):
+    for of, kind in (
+        (judged, measures),
+        (counted, [one for one in COUNTED if one.id in counted]),
+    ):  # p is adjusted within each
         pairs = [(arm.name, one) for arm in scenario.arms[1:] for one in kind]
-        rows += settled([compare(one, of[one.id][arm], of[one.id][control], seed=seed) for arm, one in pairs])
+        rows += settled(
+            [compare(one, of[one.id][arm], of[one.id][control], paired=True, seed=seed) for arm, one in pairs]
+        )
     left = [one for one in environments if one.status not in ExperimentEnvironment.FINAL]
     left += [one for one in environments if one.status == ExperimentEnvironment.Status.ERRORED]
     unfinished = f"{len(left)} of {len(environments)} conversations to play" if left else waiting
@@ -157,6 +161,7 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
         void=[] if left else list(_void(scenario.arms, arms)),
         arms=arms,
         rows=rows,
+        cost_per_point=_cost_per_point(rows),
         most_for=sorted((one for one in differences if one.difference > 0), key=_by_size)[:MOST_SHOWN],
         published=figures().get(scenario.published, {}),
         most_against=sorted((one for one in differences if one.difference < 0), key=_by_size)[:MOST_SHOWN],
@@ -165,6 +170,14 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
 
 def _by_size(one: Conversation) -> tuple[float, str, str, int]:
     return -abs(one.difference), one.measure, one.arm, one.environment
+
+
+def _label(dimension: Dimension, *, hard: bool) -> str:
+    return f"{dimension.label}{' (hard)' if hard else ''}"
+
+
+def _unit(dimension: str) -> str:
+    return "conversations" if dimension in CHANNEL_DIMENSIONS else "agents"
 
 
 def _arm(arm: Arm, environments: Sequence[ExperimentEnvironment]) -> ArmReport:
@@ -221,6 +234,15 @@ def _differences(
                     )
 
 
+def _cost_per_point(rows: Sequence[Row]) -> dict[str, float]:
+    more = {row.treatment.arm: row.delta for row in rows if row.measure == "usd" and row.delta is not None}
+    return {
+        f"{row.treatment.arm}.{row.measure}": more[row.treatment.arm] / row.delta
+        for row in rows
+        if row.verdict == "gain" and row.delta and row.treatment.arm in more and row.measure in Dimension.values
+    }
+
+
 # -- values
 def _judged(
     experiment: Experiment, environments: Sequence[ExperimentEnvironment], scenario: Scenario, judge: str
@@ -235,12 +257,13 @@ def _judged(
     runs = list(evaluations(experiment).filter(judge=judge).select_related("environment").order_by("pk"))
     still = sum(run.status in (*EvaluationRun.OPEN, *STOPPED) for run in runs)
     judged = [run for run in runs if run.status == EvaluationRun.Status.COMPLETED]
-    for summary in summarize_all(judged):
-        place = summary.run.environment
-        for dimension, measured in summary.dimensions.items():
-            value = measured.count if dimension in COUNTED_BY_JUDGE else measured.score
-            if value is not None and place is not None and hard.get(dimension) is summary.run.hard:
-                scores[dimension, place.arm][place.number].append(float(value))
+    for first in range(0, len(judged), MOST_AT_ONCE):
+        for summary in summarize_all(judged[first : first + MOST_AT_ONCE]):
+            place = summary.run.environment
+            for dimension, measured in summary.dimensions.items():
+                value = measured.count if dimension in COUNTED_BY_JUDGE else measured.score
+                if value is not None and place is not None and hard.get(dimension) is summary.run.hard:
+                    scores[dimension, place.arm][place.number].append(float(value))
     values = {
         dimension: {
             arm.name: Values(

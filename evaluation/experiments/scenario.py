@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,14 +15,13 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    JsonValue,
+    ModelWrapValidatorHandler,
     StringConstraints,
     ValidationError,
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from agents.llm.requests import storable
 from agents.text.fences import fault_of
 from evaluation.dimensions import Dimension
 from evaluation.experiments.published import figures
@@ -38,6 +38,8 @@ from evaluation.propositions.files import (
 SHIPPED = Path(__file__).with_name("scenarios")
 MOST_ENVIRONMENTS, MOST_AGENTS, MOST_STEPS, MOST_ARMS, MOST_REPEATS = 1_000, 50, 50, 8, 20
 MOST_PEOPLE = 2_000
+MOST_LEVELS = 20  # of values inside each other
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 Place = tuple[str | int, ...]  # of a value in a scenario, e.g. ("arms", 1, "name")
 SwarmName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
@@ -105,7 +107,7 @@ class Arm(_Part):
     """
 
     name: Slug
-    overrides: dict[str, JsonValue] = Field(default_factory=dict)
+    overrides: dict[str, Any] = Field(default_factory=dict)
     debate: PlayedDebate | None = None
     treatment: list[Slug] = Field(default_factory=list)
 
@@ -149,63 +151,23 @@ class Scenario(_Part):
     repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)] = 1
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _storable(cls, data: Any) -> Any:
-        try:
-            stored = storable(data)
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
-        if stored != data:
-            raise ValueError("a text holds a NUL character or half of a surrogate pair; allowed: any other text")
-        return data
-
-    @model_validator(mode="after")
-    def _fits(self) -> Scenario:
-        """Name how fields do not fit each other, each at its place."""
+    def _all_problems(cls, data: Any, read: ModelWrapValidatorHandler[Scenario]) -> Scenario:
+        """Name what is wrong with single fields, and how they do not fit each other, at once and each at its place."""
         problems = [
             InitErrorDetails(
                 type=PydanticCustomError("value_error", "{error}", {"error": ValueError(text)}), loc=place, input=None
             )
-            for place, text in self._unfitting()
+            for place, text in (*unstorable(data), *_unfitting(data))
         ]
+        try:
+            scenario = read(data)
+        except ValidationError as error:
+            problems += [InitErrorDetails(**one) for one in error.errors(include_url=False)]  # type: ignore[typeddict-unknown-key]
         if problems:
-            raise ValidationError.from_exception_data(type(self).__name__, problems)
-        return self
-
-    def _unfitting(self) -> Iterator[tuple[Place, str]]:
-        quotas = self.population.quotas if self.population else []
-        names: dict[str, list[tuple[Place, str]]] = {
-            "arm": [(("arms", n, "name"), arm.name) for n, arm in enumerate(self.arms)],
-            "dimension": [(("dimensions", n, "id"), one.id) for n, one in enumerate(self.dimensions)],
-            "agent": [(("cast", n), slug) for n, slug in enumerate(self.cast)],
-            "quota": [(("population", "quotas", n, "property"), one.property) for n, one in enumerate(quotas)],
-        }
-        for what, placed in names.items():
-            seen: set[str] = set()
-            for place, name in placed:
-                if name in seen:
-                    yield place, f"{what} {name!r} is named twice; allowed: once"
-                seen.add(name)
-        if (self.population is None) == (not self.cast):
-            yield ("cast",) if self.cast else ("population",), "exactly one of population and cast is needed"
-        elif self.seats > self.people:
-            text = f"environments × agents = {self.seats}; allowed: at most {self.people}, for each agent sits in one environment"
-            yield ("environments",), text
-        for number, quota in enumerate(quotas):
-            if (total := sum(quota.values.values())) not in (self.people, 100):
-                text = f"quota {quota.property!r} adds up to {total}; allowed: {self.people} people or 100 (per cent)"
-                yield ("population", "quotas", number, "values"), text
-        if self.published and self.published not in figures():
-            yield ("published",), f"{self.published!r:.80} is unknown; allowed: {', '.join(figures())}, or none"
-        for number, arm in enumerate(self.arms):
-            if self.start_from and arm.debate:
-                text = "a debate begins with an empty channel; allowed: scenarios without start_from"
-                yield ("arms", number, "debate"), text
-        for number, step in enumerate(self.steps):
-            for slug in step.lines.keys() - set(self.cast):
-                text = f"agent {slug!r} is not in the cast; allowed: agents of the cast"
-                yield ("steps", number, "lines", slug), text
+            raise ValidationError.from_exception_data(cls.__name__, problems)
+        return scenario
 
     @property
     def people(self) -> int:
@@ -248,6 +210,90 @@ class Scenario(_Part):
         return self.model_copy(update=changed)
 
 
+def unstorable(value: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
+    """Values that no database and no JSON can hold."""
+    if len(place) > MOST_LEVELS:
+        yield place, f"nested too deeply; allowed: {MOST_LEVELS} levels"
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            if not isinstance(name, str) or _UNSTORABLE.search(name):
+                yield place, f"the key {name!r:.40}; allowed: text without NUL characters; numbers and dates in quotes"
+            else:
+                yield from unstorable(one, (*place, name))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from unstorable(one, (*place, number))
+    elif isinstance(value, str):
+        if _UNSTORABLE.search(value):
+            yield place, "holds a NUL character or half of a surrogate pair; allowed: any other text"
+    elif isinstance(value, int | float):
+        if not -(2**63) <= value < 2**63:  # nan and infinity, too
+            yield place, "is no number of 64 bits; allowed: those"
+    elif value is not None and not isinstance(value, BaseModel):
+        yield place, f"is a {type(value).__name__}; allowed: text (in quotes), numbers, lists, mappings"
+
+
+def _unfitting(data: Any) -> Iterator[tuple[Place, str]]:
+    """How fields do not fit each other, of those that can be read."""
+    if not isinstance(data, Mapping):
+        return
+    population = _mapping(data.get("population"))
+    arms, dimensions, quotas = (
+        list(_mappings(of.get(name))) for of, name in ((data, "arms"), (data, "dimensions"), (population, "quotas"))
+    )
+    named = data.get("cast")
+    cast = {
+        number: slug for number, slug in enumerate(named if isinstance(named, list) else []) if isinstance(slug, str)
+    }
+    yield from _twice("arm", [(("arms", n, "name"), arm.get("name")) for n, arm in arms])
+    yield from _twice("dimension", [(("dimensions", n, "id"), one.get("id")) for n, one in dimensions])
+    yield from _twice("agent", [(("cast", n), slug) for n, slug in cast.items()])
+    at = ("population", "quotas")
+    yield from _twice("quota", [((*at, n, "property"), quota.get("property")) for n, quota in quotas])
+    size, published = population.get("size"), data.get("published")
+    for number, quota in quotas:
+        counts = [n for n in _mapping(quota.get("values")).values() if isinstance(n, int)]
+        if counts and isinstance(size, int) and sum(counts) not in (size, 100):
+            text = f"quota {quota.get('property')!r:.80} adds up to {sum(counts)}; allowed: {size} people or 100 (per cent)"
+            yield (*at, number, "values"), text
+    if isinstance(published, str) and published and published not in figures():
+        yield ("published",), f"{published!r:.80} is unknown; allowed: {', '.join(figures())}, or none"
+    if bool(data.get("population")) == bool(data.get("cast")):
+        yield ("cast",) if data.get("cast") else ("population",), "exactly one of population and cast is needed"
+    seats = math.prod(number for number in (data.get("environments"), data.get("agents")) if isinstance(number, int))
+    people = size if population else len(cast)
+    if isinstance(people, int) and 0 < people < seats:
+        text = f"environments × agents = {seats}; allowed: at most {people}, for each agent sits in one environment"
+        yield ("environments",), text
+    for number, arm in arms:
+        if data.get("start_from") and arm.get("debate"):
+            text = "a debate begins with an empty channel; allowed: scenarios without start_from"
+            yield ("arms", number, "debate"), text
+    for number, step in _mappings(data.get("steps")):
+        for slug in _mapping(step.get("lines")):
+            if slug not in cast.values():
+                text = f"agent {slug!r:.80} is not in the cast; allowed: agents of the cast"
+                yield ("steps", number, "lines", slug), text
+
+
+def _mappings(value: Any) -> Iterator[tuple[int, Mapping[Any, Any]]]:
+    """The mappings in what should be a list of them, with their places."""
+    if isinstance(value, list):
+        yield from ((number, one) for number, one in enumerate(value) if isinstance(one, Mapping))
+
+
+def _mapping(value: Any) -> Mapping[Any, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _twice(what: str, names: list[tuple[Place, Any]]) -> Iterator[tuple[Place, str]]:
+    seen: set[str] = set()
+    for place, name in names:
+        if isinstance(name, str) and name in seen:
+            yield place, f"{what} {name!r:.80} is named twice; allowed: once"
+        seen |= {name} if isinstance(name, str) else set()
+
+
 def shared(values: Mapping[str, int], size: int) -> dict[str, int]:
     """So many people shared out in proportion to the values; the largest remainders get what is left (Hamilton)."""
     total = sum(values.values())
@@ -259,10 +305,10 @@ def shared(values: Mapping[str, int], size: int) -> dict[str, int]:
     return counts
 
 
-Check = Callable[[Scenario], Iterable[tuple[Place, str]]]
+Check = Callable[[Mapping[str, Any]], Iterator[tuple[Place, str]]]
 
 
-def read_scenario(path: Path, *, check: Check = lambda scenario: ()) -> Scenario:
+def read_scenario(path: Path, *, check: Check = lambda data: iter(())) -> Scenario:
     """Read a scenario from a YAML file.
 
     Args:
@@ -272,11 +318,12 @@ def read_scenario(path: Path, *, check: Check = lambda scenario: ()) -> Scenario
         YamlProblems: It cannot be used; names file, line, field and what is allowed, for every problem.
     """
     node, data = read_mapping(path, "a scenario")
+    problems = []
     try:
         scenario = Scenario.model_validate(data)
-        problems = list(check(scenario))
     except ValidationError as error:
         problems = [(location_of(dict(item)), _in_words(dict(item))) for item in error.errors()]
+    problems += check(data)
     if problems:
         lines = [(line_of(node, place) or 0, place, text) for place, text in problems]
         lines.sort(key=lambda one: one[0])

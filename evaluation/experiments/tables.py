@@ -11,10 +11,11 @@ from rich.console import Console
 from agents.commands import Cell, Emphasis, in_line, markdown_table, print_table, snippet
 from evaluation.experiments.compare import Cell as ArmCell
 from evaluation.experiments.compare import Row
-from evaluation.experiments.published import Figure
+from evaluation.experiments.published import Figure, PublishedRow
 from evaluation.experiments.report import ExperimentReport, groups, p_text, rounded
 
 HEADS = ["Measure", ">Treatment", ">Control", ">Δ", ">d", ">p naive", ">p clustered", ">n", "What may be said"]
+PUBLISHED_HEADS = ["Experiment", "Measure", ">Treatment", ">Control", ">Δ", ">t", ">df", ">p", ">d", ">g"]
 ARM_HEADS = ["Arm", ">Conversations", ">Turns", ">Failed", ">Messages", ">US dollars", "What its stages did"]
 _EMPHASIS: dict[str, Emphasis] = {"gain": "good", "harm": "bad"}
 _FINE = {"rules": 3, "silence": 3, "repetition": 3, "usd": 5}  # decimals; others 2
@@ -110,6 +111,8 @@ def show(shown: ExperimentReport, console: Console) -> None:
     console.print(f"[bold]Experiment {shown.id}, {snippet(shown.name)}[/bold] {snippet(shown.title)}".rstrip())
     for title, heads, rows in tables(shown):
         print_table(console, heads, rows, title=title, tight=True)
+    for name, usd in shown.cost_per_point.items():
+        console.print(f"{snippet(name)}: {rounded(usd, 5)} US dollars a message for one point more.")
 
 
 def as_markdown(shown: ExperimentReport) -> str:
@@ -135,9 +138,27 @@ def as_csv(shown: ExperimentReport, *further: ExperimentReport) -> str:
         fields = {"judge": judge} | row.model_dump(exclude={"treatment", "control"})
         for name in ("treatment", "control"):
             fields |= {f"{name}_{key}": value for key, value in getattr(row, name).model_dump().items()}
-        fields["d_interval_low"], fields["d_interval_high"] = fields.pop("d_interval") or (None, None)
+        for name in ("d_interval", "g_interval"):
+            low, high = fields.pop(name) or (None, None)
+            fields |= {f"{name}_low": low, f"{name}_high": high}
         flat.append(fields)
     writer = csv.DictWriter(out, fieldnames=list(flat[0]) if flat else ["measure"])
     writer.writeheader()
     writer.writerows(flat)
     return out.getvalue()
+
+
+def published_cells(one: PublishedRow) -> list[Cell]:
+    row = one.row
+    return [
+        f"{one.set} {one.experiment}",
+        row.label,
+        mean_sd(row.treatment),
+        mean_sd(row.control),
+        signed(row.delta),
+        rounded(row.t),
+        rounded(row.df, 1),
+        p_text(row.naive_p),
+        rounded(row.d),
+        rounded(row.g),
+    ]

@@ -370,7 +370,7 @@ class ChannelShare(models.Model):
         db_table = "evaluation_channel_shares"
         ordering: ClassVar = ["agent_run", "-messages", "pk"]
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["agent_run", "channel_run"], name="channel_share_once"),
+            models.UniqueConstraint(fields=["agent_run", "channel_run"], name="channel_share_once")
         ]
 
     def __str__(self) -> str:
@@ -391,9 +391,7 @@ class IdeaPart(models.Model):
     class Meta:
         db_table = "evaluation_idea_parts"
         ordering: ClassVar = ["evaluation_score", "number"]
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["evaluation_score", "number"], name="idea_part_once"),
-        ]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["evaluation_score", "number"], name="idea_part_once")]
 
     def __str__(self) -> str:
         return f"part {self.number} of judgement {self.evaluation_score_id}"
@@ -444,7 +442,7 @@ class LineUpRun(Leasable):
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["channel"], condition=Q(status__in=["pending", "running"]), name="line_up_one_waiting"
-            ),
+            )
         ]
 
     def __str__(self) -> str:
@@ -506,10 +504,10 @@ class Evidence(models.Model):
             models.Index(
                 fields=["agent", "judge", "procedure", "dimension", "-newest_message_at", "-evaluation_run"],
                 name="evidence_newest",
-            ),
+            )
         ]
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["evaluation_run", "dimension"], name="evidence_once_per_dimension"),
+            models.UniqueConstraint(fields=["evaluation_run", "dimension"], name="evidence_once_per_dimension")
         ]
 
     def __str__(self) -> str:
@@ -550,7 +548,7 @@ class PatternTimeout(models.Model):
         db_table = "evaluation_pattern_timeouts"
         ordering: ClassVar = ["dimension", "proposition_id", "pattern"]
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["dimension", "proposition_id", "pattern"], name="pattern_timeout_once"),
+            models.UniqueConstraint(fields=["dimension", "proposition_id", "pattern"], name="pattern_timeout_once")
         ]
 
     def __str__(self) -> str:
@@ -683,7 +681,7 @@ class DriftAlert(models.Model):
         db_table = "drift_alerts"
         ordering: ClassVar = ["-created_at", "-pk"]
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["evaluation_run", "agent", "dimension"], name="drift_alert_once_per_run"),
+            models.UniqueConstraint(fields=["evaluation_run", "agent", "dimension"], name="drift_alert_once_per_run")
         ]
 
     def __str__(self) -> str:

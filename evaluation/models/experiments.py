@@ -47,10 +47,8 @@ class Experiment(Leasable):
         ordering: ClassVar = ["-pk"]
         indexes: ClassVar = [
             models.Index(
-                fields=["created_at", "id"],
-                condition=Q(status__in=["pending", "running"]),
-                name="experiment_open",
-            ),
+                fields=["created_at", "id"], condition=Q(status__in=["pending", "running"]), name="experiment_open"
+            )
         ]
 
     def __str__(self) -> str:
@@ -96,7 +94,7 @@ class ExperimentEnvironment(Leasable):
                 fields=["channel", "created_at", "id"],
                 condition=Q(status__in=["pending", "running"]),
                 name="environment_open_of_channel",
-            ),
+            )
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["experiment", "arm", "repeat", "number"], name="environment_place_unique")

@@ -38,7 +38,7 @@ class Job(Leasable):
         indexes: ClassVar = [
             models.Index(
                 fields=["created_at", "id"], condition=Q(status__in=["pending", "running"]), name="evaluation_job_open"
-            ),
+            )
         ]
 
     def __str__(self) -> str:

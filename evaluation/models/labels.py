@@ -59,7 +59,7 @@ class DrawnScore(models.Model):
         db_table = "label_set_scores"
         ordering: ClassVar = ["label_set", "place"]
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["label_set", "evaluation_score"], name="score_drawn_once"),
+            models.UniqueConstraint(fields=["label_set", "evaluation_score"], name="score_drawn_once")
         ]
 
     def __str__(self) -> str:
@@ -137,7 +137,7 @@ class JudgeCalibration(models.Model):
         db_table = "judge_calibrations"
         ordering: ClassVar = ["judge", "procedure", "dimension"]
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["judge", "procedure", "dimension"], name="judge_calibration_once"),
+            models.UniqueConstraint(fields=["judge", "procedure", "dimension"], name="judge_calibration_once")
         ]
 
     def __str__(self) -> str:

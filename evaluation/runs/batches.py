@@ -18,7 +18,7 @@ from agents.llm.batches import NO_ANSWER, Answers, NotHandedIn, Outgoing, hand_i
 from agents.llm.endpoints import Route
 from agents.models import LLMBatch, owner_name
 from evaluation.models import EvaluationRun
-from evaluation.runs.planning import ASSUMED, answer_lengths, why_over_budget
+from evaluation.runs.planning import answer_length, why_over_budget
 from evaluation.runs.summary import waiting_words
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ class BatchAsking:
 
 def _estimated(outgoing: Outgoing) -> Decimal:
     """US dollars at the batch price, as far as there is one."""
-    model = outgoing.way.model
-    lengths, total = answer_lengths(model), Decimal(0)
+    model, total = outgoing.way.model, Decimal(0)
+    per_claim = answer_length(model).tokens
     for request, *_ in outgoing.questions:
-        answered = lengths.get(request.label.dimension, ASSUMED).tokens * max(1, len(request.facts.get("claims", ())))
+        answered = per_claim * max(1, len(request.facts.get("claims", ())))
         total += ledger.estimate_cost(model, estimate_tokens(request), answered, batch=True) or 0
     return total
 

@@ -29,10 +29,7 @@ def judges_offered() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Judgements of a run and of the runs of its channels: those settled (scored, trivial or unscored), all, and the share scored.
-
-    `waits_for` says which batches of its own a run waits for, and how far they are; empty for most.
-    """
+    """Judgements of a run and its channels' runs: those settled, all, and the share scored; `waits_for`: for which batches it waits."""
 
     settled: int = 0
     total: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import cache
 from typing import Any, NamedTuple
@@ -23,12 +23,11 @@ from evaluation.propositions.schema import Proposition
 from evaluation.runs.ideas import BATCH, listing_request
 from evaluation.runs.judging import Open, questions, settle
 from evaluation.runs.planning import (
-    ASSUMED,
     AnswerLength,
     Plan,
     RunSpec,
     actor_of,
-    answer_lengths,
+    answer_length,
     channel_specs,
     make_plan,
     new_run,
@@ -48,8 +47,8 @@ COLLAPSE_TOKENS = 300  # of the instructions for collapsing a list
 class Estimate(Spending):
     """Before a run; of an agent, or of a channel (the other name is empty).
 
-    Tokens are characters / 4 for the prompt, and `output_tokens_per_claim` (per dimension in which a judge would be asked) for each
-    answered proposition; prompt caching is not assumed. The cost is None when unpriced.
+    Tokens are characters / 4 for the prompt, and `output_tokens_per_claim` for each answered proposition; prompt caching is not assumed.
+    The cost is None when unpriced.
     """
 
     agent: str
@@ -57,7 +56,7 @@ class Estimate(Spending):
     judge: str
     judgements: int
     without_a_call: int
-    output_tokens_per_claim: dict[str, AnswerLength]
+    output_tokens_per_claim: AnswerLength
 
 
 class Call(NamedTuple):
@@ -70,7 +69,7 @@ class Call(NamedTuple):
 
 def estimate(spec: RunSpec) -> Estimate:
     """What measuring this would need, without the channels of an agent."""
-    return _estimate(make_plan(spec), answer_lengths(spec.judge_model), {})
+    return _estimate(make_plan(spec), answer_length(spec.judge_model), {})
 
 
 def estimate_all(specs: Sequence[RunSpec]) -> list[Estimate]:
@@ -79,10 +78,10 @@ def estimate_all(specs: Sequence[RunSpec]) -> list[Estimate]:
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    files, lengths, read = load_all(), cache(answer_lengths), dict[tuple[object, ...], Ends]()
+    files, length, read = load_all(), cache(answer_length), dict[tuple[object, ...], Ends]()
     channels = {one.target.pk: one for spec in specs for one, _ in channel_specs(spec)}
     plans = (make_plan(spec, files=files) for spec in (*specs, *channels.values()))
-    return [_estimate(plan, lengths(plan.spec.judge_model), read) for plan in plans]
+    return [_estimate(plan, length(plan.spec.judge_model), read) for plan in plans]
 
 
 def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
@@ -90,12 +89,12 @@ def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
     return estimate_all(specs) if any(provider_of(spec.judge_model) == "anthropic" for spec in specs) else None
 
 
-def _estimate(plan: Plan, lengths: Mapping[str, AnswerLength], read: dict[tuple[object, ...], Ends]) -> Estimate:
+def _estimate(plan: Plan, length: AnswerLength, read: dict[tuple[object, ...], Ends]) -> Estimate:
     spec, run, nonce = plan.spec, new_run(plan), new_nonce()
     subject = subject_of(run)
     if isinstance(subject, Subject):
         subject.read = read
-    judgements, calls, answers = 0, list[Call](), dict[str, AnswerLength]()
+    judgements, calls = 0, list[Call]()
     for dimension in spec.own_dimensions:
         scorer = SCORERS[dimension]
         planned = scorer.plan(subject, plan.propositions[dimension])
@@ -106,11 +105,8 @@ def _estimate(plan: Plan, lengths: Mapping[str, AnswerLength], read: dict[tuple[
         if isinstance(subject, ChannelSubject) and dimension == Dimension.IDEAS_QUANTITY:
             calls += [call for item in items for call in _ideas(item.proposition, subject, run, nonce)]
             continue
-        length, before = lengths.get(dimension, ASSUMED), len(calls)
         for question in _questions(dimension, items, subject, run, nonce):
             calls += _asked(question, length.tokens)
-        if len(calls) > before:
-            answers[dimension] = length
     costs = [ledger.estimate_cost(spec.judge_model, c.input_tokens, c.output_tokens, batch=spec.batch) for c in calls]
     return Estimate(
         agent=spec.agent.slug if spec.agent else "",
@@ -122,7 +118,7 @@ def _estimate(plan: Plan, lengths: Mapping[str, AnswerLength], read: dict[tuple[
         input_tokens=sum(call.input_tokens for call in calls),
         output_tokens=sum(call.output_tokens for call in calls),
         cost_usd=_all_of(costs),
-        output_tokens_per_claim=answers,
+        output_tokens_per_claim=length,
     )
 
 

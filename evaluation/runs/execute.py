@@ -31,14 +31,7 @@ from evaluation.change.evidence import note_evidence
 from evaluation.change.measurements import measurement_of, observations_json
 from evaluation.change.over_time import look_for_sharp_fall
 from evaluation.judge.questions import JudgeHealth
-from evaluation.models import (
-    BY_MESSAGE,
-    CHANNEL_DIMENSIONS,
-    COUNTED,
-    ChannelShare,
-    EvaluationRun,
-    EvaluationScore,
-)
+from evaluation.models import BY_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.batches import BatchAsking, see_through
 from evaluation.runs.ideas import distinct_ideas

@@ -151,7 +151,8 @@ def collapse_request(*, name: str, ideas: Sequence[tuple[str, str]], known: int,
     Returns:
         A request whose answer is a mapping of 0-based places: a repetition to the earlier idea it repeats.
     """
-    lines = [f"{number}. {_line(*idea)}" for number, idea in enumerate(ideas, 1)]
+    shown = (neutral(": ".join(filter(None, idea)), LONGEST_IDEA + LONGEST_DESCRIPTION)[0] for idea in ideas)
+    lines = [f"{number}. {' '.join(idea.split())}" for number, idea in enumerate(shown, 1)]
     fenced = fence("IDEAS", "\n".join(lines), nonce)
     text = render("ideas_list", name=one_line(name), ideas=fenced, known=known, first=known + 1, last=len(ideas))
     return _request(
@@ -177,11 +178,6 @@ def _request(task: str, *, rubric: str, text: Block, **fields: Any) -> LLMReques
         retries=settings.LLM_EVALUATION_RETRIES,
         **fields,
     )
-
-
-def _line(idea: str, description: str) -> str:
-    text = f"{idea}: {description}" if description else idea
-    return " ".join(neutral(text, LONGEST_IDEA + LONGEST_DESCRIPTION)[0].split())
 
 
 def _places(answer: _Pairs, count: int) -> dict[int, int]:
@@ -260,11 +256,11 @@ class _Count:
         if not distinct and is_heuristic(run.judge):
             self.judging.store([self.row], [unscored(NOTHING_MARKED, **self._who())], None)
             return
-        in_parts = f" in {parts} parts" if parts > 1 else ""
+        same, in_parts = len(listed) - len(distinct), f" in {parts} parts" if parts > 1 else ""
         verdict = Verdict(
             status="scored",
             evidence="present" if listed else "absent",
-            reasoning=f"{len(listed)} ideas listed{in_parts}, {len(listed) - len(distinct)} of them the same as another one.",
+            reasoning=f"{len(listed)} ideas listed{in_parts}, {same} of them the same as another one.",
             justification=" / ".join(idea.idea for idea in distinct[:5]),
             **self._who(),
         )

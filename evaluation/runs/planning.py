@@ -345,6 +345,19 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
     )
 
 
+def _columns_of(spec: RunSpec) -> dict[str, Any]:
+    """What a spec asks for, as the columns of a run."""
+    return {f.name: getattr(spec, f.name) for f in fields(spec)} | {
+        "dimensions": list(spec.dimensions),
+        "judge": spec.judge_model,
+        "window": spec.window.spec,
+        "history": spec.history.spec,
+        "additional_context": dict(spec.additional_context),
+        "position_bins": [list(pair) for pair in spec.position_bins],
+        "situations": [dict(one) for one in spec.situations],
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A spec with everything it depends on loaded: propositions (from `files`), persona and their digests."""
@@ -359,13 +372,11 @@ class Plan:
     def spec_digest(self) -> str:
         """Equal for two requests that would judge the same things in the same way; finds the run to resume."""
         s = self.spec
-        asked = {f.name: getattr(s, f.name) for f in fields(s) if f.name != "batch"} | {
+        asked = _columns_of(s) | {
+            "batch": None,  # the same question, asked in another way
             "agent": s.agent.pk if s.agent else None,
             "channel": s.channel.pk if s.channel else None,
             "dimensions": sorted(s.dimensions),
-            "judge": s.judge_model,
-            "window": s.window.spec,
-            "history": s.history.spec,
             # Each firing is one of its own.
             "schedule": (s.schedule.pk, s.schedule.last_fired_at) if s.schedule else None,
             "environment": s.environment.pk if s.environment else None,
@@ -455,17 +466,8 @@ def _await(run: EvaluationRun) -> EvaluationRun:
 def new_run(plan: Plan) -> EvaluationRun:
     """A run as it would be stored; nothing is written."""
     spec = plan.spec
-    asked = {f.name: getattr(spec, f.name) for f in fields(spec)} | {
-        "dimensions": list(spec.dimensions),
-        "judge": spec.judge_model,
-        "window": spec.window.spec,
-        "history": spec.history.spec,
-        "additional_context": dict(spec.additional_context),
-        "position_bins": [list(pair) for pair in spec.position_bins],
-        "situations": [dict(one) for one in spec.situations],
-    }
     return EvaluationRun(
-        **asked,
+        **_columns_of(spec),
         window_start=spec.window.start,
         window_end=spec.window.end,
         history_start=spec.history.start,
@@ -555,7 +557,7 @@ class BudgetWatch:
 
 
 OUTPUT_TOKENS_PER_CLAIM = 160  # a few sentences of reasoning; an assumption, said so where it is shown
-ENOUGH_CALLS = 20  # of a judge about a dimension, whose mean is better than the assumption
+ENOUGH_CALLS = 20  # of a judge, whose mean is better than the assumption
 NEWEST_RUNS, NEWEST_CALLS = 50, 2_000  # whose answers are looked at
 
 
@@ -564,17 +566,14 @@ class AnswerLength(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    tokens: int
-    measured_calls: int
+    tokens: int = OUTPUT_TOKENS_PER_CLAIM
+    measured_calls: int = 0
 
 
-ASSUMED = AnswerLength(tokens=OUTPUT_TOKENS_PER_CLAIM, measured_calls=0)
-
-
-def answer_lengths(judge: str) -> dict[str, AnswerLength]:
-    """How long this judge's answers to a proposition were in its newest evaluations, for the dimensions with enough calls."""
+def answer_length(judge: str) -> AnswerLength:
+    """How long this judge's answers to a proposition were in its newest evaluations; assumed where there are too few calls."""
     if provider_of(judge) != "anthropic":
-        return {}
+        return AnswerLength()
     runs = EvaluationRun.objects.filter(judge=judge).order_by("-pk").values_list("pk", flat=True)[:NEWEST_RUNS]
     calls = LLMCall.objects.filter(
         work_id__in=[f"evaluation_run:{pk}" for pk in runs],
@@ -584,12 +583,8 @@ def answer_lengths(judge: str) -> dict[str, AnswerLength]:
         output_tokens__isnull=False,
     ).exclude(dimension=Dimension.IDEAS_QUANTITY)  # a list, not an answer to a proposition
     claims = calls.annotate(claims=Count("evaluation_scores")).filter(claims__gt=0).order_by("-pk")
-    by_dimension: dict[str, list[tuple[int, int]]] = {}
-    for dimension, tokens, number in claims.values_list("dimension", "output_tokens", "claims")[:NEWEST_CALLS]:
-        by_dimension.setdefault(dimension, []).append((tokens or 0, number))
-    lengths = {}
-    for dimension, rows in by_dimension.items():
-        if len(rows) >= ENOUGH_CALLS:
-            tokens, answered = (sum(column) for column in zip(*rows, strict=True))
-            lengths[dimension] = AnswerLength(tokens=round(tokens / answered), measured_calls=len(rows))
-    return lengths
+    rows = list(claims.values_list("output_tokens", "claims")[:NEWEST_CALLS])
+    if len(rows) < ENOUGH_CALLS:
+        return AnswerLength()
+    tokens = round(sum(tokens or 0 for tokens, _ in rows) / sum(number for _, number in rows))
+    return AnswerLength(tokens=tokens, measured_calls=len(rows))

@@ -597,8 +597,7 @@ def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, Dime
     return {
         run.pk: {
             name: _linked_dimension(
-                name,
-                [(s, parts[s.channel_run_id][name]) for s in shares[run.pk] if name in parts[s.channel_run_id]],
+                name, [(s, parts[s.channel_run_id][name]) for s in shares[run.pk] if name in parts[s.channel_run_id]]
             )
             for name in run.dimensions
             if name not in run.own_dimensions
@@ -644,11 +643,12 @@ def spending_json(estimate: Spending | None, actual: Used) -> dict[str, Any]:
 def waiting_words(runs: Sequence[EvaluationRun]) -> dict[int, str]:
     """What each run waits for, by primary key, its channels' batches included; one query for any number of runs. Others are left out."""
     by_work = {run.work_id: run.pk for run in runs}
-    by_run: dict[int, list[str]] = {}
+    waiting: dict[int, str] = {}
     for batch in LLMBatch.objects.filter(work_id__in=list(by_work), status__in=LLMBatch.OPEN).order_by("pk"):
-        name = batch.batch_id or "(being submitted)"
+        name, run = batch.batch_id or "(being submitted)", by_work[batch.work_id]
         words = f"waiting for batch {name}: {batch.answered} of {batch.requests} answered"
         if batch.cancel_requested_at is not None:
             words = f"batch {name} is being cancelled"
-        by_run.setdefault(by_work[batch.work_id], []).append(words + (f" ({batch.error})" if batch.error else ""))
-    return {pk: "; ".join(words) for pk, words in by_run.items()}
+        words += f" ({batch.error})" if batch.error else ""
+        waiting[run] = f"{waiting[run]}; {words}" if run in waiting else words
+    return waiting

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q
 
@@ -29,16 +29,8 @@ MOST_PAIRS = 10
 POOL = 500  # most earlier messages of a channel that are looked at, drawn with the seed: any history costs the same
 
 
-class Pair(NamedTuple):
-    """Ids of two messages to compare, and how near in topic they are, 0 to 1."""
-
-    current: int
-    earlier: int
-    nearness: float
-
-
-def find_pairs(halves: Halves, *, seed: int) -> list[Pair]:
-    """Up to ten pairs: messages of now drawn with the seed, each with the nearest message of its channel's history, none used twice.
+def find_pairs(halves: Halves, *, seed: int) -> list[tuple[int, int]]:
+    """Up to ten pairs of ids: messages of now drawn with the seed, each with the nearest of its channel's history, none used twice.
 
     Nearness is the share of words two messages have in common, rare words counting more (weighted Jaccard, weights
     ``log((1 + n) / df)`` over the channel's pool). Of equally near messages the latest is chosen.
@@ -58,7 +50,7 @@ def find_pairs(halves: Halves, *, seed: int) -> list[Pair]:
     texts = Message.objects.filter(pk__in=needed).order_by().values_list("pk", "text")
     words = {pk: frozenset(tokenize(text)) for pk, text in texts}
     pairs = [pair for channel, current in by_channel.items() for pair in _match(current, pools[channel], words)]
-    return sorted(pairs, key=lambda pair: halves.current.index(pair.current))
+    return sorted(pairs, key=lambda pair: halves.current.index(pair[0]))
 
 
 def _drawn(ids: list[int], most: int, rng: random.Random) -> list[int]:
@@ -67,7 +59,7 @@ def _drawn(ids: list[int], most: int, rng: random.Random) -> list[int]:
     return [ids[i] for i in sorted(rng.sample(range(len(ids)), most))]
 
 
-def _match(current: list[int], pool: list[int], words: Mapping[int, frozenset[str]]) -> list[Pair]:
+def _match(current: list[int], pool: list[int], words: Mapping[int, frozenset[str]]) -> list[tuple[int, int]]:
     frequency = Counter(word for pk in pool for word in words[pk])
     weight = {word: log((1 + len(pool)) / count) for word, count in frequency.items()}
     rarest = log(1 + len(pool))
@@ -80,10 +72,9 @@ def _match(current: list[int], pool: list[int], words: Mapping[int, frozenset[st
     for pk in current:
         if not left:
             break
-        near = [(nearness(words[pk], words[other]), place, other) for place, other in enumerate(left)]
-        best = max(near)
-        left.pop(best[2])
-        pairs.append(Pair(pk, best[2], round(best[0], 4)))
+        _, _, nearest = max((nearness(words[pk], words[other]), place, other) for place, other in enumerate(left))
+        left.pop(nearest)
+        pairs.append((pk, nearest))
     return pairs
 
 
@@ -93,7 +84,7 @@ def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
     pairs = find_pairs(halves, seed=subject.seed)
     if not pairs:
         return [Item(proposition) for proposition in propositions] if halves.current else []
-    return [Item(p, pair.current, pair.earlier) for pair in pairs for p in propositions]
+    return [Item(p, current, earlier) for current, earlier in pairs for p in propositions]
 
 
 def context(

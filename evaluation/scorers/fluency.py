@@ -42,8 +42,7 @@ def repetition_value(share: float) -> float:
 def figures(subject: Subject, propositions: Sequence[Proposition]) -> dict[str, Any]:
     """What comparisons of claims about phrases go by offline: the statistic is exact, so that its interval comes from the messages alone.
 
-    A message's figure is its jackknife pseudo-value (Tukey 1958): how the statistic changes when it is left out, around the statistic of
-    the whole window, within 0 to 9. To draw messages with replacement instead would be repetition itself.
+    A message's figure is its jackknife pseudo-value (Tukey 1958), within 0 to 9: messages drawn with replacement would be repetition.
 
     Returns:
         ``phrases``: by proposition its weight, and the figure of each message under the key of its text. Empty for a model as judge,

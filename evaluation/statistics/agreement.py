@@ -103,11 +103,7 @@ Statistic = Callable[["Floats", "Floats", "Floats"], "Floats"]
 
 
 def _paired(
-    first: Sequence[float],
-    second: Sequence[float],
-    statistic: Statistic,
-    undefined: str,
-    resamples: int,
+    first: Sequence[float], second: Sequence[float], statistic: Statistic, undefined: str, resamples: int
 ) -> Estimate:
     import numpy as np
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,8 +39,7 @@ class Attribution:
     p_value: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Fold:
+class _Fold(NamedTuple):
     """A block left out: its things, all others, and the matrix that turns the others' labels into scores."""
 
     inside: Labels

@@ -64,13 +64,7 @@ class Scan:
     reason: str = ""
 
 
-def find_drops(
-    points: Sequence[Point],
-    *,
-    every: timedelta,
-    series: int = SERIES,
-    limit: float = LIMIT,
-) -> Scan:
+def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIES, limit: float = LIMIT) -> Scan:
     """Find drops in a series of scores: Page's one-sided CUSUM on self-started, studentised recursive residuals.
 
     Each evaluation is compared with the precision-weighted mean of those before it; divided by their spread, the difference has a t

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -18,26 +17,8 @@ LEAST_LABELS = 50
 ROUNDING_VARIANCE = 1 / 12  # of whole numbers (Sheppard's correction)
 
 
-@dataclass(frozen=True, slots=True)
-class PredictionPowered:
-    """A prediction-powered mean beside what it is made of.
-
-    Attributes:
-        estimate: Mean on the people's scale, with interval; `n` counts the labels. No value for too few labels.
-        labels_only: The mean of the labels alone, the classical interval: what the judge's scores must improve on.
-        tuning: λ, how far the judge's scores are relied on: 0 not at all, 1 as in plain PPI. None without estimate.
-    """
-
-    estimate: Estimate
-    labels_only: Estimate
-    judge_mean: float | None
-    tuning: float | None
-
-
-def prediction_powered_mean(
-    labels: Sequence[float], judged: Sequence[float], judged_rest: Sequence[float]
-) -> PredictionPowered:
-    """Mean of λ · judge over the rest + mean of (label − λ · judge) over the labelled.
+def prediction_powered_mean(labels: Sequence[float], judged: Sequence[float], judged_rest: Sequence[float]) -> Estimate:
+    """Mean on the people's scale, with interval: mean of λ · judge over the rest + mean of (label − λ · judge) over the labelled.
 
     Source: Angelopoulos, Bates, Fannjiang, Jordan & Zrnic, "Prediction-powered inference", Science 382 (2023), 669–674; λ by power
     tuning as in PPI++ (Angelopoulos, Duchi & Zrnic, arXiv:2311.01453, 2023, section 6), clipped to 0 … 1. The interval is valid
@@ -50,29 +31,18 @@ def prediction_powered_mean(
         judged_rest: What the judge gave all other messages, shape (N,).
 
     Returns:
-        No estimate for fewer than 50 labels: the interval is asymptotic. λ is 0 with an empty rest, where none can help.
+        `n` counts the labels. No value for fewer than 50: the interval is asymptotic. λ is 0 with an empty rest, where none can help.
 
     Raises:
         ValueError: Lists that do not match, or a score that is no finite number.
     """
-    import numpy as np
-
     y, f, rest = numbers("labels", labels), numbers("judged", judged), numbers("judged_rest", judged_rest)
     if y.size != f.size:
         raise ValueError(f"{y.size} labels but {f.size} judge scores for them; each label needs its judge score")
-    everything = np.concatenate([f, rest])
-    judge_mean = float(everything.mean()) if everything.size else None
     if y.size < LEAST_LABELS:
-        value = float(y.mean()) if y.size else None
         too_few = f"{counted(y.size, 'label')}; at least {LEAST_LABELS} from a random sample are needed"
-        return PredictionPowered(
-            Estimate(None, None, int(y.size), too_few),
-            Estimate(value, None, int(y.size), too_few),
-            judge_mean,
-            None,
-        )
-    tuning = _tuning(y, f, rest) if rest.size > 1 else 0.0
-    return PredictionPowered(_estimate(y, f, rest, tuning), _estimate(y, f, rest, 0.0), judge_mean, tuning)
+        return Estimate(None, None, int(y.size), too_few)
+    return _estimate(y, f, rest, _tuning(y, f, rest) if rest.size > 1 else 0.0)
 
 
 def _tuning(y: Floats, f: Floats, rest: Floats) -> float:

@@ -5,11 +5,13 @@ A new format is a module here and an entry of `FORMATS`, which names it for the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from agents.transcripts.json_input import json_values
+from agents.transcripts.readers.character_ai import is_character_ai, read_character_ai
 from agents.transcripts.readers.chat import (
     is_dialogue,
     is_openai,
@@ -23,9 +25,12 @@ from agents.transcripts.readers.chatgpt import is_chatgpt, read_chatgpt
 from agents.transcripts.readers.csv_table import header_of, looks_like_csv, read_csv
 from agents.transcripts.readers.discord import is_discord, read_discord
 from agents.transcripts.readers.langfuse import is_langfuse, read_langfuse
+from agents.transcripts.readers.langsmith import is_langsmith, read_langsmith
 from agents.transcripts.readers.otel import is_otel, read_otel
 from agents.transcripts.readers.plumbline import is_message, read_jsonl
 from agents.transcripts.readers.sillytavern import is_sillytavern, read_sillytavern
+from agents.transcripts.readers.slack import is_slack, is_slack_zip, read_slack
+from agents.transcripts.readers.tinytroupe_console import is_notebook, looks_like_console, read_console
 from agents.transcripts.records import Record, TranscriptError
 from agents.transcripts.source import Source
 
@@ -52,11 +57,15 @@ FORMATS: dict[str, Format] = {  # the last that recognises a file reads it
     "hh": Format("Human:/Assistant: dialogues", read_dialogues, is_dialogue),
     "chatgpt": Format("ChatGPT export", read_chatgpt, is_chatgpt),
     "sillytavern": Format("SillyTavern", read_sillytavern, is_sillytavern),
+    "character_ai": Format("Character.AI", read_character_ai, is_character_ai),
+    "slack": Format("Slack export", read_slack, is_slack),
     "discord": Format("DiscordChatExporter", read_discord, is_discord),
     "langfuse": Format("Langfuse", read_langfuse, is_langfuse),
+    "langsmith": Format("LangSmith", read_langsmith, is_langsmith),
     "otel": Format("OpenTelemetry GenAI spans", read_otel, is_otel),
     "csv": Format("CSV", read_csv),
     "chat": Format("chat log", read_log),
+    "tinytroupe": Format("TinyTroupe", read_console, is_notebook),
 }
 
 # What is known, but not read, and what to do instead, by how a file begins.
@@ -64,9 +73,14 @@ _OTHER_STARTS = {
     b"\x89PNG": "a PNG image; a character card is imported by manage.py import_agents",
     b"%PDF": "a PDF document; export the chat as JSON or as text",
     b"SQLi": "an SQLite database; export the chat as JSON or CSV",
-    b"PK\x03\x04": "a zip; unpack it and import the file in it",
     b"\x1f\x8b": "a gzip archive; unpack it and import the file in it",
     b"PAR1": "a Parquet file; export it as JSON Lines or CSV",
+}
+_INSTEAD = "convert it to JSON Lines or CSV"
+_OTHER_TEXTS = {  # by most of its first lines
+    "WeeChat": re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\t[^\t]*\t.*"),
+    "HexChat": re.compile(r"[^\W\d_]{3} {1,2}\d{1,2} \d\d:\d\d:\d\d (?:<[^<>]{1,64}>|\*|-\S*>?|<-+)[ \t].*"),
+    "ParlAI": re.compile(r"text:[^\n]*\t(?:labels|eval_labels|episode_done).*"),
 }
 
 
@@ -79,11 +93,21 @@ def detect(source: Source) -> str:
     for start, what in _OTHER_STARTS.items():
         if source.start.startswith(start):
             raise TranscriptError(source.name, 0, f"this is {what}")
+    if source.is_zip:
+        if is_slack_zip(source.members()):
+            return "slack"
+        raise TranscriptError(source.name, 0, "a zip, but no export of Slack; unpack it and import the file in it")
     head = source.head().lstrip()
     if not head:
         raise TranscriptError(source.name, 0, "the file is empty")
     if head[0] == "{" or (head[0] == "[" and head[1:].lstrip()[:1] in {"{", "[", "]", '"'}):
         return _json_format(source)
+    lines = [line.rstrip("\r") for line in head.split("\n") if line.strip() and not line.startswith("**** ")][:60]
+    for whose, pattern in _OTHER_TEXTS.items():
+        if 2 * sum(pattern.fullmatch(line) is not None for line in lines) > len(lines):
+            raise TranscriptError(source.name, 1, f"this is a log of {whose}, which is not read; {_INSTEAD}")
+    if looks_like_console(head):
+        return "tinytroupe"
     if looks_like_csv(head):
         return "csv"
     if looks_like_chat(head):
@@ -105,6 +129,8 @@ def _json_format(source: Source) -> str:
         return "jsonl"
     if name := next((name for name, form in reversed(FORMATS.items()) if form.in_json(value)), ""):
         return name
+    if isinstance(value.get("dialog"), list):
+        raise TranscriptError(source.name, 1, f"this is a conversation of ParlAI, which is not read; {_INSTEAD}")
     if {"persona", "system_prompt", "spec"} & set(value):
         raise TranscriptError(source.name, 1, "this is a persona, not a transcript; use manage.py import_agents")
     keys = ", ".join(map(str, value))[:200] or "no object"

@@ -1,17 +1,18 @@
 """Chat logs: "Name: text", IRC and messenger exports, with or without time stamps; lines without a speaker go on.
 
-Read: public parsers of irssi's logs (its line forms, "--- Day changed", "-!-") and of WhatsApp's exports (its own texts).
+Read: public parsers of irssi's logs (its line forms, "--- Day changed", "-!-") and for WhatsApp what `whatsapp` names.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from itertools import islice, pairwise
 from typing import Literal
 
+from agents.transcripts.readers import whatsapp
 from agents.transcripts.records import Guess, Record, Skipped, SourceMessage, TranscriptError
 from agents.transcripts.source import Source
 
@@ -20,6 +21,7 @@ STAMP = re.compile(
     (?P<open>[\[(]?)
     (?:(?P<date>\d{4}(?:[-/.]|\.[ ])\d{1,2}(?:[-/.]|\.[ ])\d{1,2}\.?|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2}))
        (?:,?\s+(?:(?:à|às|alle|um|kl\.?|at)\s+)?|T|,))?
+    (?:(?P<before>오전|오후|上午|下午|午前|午後)\s?)?
     (?P<hour>\d{1,2})(?(date)[:.]|:)(?P<minute>\d{2})(?:(?(date)[:.]|:)(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,6}))?)?
     (?:\s?(?P<half>[AaPp])\.?\s?[Mm]\b\.?)?
     (?:\s?(?P<offset>Z|UTC|[+-]\d{2}:?\d{2}))?
@@ -33,10 +35,10 @@ STAMP = re.compile(
 def _clock_and_day(match: re.Match[str], *, day_first: bool) -> tuple[time, date | None]:
     """Read a match of `STAMP`, with or without a date. Raises `ValueError`: no such date or time."""
     hour, offset = int(match["hour"]), (match["offset"] or "").replace("UTC", "Z")
-    if match["half"]:
+    if match["half"] or match["before"]:
         if not 1 <= hour <= 12:
             raise ValueError(f"{hour} is no hour of a 12-hour clock")
-        hour = hour % 12 + (12 if match["half"] in "pP" else 0)
+        hour = hour % 12 + (12 if match["half"] in ("p", "P") or match["before"] in ("오후", "下午", "午後") else 0)
     clock = time(
         hour,
         int(match["minute"]),
@@ -101,25 +103,7 @@ _NAMED = re.compile(
 _DAY_CHANGED = re.compile(
     r"(?:-+ (?:Day changed|Log (?:opened|closed))|Session (?:Start|Time|Close|Ident):|\*+ (?:BEGIN|ENDING) LOGGING AT) (?P<text>.+)"
 )
-MARK = "\u200e"  # WhatsApp on iOS writes it before its own texts, in every language
 _MARKED = re.compile(r"(?m)^[\u200e\ufeff]*\[[^\[\]\n]{8,40}\] ?[^:\n]{1,80}: ?\u200e")
-_EDITED = re.compile(r"<this message was edited>\Z", re.IGNORECASE)
-_OWN_TEXTS = {  # of WhatsApp in English; on Android nothing else tells them from speech
-    "deleted message": re.compile(
-        r"(?:this message was deleted|you deleted this message|message deleted by admin .{0,60})\.?", re.IGNORECASE
-    ),
-    "notice": re.compile(
-        r"null|(?:messages and calls are end-to-end encrypted|waiting for this message|missed (?:voice|video) call)(?:[.,].*)?",
-        re.IGNORECASE,
-    ),
-    "media": re.compile(
-        r"(?:image|video|audio|gif|sticker|document|contact card) omitted|.{1,200}\.\w{2,5} \(file attached\)",
-        re.IGNORECASE,
-    ),
-}
-_PLACEHOLDER = re.compile(
-    r"<(?=[^<>]*(?:\s|[^\x00-\x7f]))[^<>@/]{4,60}>"
-)  # <Media omitted> in any language, not <html>
 _QUOTED = re.compile('["“”„«»]')  # in what stands before a colon: 'Ann changed the subject to "Ferries: late"'
 MAX_WORDS = 5
 
@@ -141,7 +125,7 @@ class _Draft:
     def record(self) -> Record:
         text, reason = "\n".join(self.lines).strip(), "empty message"
         if self.messenger:
-            text, reason = _said_in(self.lines, marks=self.messenger == "marked")
+            text, reason = whatsapp.said_in(self.lines, marks=self.messenger == "marked")
         if not text:
             return Skipped(reason, self.line)
         payload: dict[str, object] = {"action": True} if self.action else {}
@@ -151,28 +135,6 @@ class _Draft:
         elif self.clock is not None:
             payload["time"] = self.clock.isoformat()
         return SourceMessage(speaker=self.speaker, text=text, line=self.line, sent_at=sent_at, payload=payload)
-
-
-def _said_in(lines: Sequence[str], *, marks: bool) -> tuple[str, str]:
-    """What the speaker of a message of WhatsApp said, and, where that is nothing, why.
-
-    Args:
-        lines: Of the message, without time and speaker.
-        marks: Whether WhatsApp's own texts have a mark before them (iOS).
-    """
-    said, reason = list[str](), "empty message"
-    for number, line in enumerate(lines):
-        text = _EDITED.sub("", line).rstrip(f"{MARK} ")
-        own = next((what for what, pattern in _OWN_TEXTS.items() if pattern.fullmatch(text.lstrip(f"{MARK} "))), "")
-        if number == 0 and _PLACEHOLDER.fullmatch(text.lstrip(MARK)):
-            own = "media"
-        if marks and MARK in text:
-            own, text = own or "notice", text.partition(MARK)[0].rstrip()
-            said += [text] if text else []
-        elif not own:
-            said.append(text)
-        reason = own or reason
-    return "\n".join(said).strip(), reason
 
 
 def bare(line: str) -> str:
@@ -223,7 +185,7 @@ class _Log:
         draft: _Draft | None = None
         for line, raw in self.source.lines():
             text = bare(raw)
-            if raw.strip().startswith(MARK) and draft is not None and STAMP.match(text) is None:
+            if raw.strip().startswith(whatsapp.MARK) and draft is not None and STAMP.match(text) is None:
                 text = raw.rstrip()  # the mark says that the messenger wrote this line
             if changed := _DAY_CHANGED.fullmatch(text):
                 self.day = _day(changed["text"]) or self.day

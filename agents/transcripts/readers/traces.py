@@ -1,7 +1,7 @@
 """From calls of a model, as traces record them, to a conversation.
 
 A call holds the conversation so far again and again; only what is new in it becomes messages. Calls around other calls (chains, agents)
-repeat what these hold and are skipped. `langfuse` and `otel` read the calls; what a call may hold is the same for all.
+repeat what these hold and are skipped. `langfuse`, `langsmith` and `otel` read the calls; what a call may hold is the same for all.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import zipfile
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +12,13 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from agents.commands import BaseCommand, Cell, console_on, in_line, markdown_table, print_table, snippet
+from agents.commands import STOPPED, BaseCommand, Cell, console_on, in_line, markdown_table, print_table, snippet
 from agents.llm.endpoints import problem_of, provider_of, replay_file
 from agents.llm.requests import Role
 from agents.ops.checks import OFFLINE_MODELS
-from evaluation.commands import ProgressBar, check_writable, measuring, write_text
-from evaluation.experiments.bundle import write_bundle
+from agents.work.running import stopping_on_sigterm
+from evaluation.commands import ProgressBar, check_writable, write_text
+from evaluation.experiments.bundle import read_bundle, write_bundle
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
 from evaluation.experiments.play import (
     ExperimentRefused,
@@ -26,10 +29,11 @@ from evaluation.experiments.play import (
     problems_here,
     start_experiment,
 )
+from evaluation.experiments.published import read_published
 from evaluation.experiments.report import ExperimentReport, report, rounded
 from evaluation.experiments.rescore import AGREEMENT_HEADS, Rescored, agreement_cells, queue_judges, rescore
 from evaluation.experiments.scenario import Scenario, read_scenario, shipped
-from evaluation.experiments.tables import as_csv, as_markdown, show
+from evaluation.experiments.tables import PUBLISHED_HEADS, as_csv, as_markdown, published_cells, row_cells, show
 from evaluation.models import Experiment, ExperimentEnvironment
 from evaluation.propositions.files import YamlProblems
 
@@ -46,15 +50,24 @@ class Command(BaseCommand):
   manage.py experiment run 12                          go on with experiment 12
   manage.py experiment report 12 --format markdown     its report again (also csv, json)
   manage.py experiment report 12 --judges A,B          the same speech scored by further judges, and how far they agree
-  manage.py experiment bundle 12 out.zip               its report, all that was said, and the judge's answers in one file
+  manage.py experiment compare 12 15                   the same measures of two experiments side by side
+  manage.py experiment bundle 12 out.zip               all of it in one file; JUDGE_MODEL=replay:out.zip judges it again
+  manage.py experiment run out.zip                     its report again, without a key
   manage.py experiment list                            the latest, and the scenarios that come with Plumbline
+  manage.py experiment --published scores.json         raw scores that others published, compared as ours are
 
 Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage, 3 void (a treatment left no trace), 130 interrupted."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
-        actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=ArgumentParser)
-        as_json: dict[str, Any] = {"action": "store_true", "help": "print one JSON object and nothing else"}
+        parser.add_argument("--published", metavar="FILE", type=Path, help="compare the raw scores of this JSON file")
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        actions = parser.add_subparsers(dest="action", metavar="ACTION", parser_class=ArgumentParser)
+        json_too: dict[str, Any] = {
+            "action": "store_true",
+            "default": None,
+            "help": "print one JSON object and nothing else",
+        }
         run = actions.add_parser("run", help="play and judge a scenario, or go on with an experiment")
         run.add_argument("what", help="a YAML file, the name of a shipped scenario, or the number of an experiment")
         run.add_argument(
@@ -66,8 +79,9 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             "--model", default="", help="model that acts as all agents (default: each agent's own, else ACTOR_MODEL)"
         )
         run.add_argument("--dry-run", action="store_true", help="say what it would play and cost, and write nothing")
+        run.add_argument("--json", dest="as_json", **json_too)
         again = actions.add_parser("report", help="what an experiment came to")
-        again.add_argument("number", type=int)
+        again.add_argument("number", nargs="?", type=int)
         again.add_argument(
             "--judges",
             default="",
@@ -76,8 +90,14 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         )
         again.add_argument("--format", choices=FORMS, default="terminal")
         again.add_argument("--output", type=Path, help="write it to this file")
-        for action in (run, again):
-            action.add_argument("--json", **as_json)
+        again.add_argument(
+            "--published", dest="published_too", metavar="FILE", type=Path, help="compare raw scores of a JSON file"
+        )
+        again.add_argument("--json", dest="as_json", **json_too)
+        two = actions.add_parser("compare", help="two experiments side by side")
+        two.add_argument("first", type=int)
+        two.add_argument("second", type=int)
+        two.add_argument("--json", dest="as_json", **json_too)
         pack = actions.add_parser("bundle", help="write an experiment with its judge's answers to a zip")
         pack.add_argument("number", type=int)
         pack.add_argument("out", type=Path)
@@ -86,7 +106,17 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         actions.add_parser("list", help="the latest experiments, and the shipped scenarios")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        getattr(self, f"_{options['action']}")(options)
+        options["json"] = bool(options["json"] or options.get("as_json"))
+        published = options["published"] or options.get("published_too")
+        if published:
+            self._published(published, as_json=options["json"])
+            return
+        action = options["action"]
+        if action is None:
+            raise _wrong(
+                "say what to do: run, report, compare, bundle, cancel or list; manage.py experiment --help shows how"
+            )
+        getattr(self, f"_{action}")(options)
 
     # -- run
     def _run(self, options: dict[str, Any]) -> None:
@@ -96,6 +126,11 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         what = options["what"]
         if what.isdecimal():
             experiment = _experiment(int(what[:18]))
+        elif zipfile.is_zipfile(what):
+            try:
+                experiment = read_bundle(Path(what), judge=options["judge"])
+            except ExperimentRefused as error:
+                raise _wrong(str(error)) from None
         else:
             scenario = self._scenario(what, options)
             chosen = {"judge": options["judge"], "actor_model": options["model"]}
@@ -113,14 +148,20 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             f"Experiment {experiment.pk}, {experiment.name}: Ctrl-C stops it; the same number goes on with it.", options
         )
         quiet = options["json"]
-        with measuring(f"What was played is stored: manage.py experiment run {experiment.pk} goes on."):
-            with ProgressBar("", sys.stderr, quiet=quiet) as bar:
-                ended = experiment.environments.filter(status__in=ExperimentEnvironment.FINAL).count()
-                task = bar.add_task("Playing", total=experiment.environments.count(), completed=ended)
-                experiment = play(experiment, progress=lambda _: bar.update(task, advance=1))
-            with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
-                bar.prepared(list(evaluations(experiment).filter(judge=experiment.judge)))
-                judge_here(experiment, progress=bar.progress)
+        try:
+            with stopping_on_sigterm():
+                with ProgressBar("", sys.stderr, quiet=quiet) as bar:
+                    ended = experiment.environments.filter(status__in=ExperimentEnvironment.FINAL).count()
+                    task = bar.add_task("Playing", total=experiment.environments.count(), completed=ended)
+                    experiment = play(experiment, progress=lambda _: bar.update(task, advance=1))
+                with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
+                    bar.prepared(list(evaluations(experiment).filter(judge=experiment.judge)))
+                    judge_here(experiment, progress=bar.progress)
+        except KeyboardInterrupt:
+            raise CommandError(
+                f"Stopped. What was played is stored: manage.py experiment run {experiment.pk} goes on.",
+                returncode=STOPPED,
+            ) from None
         experiment.refresh_from_db()
         self._end(report(experiment), options)
 
@@ -147,13 +188,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         if form == "terminal" and options.get("output") is None:
             show(shown, console_on(self.stdout))
         else:
-            text = (
-                as_csv(shown)
-                if form == "csv"
-                else shown.model_dump_json(indent=2)
-                if form == "json"
-                else as_markdown(shown)
-            )
+            text = as_csv(shown) if form == "csv" else _json(shown) if form == "json" else as_markdown(shown)
             self._write(text, options)
         self._raise([shown])
 
@@ -172,6 +207,8 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
 
     # -- the others
     def _report(self, options: dict[str, Any]) -> None:
+        if options["number"] is None:
+            raise _wrong("report: say the number of an experiment, or --published FILE")
         if options["output"]:
             check_writable("--output", options["output"])
         experiment, judges = _experiment(options["number"]), [one.strip() for one in options["judges"].split(",")]
@@ -182,12 +219,16 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             if problem := _problem_of("judge", judge):
                 raise _wrong(f"--judges {judge!r}: {problem}")
         try:
-            with measuring(), ProgressBar("Judging", sys.stderr, quiet=options["json"]) as bar:
+            with stopping_on_sigterm(), ProgressBar("Judging", sys.stderr, quiet=options["json"]) as bar:
                 queue_judges(experiment, judges)
                 bar.prepared(list(evaluations(experiment).filter(judge__in=judges)))
                 shown = rescore(experiment, judges, progress=bar.progress)
         except ExperimentRefused as error:
             raise _wrong(str(error)) from None
+        except KeyboardInterrupt:
+            raise CommandError(
+                "Stopped. What was judged is stored; the same command goes on.", returncode=STOPPED
+            ) from None
         self._end_rescored(shown, options)
 
     def _end_rescored(self, shown: Rescored, options: dict[str, Any]) -> None:
@@ -199,11 +240,44 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
                 show(one, console)
             print_table(console, AGREEMENT_HEADS, cells, title="Agreement of the judges", tight=True)
         else:
-            agreement = ["## Agreement of the judges\n", *markdown_table(AGREEMENT_HEADS, cells)]
-            page = "\n".join([*map(as_markdown, shown.reports), *agreement])
+            page = "\n".join(
+                [
+                    *map(as_markdown, shown.reports),
+                    "## Agreement of the judges\n",
+                    *markdown_table(AGREEMENT_HEADS, cells),
+                ]
+            )
             text = {"json": shown.model_dump_json(indent=2), "csv": as_csv(*shown.reports)}.get(form, page)
             self._write(text, options)
         self._raise(shown.reports)
+
+    def _compare(self, options: dict[str, Any]) -> None:
+        first, second = (report(_experiment(options[name])) for name in ("first", "second"))
+        both = {(row.treatment.arm, row.measure): row for row in second.rows}
+        if options["json"]:
+            self.stdout.write(json.dumps([one.model_dump(mode="json") for one in (first, second)], indent=2))
+            return
+        rows: list[list[Cell]] = [
+            [
+                row.treatment.arm,
+                row.label,
+                *row_cells(row)[3:5],
+                row_cells(row)[8],
+                *_beside(both.get((row.treatment.arm, row.measure))),
+            ]
+            for row in first.rows
+        ]
+        heads = [
+            "Arm",
+            "Measure",
+            f">Δ in {first.id}",
+            ">d",
+            "What may be said",
+            f">Δ in {second.id}",
+            ">d",
+            "What may be said ",
+        ]
+        print_table(console_on(self.stdout), heads, rows, tight=True)
 
     def _bundle(self, options: dict[str, Any]) -> None:
         try:
@@ -234,13 +308,32 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             title="Shipped scenarios",
         )
 
+    def _published(self, path: Path, *, as_json: bool) -> None:
+        try:
+            rows = read_published(path)
+        except (OSError, ValueError) as error:
+            raise _wrong(f"--published: {error}") from None
+        if as_json:
+            self.stdout.write(json.dumps([one.model_dump(mode="json") for one in rows], indent=2))
+            return
+        print_table(console_on(self.stdout), PUBLISHED_HEADS, [published_cells(one) for one in rows], tight=True)
+
+
+def _beside(row: Any) -> list[Any]:
+    cells = row_cells(row) if row is not None else [None] * 9
+    return [*cells[3:5], cells[8]]
+
+
+def _json(shown: ExperimentReport) -> str:
+    return shown.model_dump_json(indent=2)
+
 
 def _problem_of(role: Role, model: str) -> str:
     """Why a model that was named cannot be asked; empty when it can."""
     if not model:
         return "the name is empty; allowed: names of models, with commas between them"
     if provider_of(model) == "replay" and not replay_file(model).is_file():
-        return "there is no such file; manage.py export_payloads writes one"
+        return "there is no such file; manage.py experiment bundle writes one"
     if provider_of(model) == "offline" and model not in OFFLINE_MODELS[role]:
         return f"there is no such offline model; allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, replay:FILE"
     return problem_of(role, model)

@@ -23,6 +23,7 @@ from agents.registry import prunings
 from agents.transcripts.importer import ReadOptions
 from agents.transcripts.store import write_batch
 from tests.agents.imports.uploading import ADD, MAY_SAY, file, imported, lines, somebody, submit, uploaded, work
+from tests.agents.transcripts.test_exports import slack_zip
 from tests.agents.transcripts.test_logs import stamped
 from tests.console import page_of, read, signed_in, staff
 from tests.factories import make_agent, make_channel, say
@@ -79,6 +80,16 @@ def test_it_does_what_the_command_does(tmp_path: Path) -> None:
     ids = [list(Message.objects.filter(channel__slug=s).values_list("external_id", flat=True)) for s in ("one", "two")]
     assert said("one") == said("two")
     assert (ids[0] == ids[1], job.stored) == (True, 3)
+
+
+def test_a_zip_of_slack_is_imported_as_it_is(tmp_path: Path) -> None:
+    job = uploaded(file(slack_zip(tmp_path).read_bytes(), "export.zip"))
+    assert (job.contents["format"], job.contents["new"]) == ("slack", 6)
+
+    imported(job)
+
+    assert (job.status, job.stored, job.result["undated"]) == ("completed", 6, 0)
+    assert job.result["first_sent_at"] == "2026-01-01T00:00:00Z"
 
 
 def test_lines_that_are_not_understood_are_warned_of_before_the_import_and_not_kept() -> None:

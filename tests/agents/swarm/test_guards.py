@@ -56,6 +56,7 @@ REFUSED: list[tuple[str, str, str, str]] = [  # guard, what it names, draft, pol
     ("questions", "", "Is it safe?", "It is safe."),
     ("questions", "", "It is safe.", "Is it safe?"),
     ("swapped", "", "Dogs chase cats.", "Cats chase dogs."),
+    ("swapped", "", "You like me.", "I like you."),
     ("swapped", "", "The red wire is live, the blue one is dead.", "The blue wire is live, the red one is dead."),
     ("numbers", "-20", "It is 20 degrees outside.", "It is -20 degrees outside."),
     ("words", "refund", "The report is late.", "The report is late. You get a refund."),
@@ -72,14 +73,17 @@ REFUSED: list[tuple[str, str, str, str]] = [  # guard, what it names, draft, pol
         "Oscar ate two cookies and Kevin ate three cookies.",
     ),
     ("moved", "", "Jim told Pam to call Oscar.", "Pam told Jim to call Oscar."),
+    ("moved", "", "Kevin is late. Oscar is here.", "Oscar is late. Kevin is here."),
     ("moved", "", "Kevin did not eat but Oscar did.", "Kevin did eat but Oscar did not."),
     ("moved", "", "I ate two eggs and three apples.", "I ate three eggs and two apples."),
+    ("moved", "", "Thanks, Jim and Pam.", "Thanks, Pam and Jim."),
     (
         "moved",
         "",
         "It was moved. We moved it from Monday to Friday.",
         "It was moved, and we put it from Friday to Monday.",
     ),
+    ("moved", "", "Take two, take three.", "Take three, take two."),
     ("moved", "", "I put 3 big eggs and small eggs in.", "I put big eggs and 3 small eggs in."),
     ("sentences", "Impossible", "He agreed with it in the end.", "He agreed with it in the end. Impossible!"),
     ("sentences", "sure", "I can do it on Monday.", "Sure. I can do it on Monday."),
@@ -95,6 +99,7 @@ REFUSED: list[tuple[str, str, str, str]] = [  # guard, what it names, draft, pol
         "We deliver the big desk to your house.",
         "We deliver the big desk to your house, and it costs extra.",
     ),
+    ("sentences", "they do", "We deliver it", "We deliver it they would do it too."),
     (
         "language",
         "para",
@@ -149,7 +154,7 @@ def test_a_polish_that_changes_the_wording_alone_is_used(draft: str, polished: s
 def test_most_natural_rewritings_are_used() -> None:
     refused = [(polished, why) for draft, polished in rewritings() if (why := refusal(draft, polished))]
 
-    assert len(refused) <= 0.35 * len(rewritings()), refused
+    assert len(refused) <= 0.25 * len(rewritings()), refused
 
 
 def test_edits_of_the_example_conversations_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,7 +165,7 @@ def test_edits_of_the_example_conversations_are_told_apart(capsys: pytest.Captur
             print(f"\n  {kind}: {figures.share([kind]):.2%} of {figures.tried[kind]} refused", end="")  # noqa: T201
     assert sum(figures.tried[kind] for kind in HARMFUL) >= 500
     assert figures.share(HARMFUL) >= 0.99
-    assert all(figures.share([kind]) >= 0.8 for kind in HARMFUL)
+    assert all(figures.share([kind]) >= 0.97 for kind in HARMFUL)
     assert figures.share(HARMLESS) <= 0.05
     assert all(figures.share([kind]) <= 0.05 for kind in HARMLESS)
 

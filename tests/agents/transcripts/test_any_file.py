@@ -21,7 +21,7 @@ from tests.agents.transcripts.test_docs import EXAMPLES
 
 _KEYS = (
     "id role content messages mapping message author parts current_node parent mes is_user is_system name swipes send_date extra "
-    "text ts user subtype thread_ts type guild channel nickname timestamp "
+    "histories msgs src is_human text turns candidates raw_content ts user subtype thread_ts type guild channel nickname timestamp "
     "reference messageId embeds isBot observations traceId startTime input output run_type inputs outputs "
     "generations choices kwargs lc resourceSpans scopeSpans spans attributes key value stringValue arrayValue values kvlistValue "
     "events startTimeUnixNano parentSpanId spanId "
@@ -80,6 +80,7 @@ def test_a_reader_refuses_or_reads_any_json(name: str, data: st.DataObject) -> N
 @given(content=st.binary(max_size=200))
 def test_a_reader_refuses_or_reads_any_bytes(name: str, content: bytes) -> None:
     records(name, content)
+    records(name, b"PK\x03\x04" + content)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
         path.write_bytes(content)
@@ -125,10 +126,13 @@ def chatgpt(said: list[str]) -> Any:
 HOLDING: dict[str, Callable[[list[str]], Any]] = {
     "chatgpt": chatgpt,
     "sillytavern": lambda said: [{"chat_metadata": {}}, *({"name": "P", "is_user": True, "mes": text} for text in said)],
+    "character_ai": lambda said: {"histories": [{"msgs": [{"src": {"name": "P"}, "text": text} for text in said]}]},
+    "slack": lambda said: [{"type": "message", "user": "U", "text": text, "ts": f"{1767225600 + n}.1"} for n, text in enumerate(said)],
     "discord": lambda said: {"guild": {}, "channel": {"name": "q"}, "messages": [
         {"id": str(n), "type": "Default", "content": text, "author": {"name": "p"}} for n, text in enumerate(said)]},
     "langfuse": lambda said: {"id": "t", "timestamp": None, "sessionId": "s", "observations": [
         {"id": "o", "type": "GENERATION", "input": [{"role": "user", "content": text} for text in said]}]},
+    "langsmith": lambda said: {"id": "r", "run_type": "llm", "inputs": {"messages": [{"role": "user", "content": text} for text in said]}},
 }  # fmt: skip
 
 

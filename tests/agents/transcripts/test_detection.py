@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,8 @@ SAMPLES = {
     "irc": ("chat", "[12:03] <ann> hi\n[12:04] <bo> hello\n"),
     "nicks": ("chat", "<ann> hi\n<bo> hello\n"),
     "messenger": ("chat", "31/12/2025, 22:15 - Ann: Hi\n31/12/2025, 22:16 - Bo: Hello\n"),
+    "tinytroupe": ("tinytroupe", "INFO starting\nUSER --> Ann: [CONVERSATION]\n     > Hi\n"),
+    "tinytroupe colours": ("tinytroupe", "\x1b[1;32m\x1b[4mAnn\x1b[0m\x1b[1;32m acts: [TALK]\x1b[0m \n     > Hi\n"),
 }
 
 
@@ -65,6 +68,19 @@ def test_formats_are_recognised_in_every_encoding(tmp_path: Path, name: str, enc
         ('{"type": "TinyPerson", "persona": {"name": "A"}}', "this is a persona, not a transcript"),
         ("[]", "no transcript format that is known .its keys: no object"),
         ('["a"]', "no transcript format"),
+        (
+            "2026-03-01 09:11:58\t-->\tann (~ann@quay) has joined\n2026-03-01 09:12:03\tann\tLate: why?\n",
+            "this is a log of WeeChat",
+        ),
+        (
+            "**** BEGIN LOGGING AT Thu Dec 31 23:50:00 2026\n\nDec 31 23:51:00 *\tNow talking on #quay\nDec 31 23:53:00 <ann>\tLate?\n",
+            "this is a log of HexChat, which is not read; convert it",
+        ),
+        ("text:hi\tlabels:ho\tepisode_done:True\n", "this is a log of ParlAI"),
+        (
+            '{"dialog": [[{"id": "human", "text": "Hi."}]], "context": []}',
+            "this is a conversation of ParlAI, which is not read",
+        ),
     ],
 )
 def test_what_is_not_recognised_is_an_error_with_a_reason(tmp_path: Path, text: str, reason: str) -> None:
@@ -73,6 +89,12 @@ def test_what_is_not_recognised_is_an_error_with_a_reason(tmp_path: Path, text: 
 
 
 def test_other_files_are_named_as_far_as_they_are_known(tmp_path: Path) -> None:
-    for content, words in ((b"%PDF-1.7", "a PDF document"), (b"PK\x03\x04", "a zip; unpack it")):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("_chat.txt", "")
+    for content, words in (
+        (b"%PDF-1.7", "a PDF document"),
+        (b"PK\x03\x04 damaged", "not a zip that can be read"),
+        ((tmp_path / "a.zip").read_bytes(), "a zip, but no export of Slack; unpack it"),
+    ):
         with pytest.raises(TranscriptError, match=words):
             detect(Source(write(tmp_path, "file", content)))

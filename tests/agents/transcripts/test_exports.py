@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from agents.models import Channel, Message
 from tests.agents.transcripts.helpers import make_agent, run_json, said, write
@@ -144,6 +146,166 @@ def test_a_group_chat_of_sillytavern_has_a_speaker_for_each_character(tmp_path: 
     assert said() == [("A", "x"), ("B", "y")]
 
 
+# -- Character.AI
+def test_histories_of_character_ai_are_conversations(tmp_path: Path) -> None:
+    spoken = [{"src": {"name": name, "is_human": name == "Pat"}, "text": f"{name}!"} for name in ("Pat", "Guide")]
+    dump = {"info": {"name": "Guide"}, "histories": {"histories": [{"msgs": spoken}, {"msgs": spoken[:1]}]}}
+    report = imported(tmp_path, dump, name="dump.json")
+    assert (report["format"], report["channels"]) == ("character_ai", ["dump", "dump-2"])
+    assert said("dump") == [("Pat", "Pat!"), ("Guide", "Guide!")]
+
+
+def test_of_candidates_of_character_ai_the_chosen_one_is_read(tmp_path: Path) -> None:
+    candidates = [{"candidate_id": name, "raw_content": name} for name in ("one", "two")]
+    turns = [
+        {
+            "turn_key": {"chat_id": "chat", "turn_id": "t1"}, "author": {"name": "Guide"}, "create_time": "2026-03-01T09:12:00.5Z",
+            "candidates": candidates, "primary_candidate_id": "two",
+        },
+    ]  # fmt: skip
+    report = imported(tmp_path, {"turns": turns})
+    assert said("chat") == [("Guide", "two")]
+    assert report["skipped_by_reason"] == {"answer not chosen": 1}
+
+
+def test_turns_of_character_ai_with_the_newest_first_are_read_from_the_oldest(tmp_path: Path) -> None:
+    turns = [
+        {"turn_key": {"chat_id": "chat", "turn_id": str(n)}, "author": {"name": "Guide"}, "create_time": f"2026-03-01T09:12:0{n}Z",
+         "candidates": [{"raw_content": str(n)}]}
+        for n in (3, 2, 1)
+    ]  # fmt: skip
+    imported(tmp_path, {"turns": turns})
+    assert said("chat") == [("Guide", "1"), ("Guide", "2"), ("Guide", "3")]
+
+
+# -- Slack
+USERS = [
+    {"id": "U1", "name": "pat.b", "real_name": "Pat Bo", "profile": {"display_name": "Pat"}},
+    {"id": "U2", "name": "guide", "real_name": "Guide", "profile": {"bot_id": "B2"}},
+]
+
+
+def entry(second: float, text: str, user: str = "U1", **fields: Any) -> dict[str, Any]:
+    return {"type": "message", "user": user, "text": text, "ts": f"{1767225600 + second:.6f}", **fields}
+
+
+THREAD = entry(0, "")["ts"]
+DAY_1: list[dict[str, Any]] = [
+    entry(0, "Late, <@U2>? &lt;see <https://x.org|the plan>&gt;", thread_ts=THREAD),
+    entry(1, "set the topic", subtype="channel_topic"),
+    entry(2, "Twenty minutes.", user="", bot_id="B2", thread_ts=THREAD, edited={"ts": "1"}),
+    entry(3, "old words"),
+    entry(4, "oops"),
+    entry(5, "", files=[{"id": "F1"}]),
+]
+DAY_2: list[dict[str, Any]] = [
+    entry(86400, "", subtype="message_changed", message=entry(3, "new words")),
+    entry(86401, "", subtype="message_deleted", deleted_ts=entry(4, "")["ts"]),
+    entry(86402, "This message was deleted.", subtype="tombstone", user="USLACKBOT"),
+    entry(86403, "waves", subtype="me_message"),
+    entry(86404, "", user="", subtype="bot_message", username="Tide", bot_id="B9", attachments=[{"fallback": "High"}]),
+]
+
+
+def slack_zip(folder: Path, **more: str) -> Path:
+    files = {
+        "users.json": json.dumps(USERS),
+        "channels.json": json.dumps(
+            [{"id": "C1", "name": "quay", "topic": {"value": "Ferries"}, "purpose": {"value": ""}}]
+        ),
+        "dms.json": json.dumps([{"id": "D1", "members": ["U1", "U2"]}]),
+        "quay/2026-01-02.json": json.dumps(DAY_2),
+        "quay/2026-01-01.json": json.dumps(DAY_1, indent=4),
+        "D1/2026-01-01.json": json.dumps(DAY_1[:1]),
+        "__MACOSX/quay/2026-01-01.json": "{",
+        **more,
+    }
+    path = folder / "export.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return path
+
+
+def test_a_slack_export_has_names_threads_edits_and_deletions(tmp_path: Path) -> None:
+    make_agent("guide", "Guide")
+    report = run_json("import_transcript", slack_zip(tmp_path))
+    assert (report["format"], report["channels"]) == ("slack", ["D1", "quay"])
+    assert said("quay") == [
+        ("Pat", "Late, @Guide? <see the plan (https://x.org)>"), ("Guide", "Twenty minutes."), ("Pat", "new words"), ("Pat", "waves"),
+        ("Tide", "High"),
+    ]  # fmt: skip
+    assert parents()["Twenty minutes."] == "Late, @Guide? <see the plan (https://x.org)>"
+    assert report["skipped_by_reason"] == {
+        "notice channel_topic": 1, "deleted message": 2, "file": 1, "notice message_changed": 1, "notice message_deleted": 1,
+    }  # fmt: skip
+    assert report["read"] == len(DAY_1) + len(DAY_2) + 1
+    quay = Channel.objects.get(slug="quay")
+    assert (quay.kind, quay.topic) == ("public", "Ferries")
+    assert Channel.objects.get(slug="D1").kind == "dm"
+    assert Message.objects.get(text="Twenty minutes.").payload == {"bot": True, "edited": True}
+    assert run_json("import_transcript", slack_zip(tmp_path))["imported"] == 0
+
+
+def test_a_slack_message_without_a_text_says_what_its_blocks_say(tmp_path: Path) -> None:
+    rich = [{"type": "text", "text": "Late & <odd>, "}, {"type": "user", "user_id": "U2"}, {"type": "emoji", "name": "fog"},
+            {"type": "link", "url": "https://x.org?a=1&b=2"}]  # fmt: skip
+    listed = {
+        "type": "rich_text_list",
+        "elements": [{"type": "rich_text_section", "elements": [{"type": "text", "text": n}]} for n in "ab"],
+    }
+    blocks: list[Any] = [
+        {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": rich}, listed]},
+        {"type": "section", "text": {"type": "mrkdwn", "text": "*Fog* &amp; <https://x.org|tide>"}, "fields": 5},
+        {"type": "divider"},
+        {"type": "actions", "elements": [{"type": "button", "text": {"type": "plain_text", "text": "OK"}}]},
+    ]
+    imported(tmp_path, [entry(0, "", blocks=blocks), entry(1, "", blocks=blocks[2:]), entry(2, "text", blocks=blocks)])
+    assert [text for _, text in said()] == [
+        "Late & <odd>, @U2:fog:https://x.org?a=1&b=2\na\nb\n*Fog* & tide (https://x.org)",
+        "text",
+    ]
+
+
+def test_a_day_file_of_slack_finds_the_users_beside_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "quay"
+    folder.mkdir()
+    day = write(folder, "2026-01-01.json", json.dumps(DAY_1))
+    assert run_json("import_transcript", day, channel="alone")["speakers"].keys() == {"U1", "B2"}
+    write(tmp_path, "users.json", json.dumps(USERS))
+    report = run_json("import_transcript", day, map=["B2="])
+    assert (report["channels"], report["speakers"].keys()) == (["quay"], {"Pat", "Guide"})
+
+
+def test_a_last_text_without_its_message_is_read_from_the_edit(tmp_path: Path) -> None:
+    imported(tmp_path, [*DAY_2[:1], *DAY_1[:1]])
+    assert [text for _, text in said()] == ["new words", "Late, @U2? <see the plan (https://x.org)>"]
+
+
+def test_a_zip_that_unpacks_to_hundreds_of_times_its_size_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("users.json", "[" + "{}," * 6_000_000 + "{}]")
+        archive.writestr("quay/2026-01-01.json", "[]")
+    with pytest.raises(CommandError, match="allowed for its size"):
+        call_command("import_transcript", path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("quay/2026-01-03.json", "[{]", "export.zip, quay/2026-01-03.json, line 1: not valid JSON"),
+        ("quay/2026-01-03.json", "[5]", "an entry must be a JSON object, got 5"),
+        ("quay/2026-01-03.json", '[{"type": "message", "ts": "1", "text": "x"}]', "neither 'user' nor 'bot_id' nor 'username'"),
+        ("users.json", '[{"id": "U1", "profile": 5}]', "'profile' must be an object"),
+    ],
+)  # fmt: skip
+def test_a_broken_file_of_a_slack_export_is_named(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    with pytest.raises(CommandError, match=reason):
+        call_command("import_transcript", slack_zip(tmp_path, **{name: text}))
+    assert not Message.objects.exists()
+
+
 # -- Discord
 def discord(*messages: dict[str, Any], **channel: Any) -> dict[str, Any]:
     return {
@@ -258,6 +420,8 @@ def test_a_trace_without_a_call_of_a_model_is_read_from_outside(tmp_path: Path, 
 def test_what_a_call_was_asked_that_is_no_chat_is_counted(tmp_path: Path) -> None:
     report = imported(tmp_path, [observation(1, {"city": "Rome", "days": 3}, "Sunny.", traceId="t")])
     assert report["skipped_by_reason"] == {"input that is no chat": 1}
+    runs = [run(1, "llm", {"city": "Rome"}, {"text": "Rain."})]
+    assert lines(tmp_path, runs)["skipped_by_reason"] == {"input that is no chat": 1}
 
 
 def test_observations_alone_make_a_conversation_of_their_trace(tmp_path: Path) -> None:
@@ -266,6 +430,57 @@ def test_observations_alone_make_a_conversation_of_their_trace(tmp_path: Path) -
     rows[0]["parentObservationId"] = agent["id"]
     assert lines(tmp_path, [*rows, agent])["channels"] == ["t-9"]
     assert said() == [("user", "q1"), ("assistant", "a1"), ("user", "q2"), ("Guide", "a2")]
+
+
+def lc(kind: str, text: str) -> dict[str, Any]:
+    return {
+        "lc": 1,
+        "type": "constructor",
+        "id": ["langchain", "schema", "messages", kind],
+        "kwargs": {"content": text},
+    }
+
+
+def run(number: int, kind: str, inputs: Any, outputs: Any, **fields: Any) -> dict[str, Any]:
+    return {
+        "id": f"r{number}",
+        "trace_id": "r0",
+        "run_type": kind,
+        "start_time": f"2026-03-01T09:{number:02}:00",
+        "inputs": inputs,
+        "outputs": outputs,
+        **fields,
+    }
+
+
+def test_runs_of_langsmith_are_read_as_libraries_write_them(tmp_path: Path) -> None:
+    thread = {"extra": {"metadata": {"thread_id": "th", "ls_model_name": "m-2"}}, "session_id": "project"}
+    state = [{"type": "human", "content": "Late?"}, {"type": "ai", "content": "A bit."}]
+    runs = [
+        run(0, "chain", {"messages": state[:1]}, {"messages": state}, **thread),
+        run(1, "llm", {"messages": [[lc("SystemMessage", "s"), lc("HumanMessage", "Late?")]]},
+            {"generations": [[{"text": "A bit.", "message": lc("AIMessage", "A bit.")}, {"message": lc("AIMessage", "No.")}]]},
+            parent_run_id="r0"),
+        run(2, "llm", {"messages": chat(("user", "Late?"), ("assistant", "A bit."), ("user", "Why?"))},
+            {"choices": [{"message": {"role": "assistant", "content": "Fog."}}]}, parent_run_id="r0"),
+        run(3, "tool", {"input": "x"}, {"output": "y"}, parent_run_id="r0"),
+    ]  # fmt: skip
+    report = lines(tmp_path, runs)
+    assert (report["format"], report["channels"]) == ("langsmith", ["th"])
+    assert said() == [("user", "Late?"), ("assistant", "A bit."), ("user", "Why?"), ("assistant", "Fog.")]
+    assert report["skipped_by_reason"] == {
+        "step around a model's call": 1, "step without messages": 1, "answer not chosen": 1, "sent again": 2,
+    }  # fmt: skip
+    again = imported(
+        tmp_path, {"runs": [{**runs[0], "child_runs": [{**one, "parent_run_id": None} for one in runs[1:]]}]}
+    )
+    assert again["duplicates"] == 4
+
+
+def test_a_chain_of_langsmith_that_answers_with_its_whole_state_says_it_once(tmp_path: Path) -> None:
+    state = [{"type": "human", "content": "Late?"}, {"type": "ai", "content": "A bit."}]
+    imported(tmp_path, [run(0, "chain", {"messages": state[:1]}, {"messages": state})])
+    assert said() == [("user", "Late?"), ("assistant", "A bit.")]
 
 
 def attribute(key: str, value: Any) -> dict[str, Any]:

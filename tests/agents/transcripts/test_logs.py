@@ -1,4 +1,4 @@
-"""Logs of IRC clients and messengers: nothing of a program's own is speech, no line is glued to another."""
+"""Logs of IRC clients and messengers, and sessions of TinyTroupe: nothing of a program's own is speech, no line is glued to another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from agents.models import Message
-from tests.agents.transcripts.helpers import run_json, said, write
+from tests.agents.transcripts.helpers import make_agent, run_json, said, write
 
 pytestmark = pytest.mark.django_db
 
@@ -155,29 +155,72 @@ def test_a_line_of_a_message_in_brackets_is_speech_where_it_is_not_the_first(tmp
 def test_what_whatsapp_writes_itself_on_ios_is_not_speech(tmp_path: Path) -> None:
     report = imported(tmp_path, IOS)
     assert said() == [("Ann", "Kommt sie?\nWarum nicht: wer weiß?"), ("Ann", "schau"), ("Bo", "Gleich.")]
-    assert report["skipped_by_reason"] == {"notice": 4}
+    assert report["skipped_by_reason"] == {"notice": 1, "media": 2, "deleted message": 1}
+
+
+@pytest.mark.parametrize(
+    ("omitted", "deleted", "edited"),
+    [
+        ("<Media omitted>", "You deleted this message", "<This message was edited>"),
+        ("<Medien ausgeschlossen>", "Du hast diese Nachricht gelöscht.", "<Diese Nachricht wurde bearbeitet.>"),
+        ("<Multimedia omitido>", "Se eliminó este mensaje.", "<Se editó este mensaje.>"),
+        ("<Médias omis>", "Ce message a été supprimé", "<Ce message a été modifié>"),
+        ("<Mídia oculta>", "Mensagem apagada", "<Mensagem editada>"),
+        ("<Media omessi>", "Questo messaggio è stato eliminato", "<Messaggio modificato>"),
+        ("<Media weggelaten>", "Dit bericht is verwijderd", "<Dit bericht is bewerkt>"),
+        ("<Без медиафайлов>", "Данное сообщение удалено", "<Сообщение изменено>"),
+        ("<pominięto multimedia>", "Usunięto tę wiadomość", "<This message was edited>"),
+        ("<Medya dahil edilmedi>", "Bu mesaj silindi", "<Bu mesaj düzenlendi>"),
+        ("<メディアは含まれていません>", "Pesan ini telah dihapus", "<Pesan ini diedit>"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stamp", ["31/12/2025, 22:15 - ", "31.12.25, 22:15 - ", "12/31/25, 10:15\u202fPM - ", "2025-12-31 22:15 - ",
+                                   "31/12/2025 22.15 - ", "31/12/2025, 10:15 p.\u00a0m. - "])  # fmt: skip
+def test_the_texts_of_whatsapp_are_known_in_several_languages_and_forms_of_time(
+    tmp_path: Path, stamp: str, omitted: str, deleted: str, edited: str
+) -> None:
+    report = imported(
+        tmp_path, "".join(f"{stamp}Ann: {text}\n" for text in (omitted, deleted, f"Gut {edited}", "Hallo"))
+    )
+    assert said() == [("Ann", "Gut"), ("Ann", "Hallo")]
+    assert report["skipped_by_reason"] == {"media": 1, "deleted message": 1}
+    assert report["first_sent_at"] == "2025-12-31T22:15:00Z"
 
 
 @pytest.mark.parametrize(
     "stamp",
-    ["31/12/2025, 22:15 - ", "31.12.25, 22:15 - ", "12/31/25, 10:15\u202fPM - ", "2025-12-31 22:15 - ", "31/12/2025 22.15 - ",
-     "31/12/2025, 10:15 p.\u00a0m. - ", "31/12/2025 à 22:15 - ", "2025. 12. 31. 22:15 - ", "[31/12/2025, 22:15:00] "],
+    ["05/01/2026 21:58:01", "05-01-2026 21:58:01", "05/01/2026, 21:58:01", "2026. 01. 05. 21:58:01", "2026. 1. 5. 오후 9:58:01",
+     "05/01/2026 à 21:58:01", "2026/1/5 下午9:58:01", "5.1.2026 um 21:58:01"],
 )  # fmt: skip
-def test_messages_and_own_texts_of_whatsapp_are_told_apart_whatever_the_form_of_time(
-    tmp_path: Path, stamp: str
-) -> None:
-    own = (
-        "<Media omitted>",
-        "<Médias omis>",
-        "You deleted this message",
-        "Missed voice call, tap to call back",
-        "null",
+def test_an_export_of_ios_is_known_by_its_marks_however_it_writes_the_time(tmp_path: Path, stamp: str) -> None:
+    log = (
+        f"[{stamp}] Quay: \u200eLes messages et les appels sont chiffrés de bout en bout.\n[{stamp}] Ann: Elle vient ?\n"
+        f"\u200e[{stamp}] Pat: \u200eimage absente\n[{stamp}] Pat: Oui. \u200e<Ce message a été modifié>\n[{stamp}] Pat: \u200eunbekannt\n"
     )
-    spoken = ("Gut <This message was edited>", "Hallo", "null, she said")
-    report = imported(tmp_path, "".join(f"{stamp}Ann: {text}\n" for text in (*own, *spoken)))
-    assert said() == [("Ann", "Gut"), ("Ann", "Hallo"), ("Ann", "null, she said")]
-    assert report["skipped_by_reason"] == {"media": 2, "deleted message": 1, "notice": 2}
-    assert report["first_sent_at"] == "2025-12-31T22:15:00Z"
+    report = imported(tmp_path, log, dates="day-first")
+    assert said() == [("Ann", "Elle vient ?"), ("Pat", "Oui.")]
+    assert report["skipped_by_reason"] == {"notice": 2, "media": 1}
+    assert report["first_sent_at"] == "2026-01-05T21:58:01Z"
+
+
+@pytest.mark.parametrize(
+    "stamp", ["05/01/2026 à 21:58 - ", "05/01/2026 às 21:58 - ", "2026. 01. 05. 21:58 - ", "2026. 1. 5. 오후 9:58 - "]
+)
+def test_words_between_date_and_time_are_no_hindrance(tmp_path: Path, stamp: str) -> None:
+    report = imported(tmp_path, f"{stamp}Ann: one\n{stamp}Ann a quitté\n{stamp}Bo: two\n", dates="day-first")
+    assert said() == [("Ann", "one"), ("Bo", "two")]
+    assert report["first_sent_at"] == "2026-01-05T21:58:00Z"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["null", "Missed voice call, tap to call back", "Missed video call", "live location shared", "<View once voice message omitted>",
+     "Waiting for this message. This may take a while.", "Waiting for this message"],
+)  # fmt: skip
+@pytest.mark.parametrize("stamp", ["13/01/2026, 21:58 - ", "[13/01/2026, 21:58:01] "])
+def test_more_texts_of_whatsapp_are_not_speech(tmp_path: Path, stamp: str, text: str) -> None:
+    imported(tmp_path, f"{stamp}Ann: {text}\n{stamp}Ann: {text}, she said\n")
+    assert said() == [("Ann", f"{text}, she said")]
 
 
 def test_a_notice_to_a_channel_is_no_message_of_irssi(tmp_path: Path) -> None:
@@ -214,3 +257,78 @@ def test_each_dialogue_of_a_table_is_a_channel(tmp_path: Path) -> None:
     report = imported(tmp_path, table, name="meld.csv")
     assert report["channels"] == ["meld-0", "meld-1", "meld-2"]
     assert said("meld-1") == [("Bo", "Line 2"), ("Ann", "Line 3")]
+
+
+# -- TinyTroupe
+def told(who: str, text: str, more: str = "") -> str:
+    return f"USER --> {who}: [CONVERSATION]\n     > {text}\n" + (f"     + --> {more}\n" if more else "")
+
+
+def says(who: str, text: str) -> str:
+    return f"{who} acts: [THINK]\n     > Hm.\n{who} acts: [TALK]\n     > {text}\n{who} acts: [DONE]\n"
+
+
+def notebook(*outputs: str) -> str:
+    cells = [{"cell_type": "code", "outputs": [{"output_type": "stream", "text": text}]} for text in outputs]
+    return json.dumps({"nbformat": 4, "cells": cells})
+
+
+QUESTIONS = ("Who are you?", "What do you buy?", "Why?")
+
+
+def test_each_session_of_a_notebook_is_a_conversation_with_all_it_was_asked(tmp_path: Path) -> None:
+    make_agent("ann", "Ann")
+    sessions = ["".join(told(name, q) + says(name, f"{q} {name}") for q in QUESTIONS) for name in ("Ann", "Bo", "Cy")]
+    report = imported(tmp_path, notebook(*sessions), name="run.ipynb")
+    assert report["channels"] == ["run", "run-2", "run-3"]
+    for number, name in enumerate(("Ann", "Bo", "Cy"), start=1):
+        channel = "run" if number == 1 else f"run-{number}"
+        assert said(channel) == [line for q in QUESTIONS for line in (("USER", q), (name, f"{q} {name}"))]
+    assert run_json("import_transcript", tmp_path / "run.ipynb")["imported"] == 0
+
+
+def test_an_interview_over_several_cells_is_one_conversation(tmp_path: Path) -> None:
+    report = imported(
+        tmp_path,
+        notebook(told("Ann", "One?"), says("Ann", "1"), told("Ann", "Two?") + says("Ann", "2")),
+        name="run.ipynb",
+    )
+    assert report["channels"] == ["run"]
+    assert said() == [("USER", "One?"), ("Ann", "1"), ("USER", "Two?"), ("Ann", "2")]
+
+
+RULE = "─" * 20
+
+
+def world(name: str, *people: str) -> str:
+    asked = told(people[0], "Ideas?") + told(people[1], "Ideas?", people[-1])
+    heard = f"{people[0]} --> {people[1]}: [CONVERSATION]\n     > Mine.\n"
+    return asked + f"{RULE} {name} step 1 of 1 {RULE}\n" + says(people[0], "Mine.") + heard + says(people[1], "Yours.")
+
+
+@pytest.mark.parametrize(
+    "worlds",
+    [(("One", "Ann", "Bo", "Cy"), ("Two", "Ann", "Bo", "Cy")), (("Group", "Ann", "Bo"), ("Group", "Di", "Ed"))],
+    ids=["the same people in two environments", "other people in environments of one name"],
+)
+def test_environments_are_conversations_of_their_own(tmp_path: Path, worlds: tuple[tuple[str, ...], ...]) -> None:
+    report = imported(tmp_path, notebook(*(world(*one) for one in worlds)), name="run.ipynb")
+    assert report["channels"] == ["run", "run-2"]
+    for channel, (_, first, second, *_) in zip(report["channels"], worlds, strict=True):
+        assert said(channel) == [("USER", "Ideas?"), (first, "Mine."), (second, "Yours.")]
+
+
+def test_an_environment_that_runs_again_goes_on(tmp_path: Path) -> None:
+    again = told("Ann", "More?") + told("Bo", "More?") + f"{RULE} One step 1 of 1 {RULE}\n" + says("Bo", "No.")
+    report = imported(tmp_path, world("One", "Ann", "Bo") + again, name="run.log")
+    assert report["channels"] == ["run"]
+    assert said()[-2:] == [("USER", "More?"), ("Bo", "No.")]
+
+
+def test_who_acts_without_having_been_asked_acts_in_the_session_there_is(tmp_path: Path) -> None:
+    heard = "Ann --> Bo: [CONVERSATION]\n     > Hello.\n"
+    report = imported(
+        tmp_path, told("Ann", "Talk to Bo.") + says("Bo", "Hm.") + says("Ann", "Hello.") + heard, name="run.log"
+    )
+    assert report["channels"] == ["run"]
+    assert said() == [("USER", "Talk to Bo."), ("Bo", "Hm."), ("Ann", "Hello.")]

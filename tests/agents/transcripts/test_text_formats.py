@@ -1,4 +1,4 @@
-"""CSV, chat logs, chats of model APIs, and our own JSON Lines."""
+"""CSV, chat logs, console logs, chats of model APIs, and our own JSON Lines."""
 
 from __future__ import annotations
 
@@ -127,6 +127,121 @@ def test_one_date_decides_the_order_of_day_and_month_for_the_file(tmp_path: Path
 def test_bad_chat_logs_name_the_line(tmp_path: Path, log: str, reason: str) -> None:
     with pytest.raises(CommandError, match=reason):
         call_command("import_transcript", write(tmp_path, "log.txt", log), format="chat")
+
+
+CONSOLE = """\
+────────────── Focus group step 1 of 2 ──────────────
+USER --> Ann Lee: [CONVERSATION]
+          > Tell us about mornings, and please take
+          > your time.
+USER --> Bo: [CONVERSATION]
+          > Tell us about mornings, and please take your
+          > time.
+          + --> Cy
+Ann Lee acts: [THINK]
+          > I had rather not.
+Ann Lee acts: [TALK]
+          > Mornings are long. I get up at six and I walk
+          > the dog.
+Ann Lee acts: [DONE]
+
+Ann Lee --> Bo: [CONVERSATION]
+          > Mornings are long. I get up at six and I walk the
+          > dog.
+Bo acts: [TALK]
+          > Mine are short.
+USER --> Bo: [CONVERSATION]
+          > Go on.
+USER --> Bo: [CONVERSATION]
+          > Go on.
+USER --> Ann Lee: [SOCIAL]
+          > You can see Bo.
+"""
+
+
+@pytest.mark.parametrize("coloured", [False, True])
+def test_console_logs_give_speech_and_each_stimulus_once(tmp_path: Path, coloured: bool) -> None:
+    make_agent("ann", "Ann Lee")
+    text = CONSOLE
+    if coloured:
+        text = text.replace("Ann Lee acts: [", "\x1b[1;32m\x1b[4mAnn Lee\x1b[0m\x1b[1;32m acts: [").replace(
+            "]\n", "]\x1b[0m \n"
+        )
+        text = text.replace("          > ", "\x1b[38;5;51m          > ").replace(
+            "USER -->", "\x1b[4;35mUSER\x1b[0m -->"
+        )
+    report = run_json("import_transcript", write(tmp_path, "run.log", text))
+    assert said("run") == [
+        ("USER", "Tell us about mornings, and please take your time."),
+        ("Ann Lee", "Mornings are long. I get up at six and I walk the dog."),
+        ("Bo", "Mine are short."),
+        ("USER", "Go on."),
+        ("USER", "Go on."),
+    ]
+    assert report["skipped_by_reason"] == {
+        "other console output": 1, "shown before": 2, "action THINK": 1, "action DONE": 1, "stimulus SOCIAL": 1,
+    }  # fmt: skip
+    assert report["speakers"]["Ann Lee"] == {"agent": "ann", "messages": 1}
+    assert set(times()) == {None}
+
+
+def test_console_markup_that_was_not_rendered_is_taken_off(tmp_path: Path) -> None:
+    log = "[bold cyan1][underline]Ann[/] acts: [TALK][/]\n          > Hello\n          > you.[/]\n"
+    run_json("import_transcript", write(tmp_path, "run.log", log))
+    assert said() == [("Ann", "Hello you.")]
+
+
+def test_console_output_kept_in_a_notebook_is_read(tmp_path: Path) -> None:
+    colour, end = "\x1b[1;3;38;5;51m", "\x1b[0m"
+    stimulus = [
+        f"\x1b[4;38;5;51mUSER{end}{colour} --> {end}{colour}Ann Lee{end}: [{end}CONVERSATION{end}] \n",
+        f"{colour}     > Hello{end}\n",
+    ]
+    notebook = {
+        "nbformat": 4,
+        "cells": [
+            {"cell_type": "markdown", "source": "USER --> Ann Lee: [CONVERSATION]"},
+            {
+                "cell_type": "code",
+                "outputs": [{"output_type": "display_data", "data": {"text/html": ["<b>"], "text/plain": stimulus}}],
+            },
+            {
+                "cell_type": "code",
+                "outputs": [
+                    {"output_type": "stream", "text": "Ann Lee acts: [TALK] \n     > Hi.\n"},
+                    {"data": None},
+                    5,
+                ],
+            },
+        ],
+    }
+    report = run_json("import_transcript", write(tmp_path, "chat.ipynb", json.dumps(notebook, indent=1)))
+    assert report["format"] == "tinytroupe"
+    assert said("chat") == [("USER", "Hello"), ("Ann Lee", "Hi.")]
+
+
+def test_interactions_that_are_printed_again_add_nothing_and_alone_give_everything(tmp_path: Path) -> None:
+    when = ">>>>>>>>> Date and time of events: 2025-06-01T10:00:00\n"
+    live = (
+        "USER --> Ann: [CONVERSATION]\n  > Go.\nAnn acts: [TALK]\n  > Yes.\nAnn --> Bo: [CONVERSATION]\n  > Yes.\n"
+        "Bo acts: [TALK]\n  > No.\nBo --> Ann: [CONVERSATION]\n  > No.\nAnn acts: [TALK]\n  > Yes.\n─── step 2 ───\n"
+    )
+    ann = [
+        "USER --> Ann: [CONVERSATION]\n  > Go.\n", "Ann acts: [TALK]\n  > Yes.\n", "Bo --> Ann: [CONVERSATION]\n  > No.\n",
+        "Ann acts: [TALK]\n  > Yes.\n",
+    ]  # fmt: skip
+    bo = [
+        "Ann --> Bo: [CONVERSATION]\n  > Yes.\n",
+        "Bo acts: [TALK]\n  > No.\n",
+        "Ann --> Bo: [CONVERSATION]\n  > Yes.\n",
+    ]
+    again = "".join(when + block for block in ann) + "done\n" + "".join(when + block for block in bo)
+    conversation = [("USER", "Go."), ("Ann", "Yes."), ("Bo", "No."), ("Ann", "Yes.")]
+    run_json("import_transcript", write(tmp_path, "both.log", live + again))
+    run_json("import_transcript", write(tmp_path, "alone.log", again))
+    assert said("both") == conversation
+    assert said("alone") == conversation
+    assert set(times()) == {None, datetime(2025, 6, 1, 10, tzinfo=UTC)}
 
 
 # -- Chats as model APIs and data sets have them

@@ -1,8 +1,88 @@
-"""The paper's own figures, shown beside ours."""
+"""Raw scores of others: every metric of a file in the published form, to two decimals, and what is wrong with a file that has another."""
 
 from __future__ import annotations
 
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from scipy import stats
+
 from evaluation.experiments.published import figures
+
+CONTENT = {
+    "provenance": "made up",
+    "sets": {
+        "spring": {
+            "one": {
+                "metrics": {
+                    "adherence": {"treatment": [5, 6, 7, None, 8], "control": [4, 4, 5, 6], "p": 0.5},
+                    "ideas_quantity": {"treatment": [10, 12], "control": [3, 3, 4]},
+                }
+            },
+            "two": {"metrics": {"wit": {"treatment": [1, 2, 3], "control": [1, 2, 3]}}},
+        }
+    },
+}
+
+
+def printed(path: Path, *options: str) -> str:
+    out = StringIO()
+    call_command("experiment", "--published", str(path), *options, stdout=out)
+    return out.getvalue()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "scores.json"
+    path.write_text(json.dumps(CONTENT))
+    return path
+
+
+def test_every_metric_is_a_row_with_means_deviations_difference_and_p(file: Path) -> None:
+    rows = json.loads(printed(file, "--json"))
+
+    first = rows[0]["row"]
+    assert [(one["experiment"], one["row"]["measure"]) for one in rows] == [
+        ("one", "adherence"),
+        ("one", "ideas_quantity"),
+        ("two", "wit"),
+    ]
+    assert (first["treatment"]["n"], first["treatment"]["mean"], first["control"]["mean"]) == (4, 6.5, 4.75)
+    assert first["naive_p"] == pytest.approx(stats.ttest_ind([5, 6, 7, 8], [4, 4, 5, 6], equal_var=False).pvalue)
+    assert first["p"] is None, "no environments in such a file: nothing is clustered"
+    assert "6.50 (1.29)" in printed(file)
+    assert "+1.75" in printed(file)
+
+
+def test_figures_are_rounded_as_papers_round_them(tmp_path: Path) -> None:
+    scores = {"treatment": [5] * 39 + [6] * 161, "control": [4, 5] * 100}  # a mean of 5.805
+    path = tmp_path / "scores.json"
+    path.write_text(json.dumps({"sets": {"s": {"e": {"metrics": {"m": scores}}}}}))
+
+    assert "5.81 (" in printed(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("no json", "no JSON"),
+        ("[]", "valid"),
+        ('{"sets": {"s": {"e": {"metrics": {"m": {"treatment": ["five"], "control": [1]}}}}}}', "treatment"),
+        ('{"sets": {"s": {"e": {"metrics": {"m": {"treatment": [1]}}}}}}', "control"),
+    ],
+)
+def test_a_file_of_another_form_is_refused_with_its_place(tmp_path: Path, content: Any, named: str) -> None:
+    path = tmp_path / "scores.json"
+    path.write_text(content)
+
+    with pytest.raises(CommandError, match=named) as refused:
+        printed(path)
+
+    assert refused.value.returncode == 2
 
 
 def test_the_papers_own_table_has_nineteen_rows() -> None:

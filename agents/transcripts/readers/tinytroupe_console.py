@@ -1,0 +1,309 @@
+"""TinyTroupe console output, as text or in a notebook: speech is what agents TALK, and each stimulus once, however many agents received it.
+
+The console shows the same words again and again: to every listener, and in full when an agent's interactions are printed (then
+with times). So words are counted per view and receiver, and are new only when that count exceeds what is in the transcript.
+
+One output may hold several sessions, which share no words: a session is an environment's, by the name in its "step 1 of 2" lines, or
+that of the agents who were spoken to together or hear each other.
+Read: https://github.com/microsoft/TinyTroupe, examples/simple_chat.ipynb and examples/advertisement_for_tv.ipynb.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from agents.transcripts.json_input import json_values
+from agents.transcripts.records import Record, Skipped, SourceMessage, TranscriptError, parse_time
+from agents.transcripts.source import Source
+
+
+def is_notebook(value: dict[str, Any]) -> bool:
+    """Whether this JSON object is a notebook."""
+    return "nbformat" in value and isinstance(value.get("cells"), list)
+
+
+def printed_outputs(source: Source) -> Iterator[Iterator[tuple[int, str]]]:
+    """Yield each output of the cells that is text, in order, as (line number, line); lines are numbered through from 1."""
+    _, value = next(json_values(source), (0, None))
+    if not isinstance(value, dict) or not is_notebook(value):
+        raise TranscriptError(source.name, 1, "JSON, but no Jupyter notebook")
+    number = 1
+    for cell in value["cells"]:
+        outputs = cell.get("outputs") if isinstance(cell, dict) else None
+        for output in outputs if isinstance(outputs, list) else ():
+            lines = _text(output).split("\n")
+            yield enumerate(lines, start=number)
+            number += len(lines)
+
+
+def _text(output: Any) -> str:
+    """The text of an output: what it streamed, or the plain form of what it displayed."""
+    output = output if isinstance(output, dict) else {}
+    data = output.get("data")
+    text = data.get("text/plain") if isinstance(data, dict) else output.get("text")
+    parts = text if isinstance(text, list) else [text]
+    return "".join(part for part in parts if isinstance(part, str))
+
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_MARKUP = re.compile(r"\[/?(?:[a-z][a-z0-9_# ]*)?\]")
+STIMULUS = re.compile(r"\s*(?P<source>\S.{0,120}?) --> (?P<target>\S.{0,120}?): \[(?P<type>[A-Z_ ]+)\]\s*(?P<rest>.*)")
+ACTION = re.compile(r"\s*(?P<source>\S.{0,120}?) acts: \[(?P<type>[A-Z_ ]+)\]\s*(?P<rest>.*)")
+_MORE = re.compile(r"\s*\+ --> (?P<target>\S.{0,120})")
+_STEP = re.compile(r"\s*[─━—-]{3,} (?P<name>\S.{0,200}?) step \d+ of \d+\b.*")
+_TIME = re.compile(r"\s*>{5,} Date and time of events: (?P<time>.+)")
+_CONTENT = re.compile(r"\s*> ?(?P<text>.*)")
+USER = "USER"
+
+
+@dataclass(slots=True)
+class _Block:
+    """A heading and the lines under it. `target` is empty for an action; `view` 0 is the conversation as it ran."""
+
+    line: int
+    source: str
+    target: str
+    type: str
+    marked_up: bool
+    sent_at: datetime | None = None
+    view: int = 0
+    lines: list[str] = field(default_factory=list)
+    more: list[str] = field(default_factory=list)
+    size: int = 0
+
+    @property
+    def text(self) -> str:
+        """The text, unwrapped: the console broke its lines."""
+        text = " ".join(line for line in (part.strip() for part in self.lines) if line)
+        return text.removesuffix("[/]").rstrip() if self.marked_up else text
+
+
+def looks_like_console(head: str) -> bool:
+    """Whether any line is the heading of a block."""
+    return any(p.fullmatch(line) for line in ANSI.sub("", head).split("\n") for p in (ACTION, STIMULUS))
+
+
+def read_console(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
+    """Read a console log, with or without terminal colours, also from the outputs of a Jupyter notebook."""
+    notebook = source.head(1024).lstrip().startswith("{")
+    sessions = _Sessions()
+    empty = True
+    for item in _Console(source).blocks(printed_outputs(source) if notebook else [source.lines()]):
+        if isinstance(item, _Block):
+            empty = False
+            yield from sessions.read(item)
+        elif isinstance(item, _Step):
+            yield from sessions.step(item.name)
+            yield Skipped("other console output", item.line)
+        else:
+            yield item
+    yield from sessions.flush()
+    if empty:
+        raise TranscriptError(source.name, 0, "no 'NAME acts: [TALK]' or 'USER --> NAME: [CONVERSATION]' in the file")
+
+
+@dataclass(slots=True)
+class _Session:
+    """Agents who hear each other, in an environment where its name is known."""
+
+    number: int
+    agents: set[str] = field(default_factory=set)
+    environment: str = ""
+    said: Counter[int] = field(default_factory=Counter)  # how often words are in the transcript
+    shown: Counter[tuple[int, int, str]] = field(
+        default_factory=Counter
+    )  # how often each view showed them to each receiver
+
+
+class _Sessions:
+    """Gives each block its session. Stimuli wait for what follows them: an environment's step says where they belong."""
+
+    def __init__(self) -> None:
+        self.all: list[_Session] = []
+        self.waiting: list[_Block] = []
+        self.stepping = False
+
+    def step(self, environment: str) -> Iterator[Record]:
+        """A step of an environment begins: what waits, and what follows, is its session's."""
+        hear = {name for block in self.waiting for name in (block.target, *block.more)}
+        if not any(self._is_of(session, environment, hear) for session in self.all[-1:]):
+            theirs = (one for one in reversed(self.all) if one.environment and self._is_of(one, environment, hear))
+            self._enter(next(theirs, None))
+        session, self.stepping = self.all[-1], True
+        session.environment = environment
+        session.agents |= hear
+        waiting, self.waiting = self.waiting, []
+        for block in waiting:
+            yield _record(block, session)
+
+    def _is_of(self, session: _Session, environment: str, hear: set[str]) -> bool:
+        same = session.environment in ("", environment)
+        return same and (not hear or not session.agents or bool(hear & session.agents))
+
+    def _enter(self, session: _Session | None) -> None:
+        """Make a session the current one, which is the last; a new one without."""
+        if session is None:
+            session = _Session(len(self.all) + 1)
+        else:
+            self.all.remove(session)
+        self.all.append(session)
+
+    def _with(self, names: set[str]) -> _Session | None:
+        """The latest session in which one of these takes part."""
+        return next((session for session in reversed(self.all) if names & session.agents), None)
+
+    def read(self, block: _Block) -> Iterator[Record]:
+        if block.type != ("CONVERSATION" if block.target else "TALK"):
+            if not block.target and not block.view:
+                yield from self.flush()
+                self._enter_for({block.source})
+            yield Skipped(f"{'stimulus' if block.target else 'action'} {block.type}", block.line)
+        elif not block.text:
+            yield Skipped("empty message", block.line)
+        elif block.view:
+            yield from self.flush()
+            yield self._printed_later(block)
+        elif block.target and block.source == USER:
+            if len(self.waiting) >= MOST_WAITING:
+                yield from self.flush()
+            self.waiting.append(block)
+        else:
+            yield from self.flush()
+            self._enter_for({block.source, block.target, *block.more} - {""})
+            yield _record(block, self.all[-1])
+
+    def flush(self) -> Iterator[Record]:
+        """Yield the stimuli that wait, each in the session of those who hear it; the same words in a row are one for all who do."""
+        waiting, self.waiting = self.waiting, []
+        while waiting:
+            hears, count = {waiting[0].target, *waiting[0].more}, 1
+            for block in waiting[1:]:
+                if block.text != waiting[count - 1].text and not hears & {block.target, *block.more}:
+                    break
+                hears |= {block.target, *block.more}
+                count += 1
+            self.stepping = False
+            self._enter_for(hears, asked=True)
+            for block in waiting[:count]:
+                yield _record(block, self.all[-1])
+            waiting = waiting[count:]
+
+    def _enter_for(self, names: set[str], *, asked: bool = False) -> None:
+        """Enter the session of these agents. Those who are in none are `asked` something in a new one, else they act in the current one."""
+        current = self.all[-1] if self.all else None
+        if current is None or not (self.stepping or names & current.agents):
+            self._enter(self._with(names) or (None if asked else current))
+        self.all[-1].agents |= names
+
+    def _printed_later(self, block: _Block) -> Record:
+        """What is printed again belongs to the session where it was said; what is new there, to the agent's latest."""
+        name = {block.target or block.source}
+        theirs = [session for session in self.all if name & session.agents]
+        words, view = _words(block)
+        for session in theirs:
+            if session.shown[view] < session.said[words]:
+                return _record(block, session)
+        if not theirs:
+            self._enter_for(name, asked=not self.all)
+        return _record(block, (theirs or self.all)[-1])
+
+
+MOST_WAITING = 1000
+
+
+def _words(block: _Block) -> tuple[int, tuple[int, int, str]]:
+    words = hash((block.source, "".join(block.text.split())))
+    return words, (words, block.view, block.target)
+
+
+def _record(block: _Block, session: _Session) -> Record:
+    """The message of a block, or that it was shown before."""
+    words, view = _words(block)
+    session.shown[view] += 1
+    if session.shown[view] <= session.said[words]:
+        return Skipped("shown before", block.line)
+    session.said[words] += 1
+    return SourceMessage(
+        speaker=block.source,
+        kind="stimulus" if block.source == USER else "named",
+        text=block.text,
+        line=block.line,
+        sent_at=block.sent_at,
+        conversation=session.number,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    line: int
+    name: str
+
+
+class _Console:
+    """Finds the blocks, and in which view they stand: one that is printed later has a time before each block."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.moment: datetime | None = None
+        self.view = 0
+
+    def blocks(self, outputs: Iterable[Iterable[tuple[int, str]]]) -> Iterator[_Block | _Step | Skipped]:
+        for output in outputs:
+            self.moment = None
+            block: _Block | None = None
+            for line, raw in output:
+                text = ANSI.sub("", raw).rstrip()
+                if more := _MORE.fullmatch(text):
+                    if block is not None:
+                        block.more.append(more["target"])
+                    continue
+                if not text or self._is_time(line, text):
+                    continue
+                if step := _STEP.fullmatch(text):
+                    if block is not None:
+                        yield block
+                    block = None
+                    yield _Step(line, step["name"].strip())
+                elif heading := self._heading(line, text):
+                    if block is not None:
+                        yield block
+                    block = heading
+                elif block is not None and (content := _CONTENT.fullmatch(text)):
+                    block.lines.append(content["text"])
+                    block.size += len(content["text"]) + 1
+                    self.source.check_message(block.line, block.size)
+                else:
+                    self.moment = None
+                    yield Skipped("other console output", line)
+            if block is not None:
+                yield block
+
+    def _is_time(self, line: int, text: str) -> bool:
+        stamp = _TIME.fullmatch(text)
+        if stamp is None:
+            return False
+        if self.moment is None:
+            self.view += 1
+        try:
+            self.moment = None if stamp["time"].strip() == "None" else parse_time(stamp["time"])
+        except ValueError as error:
+            raise TranscriptError(self.source.name, line, str(error)) from None
+        return True
+
+    def _heading(self, line: int, text: str) -> _Block | None:
+        plain = _MARKUP.sub("", text)
+        for pattern in (STIMULUS, ACTION):
+            if match := pattern.fullmatch(plain):
+                parts = match.groupdict()
+                block = _Block(line, parts["source"], parts.get("target") or "", parts["type"], plain != text)
+                if self.moment is not None:
+                    block.sent_at, block.view = self.moment, self.view
+                if rest := parts["rest"].removeprefix(">").strip():
+                    block.lines.append(rest)
+                return block
+        return None
