@@ -250,6 +250,7 @@ CONTENT_SECURITY_POLICY = {} if DEBUG else {"DIRECTIVES": _directives}
 API_PAID_PER_MINUTE = int(number("API_PAID_PER_MINUTE", 60))  # evaluations, captures, turns: what may cost money
 API_SENDS_PER_MINUTE = int(number("API_SENDS_PER_MINUTE", 6_000))  # drafts through the gate
 API_INGESTS_PER_MINUTE = int(number("API_INGESTS_PER_MINUTE", 600))  # batches of up to 1,000 messages
+API_TRANSCRIPTS_PER_MINUTE = int(number("API_TRANSCRIPTS_PER_MINUTE", 30))  # files of up to 10 MB
 # Wrong passwords of one address and for one user name, and wrong tokens of one address
 WRONG_SIGN_INS_PER_MINUTE = int(number("WRONG_SIGN_INS_PER_MINUTE", 10))
 # Where web processes count requests together: that of CELERY_BROKER_URL unless it is set; none = each on its own.
@@ -293,7 +294,6 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "COMPONENT_SPLIT_PATCH": False,  # the body of a PATCH is a model of its own
     # Not the hook that names enums: the names would change with every new field.
     "POSTPROCESSING_HOOKS": ["agents.api.schema.tidied"],

@@ -165,7 +165,7 @@ class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
         live = ""  # where the page asks for messages after its last one; an older page does not
         if page.newer is None:
             since = page.lines[-1]["message"].position if page.lines else channel.next_position - 1
-            live = f"{reverse('message-list')}?channel={channel.slug}&after={since}"
+            live = f"{reverse('channel-messages', args=[channel.slug])}?after={since}"
         return self.page(
             request,
             "admin/agents/channel/transcript.html",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
 from pydantic import AfterValidator, Field, StringConstraints
+from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,6 +18,7 @@ from rest_framework.serializers import (
     DictField,
     FloatField,
     IntegerField,
+    JSONField,
     ListField,
     Serializer,
     SerializerMethodField,
@@ -27,13 +29,19 @@ from agents.api.bodies import ABSENT, Body, Traits
 from agents.api.filters import Filters, the_agent
 from agents.api.headers import etag_of, located
 from agents.api.pagination import Log
+from agents.api.problems import Conflict, Unavailable
+from agents.api.requests import ReadsMessages
 from agents.api.rows import Row
+from agents.api.schema import answers
 from agents.api.views import Editable, Rows, new_slug, or_404
-from agents.llm.endpoints import problem_of, provider_of
-from agents.models import Agent, Channel, MemoryBlock, Message, PersonaVersion, Trait
+from agents.llm.endpoints import model_of, problem_of, provider_of
+from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, PersonaVersion, Trait
 from agents.models.conversations import no_agent
 from agents.persona import save_persona
 from agents.personas_io.shape import Aliases, not_reserved
+from agents.turn.pipeline import StageFailed
+from agents.turn.prompt import preview_prompt
+from agents.turn.tools import tool_definitions
 
 WITHOUT_NOTE = "edited over the API"
 _PERSON = Agent.DescriptionOrigin.PERSON
@@ -52,7 +60,7 @@ class AgentRow(Row):
         model = Agent
         fields: tuple[str, ...] = (
             *("slug", "url", "display_name", "title", "description", "avatar_color", "is_active", "model_id"),
-            *("max_turns", "version", "created_at", "updated_at", "versions_url"),
+            *("max_turns", "version", "created_at", "updated_at", "prompt_url", "turns_url", "versions_url"),
         )
 
 
@@ -110,12 +118,34 @@ class AgentChange(Body):
     note: str = Field("", max_length=150, description="what changed and why; stored with the version")
 
 
-class NewAgent(AgentChange):
-    """An agent and its persona."""
+class AgentBody(AgentChange):
+    """An agent and its persona as they are to be."""
 
     display_name: str = Field(min_length=1, max_length=120)
     system_prompt: str = Field(min_length=1, max_length=200_000)
+
+
+class NewAgent(AgentBody):
+    """An agent and its persona."""
+
     slug: Annotated[str, AfterValidator(not_reserved)] = Field(max_length=64, pattern="^[-a-zA-Z0-9_]+$")
+
+
+class PromptFilters(Filters):
+    channel = filters.channel()
+    trigger = filters.number(allowed="the id of a message")
+
+
+class SectionFields(Serializer[Any]):
+    heading = CharField(allow_blank=True)
+    body = CharField(allow_blank=True)
+    stage = CharField(allow_blank=True, help_text="who added it")
+
+
+class ToolFields(Serializer[Any]):
+    name = CharField()
+    description = CharField()
+    input_schema = JSONField()
 
 
 class StageFields(Serializer[Any]):
@@ -127,6 +157,26 @@ class StageFields(Serializer[Any]):
     ms = FloatField()
     why = CharField(required=False)
     counters = DictField(child=IntegerField(), required=False)
+
+
+class DraftFields(Serializer[Any]):
+    text = CharField()
+    payload = JSONField()
+
+
+class PromptFields(Serializer[Any]):
+    """What the model is sent at the beginning of a turn."""
+
+    agent = CharField()
+    channel = CharField()
+    model = CharField()
+    system = CharField(help_text="the whole system prompt")
+    user = CharField(help_text="the first user turn, the conversation included")
+    sections = SectionFields(many=True, help_text="the system prompt by its parts")
+    transcript = ListField(child=CharField(), help_text="the conversation as it is shown")
+    tools = ToolFields(many=True)
+    draft = DraftFields(allow_null=True, help_text="what a stage would answer at once; null = the model is asked")
+    trace = StageFields(many=True, help_text="what the stages did; `why` names what a turn would evaluate")
 
 
 class AgentFilters(Filters):
@@ -158,7 +208,7 @@ class Agents(Editable):
     queryset = agents_with_version()
     row_class = AgentRow
     serializer_class = WholeAgent
-    bodies: ClassVar = {"create": NewAgent, "partial_update": AgentChange}
+    bodies: ClassVar = {"create": NewAgent, "update": AgentBody, "partial_update": AgentChange}
     filterset_class = AgentFilters
 
     def missing(self, key: Any) -> str:
@@ -198,6 +248,49 @@ class Agents(Editable):
             setattr(agent, name, value)
         said = f"edited: {note}" if note else WITHOUT_NOTE
         save_persona(agent=agent, traits=traits, note=said, source=user.get_username(), user=user)  # type: ignore[arg-type]  # no user is anonymous here
+
+    @answers(PromptFields, 409, 503)
+    @action(detail=True, permission_classes=(ReadsMessages,), filterset_class=PromptFilters)
+    def prompt(self, request: Request, slug: str) -> Response:
+        """Exactly what the agent's model would be sent if its turn began now: persona, memory, sections of the stages, conversation, tools.
+
+        `channel` (slug) is where; without it, the channel where it spoke last, else its first one. `trigger` is the id of a message it
+        would answer. No model is asked and nothing is written; so an intervention that needs a judge is named in `trace`, not evaluated.
+        """
+        agent: Agent = self.get_object()
+        channel = self.query["channel"] or _usual_channel(agent)
+        if not ChannelMember.objects.filter(agent=agent, channel=channel).exists():
+            joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
+            raise Conflict(
+                f"agent {slug!r} is not a member of channel {channel.slug!r}; allowed: {', '.join(joined[:30])}"
+            )
+        try:
+            seen = preview_prompt(
+                agent=agent, channel=channel, trigger=named_message(self.query["trigger"], "trigger", channel)
+            )
+        except StageFailed as error:
+            raise Unavailable(f"no turn could begin: a required stage failed ({error})") from None
+        answer = {
+            "agent": agent.slug,
+            "channel": channel.slug,
+            "model": agent.model_id or model_of("actor"),
+            "tools": tool_definitions(seen.answer),
+            "trace": [entry.as_json() for entry in seen.trace],
+            "system": seen.system_text,
+            "user": seen.user_text,
+            **{name: getattr(seen, name) for name in ("sections", "transcript", "draft")},
+        }
+        return Response(PromptFields(answer).data)
+
+
+def _usual_channel(agent: Agent) -> Channel:
+    last = Message.objects.filter(agent=agent, synthetic=False).select_related("channel").order_by("-pk").first()
+    if last is not None and last.channel.memberships.filter(agent=agent).exists():
+        return last.channel
+    first = Channel.objects.filter(memberships__agent=agent).order_by("synthetic", "slug").first()
+    if first is None:
+        raise Conflict(f"agent {agent.slug!r} has joined no channel: there is nothing it could be shown")
+    return first
 
 
 def named_message(pk: int | None, name: str, channel: Channel) -> Message | None:

@@ -139,8 +139,8 @@ class OneOf:
 class Reads:
     """Annotation of a text that `read` turns into something else; it raises ValueError or LookupError, with a sentence or without."""
 
-    def __init__(self, read: Callable[[str], Any], allowed: str, **schema: Any) -> None:
-        self.read, self.allowed = read, allowed
+    def __init__(self, read: Callable[[str], Any], allowed: str, *, strip: bool = True, **schema: Any) -> None:
+        self.read, self.allowed, self.strip = read, allowed, strip
         self.schema = {"type": "string", "minLength": 1, **schema}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
@@ -152,7 +152,7 @@ class Reads:
     def _validate(self, value: Any) -> Any:
         if isinstance(value, str) and value.strip() and len(value) <= self.schema.get("maxLength", math.inf):
             try:
-                return self.read(value.strip())
+                return self.read(value.strip() if self.strip else value)
             except (LookupError, ValueError, OverflowError) as error:
                 if not isinstance(error, OverflowError) and error.args:
                     raise ValueError(str(error.args[0])) from None

@@ -16,7 +16,7 @@ from agents.api import filters
 from agents.api.bodies import Body, OneOf, Tags
 from agents.api.filters import Filters, no_channel
 from agents.api.headers import etag_of, located
-from agents.api.rows import QueryLink, Row
+from agents.api.rows import Row
 from agents.api.views import Editable, new_slug
 from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import no_agent
@@ -29,7 +29,6 @@ class ChannelRow(Row):
     agents = SerializerMethodField(help_text="slugs of the agents in it")
     users = SerializerMethodField(help_text="names of the users in it")
     last_position = SerializerMethodField(help_text="position of its newest message; 0 = none yet")
-    messages_url = QueryLink("message-list", "channel", source="slug")
 
     class Meta:
         model = Channel
@@ -63,10 +62,15 @@ class ChannelChange(Body):
     )
 
 
-class NewChannel(ChannelChange):
-    """A channel; public unless `kind` says otherwise. In a dm every message is for all of its agents."""
+class ChannelBody(ChannelChange):
+    """A channel as it is to be."""
 
     name: str = Field(min_length=1, max_length=200)
+
+
+class NewChannel(ChannelBody):
+    """A channel; public unless `kind` says otherwise. In a dm every message is for all of its agents."""
+
     slug: str = Field(max_length=120, pattern="^[-a-zA-Z0-9_]+$")
 
 
@@ -93,7 +97,7 @@ class Channels(Editable):
 
     queryset = channels_with_members()
     serializer_class = ChannelRow
-    bodies: ClassVar = {"create": NewChannel, "partial_update": ChannelChange}
+    bodies: ClassVar = {"create": NewChannel, "update": ChannelBody, "partial_update": ChannelChange}
     filterset_class = ChannelFilters
 
     def missing(self, key: Any) -> str:

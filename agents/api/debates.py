@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 from django.db.models import QuerySet
@@ -15,7 +16,7 @@ from rest_framework.response import Response
 
 from agents.api import filters
 from agents.api.bodies import ABSENT, AgentSlug, Body, OneOf
-from agents.api.filters import InTime
+from agents.api.filters import Filters, InTime
 from agents.api.headers import etag_of, located
 from agents.api.overrides import NEEDED, ModelName
 from agents.api.pagination import Log
@@ -35,8 +36,14 @@ from agents.debates.debate import (
 )
 from agents.debates.measures import Criteria
 from agents.debates.modes import MODES
-from agents.debates.report import DebateReport, as_markdown, report
+from agents.debates.report import DebateReport, as_json, as_markdown, report
 from agents.models import Debate
+
+EXPORTS: dict[str, tuple[str, Callable[[DebateReport], str]]] = {
+    "markdown": ("text/markdown", as_markdown),
+    "json": ("application/json", as_json),
+}
+ENDINGS = {"markdown": "md", "json": "json"}
 
 
 class DebateRow(Row):
@@ -82,6 +89,9 @@ class NewDebate(Body):
         description="from which two positions of a seat are the same, 0 to 1",
     )
     confidence: float | None = _setting("confidence", "ends when every seat is so sure, 0 to 1")
+    extra_rounds_on_groupthink: int = Field(
+        0, description="played at most where it would end and they agree too easily"
+    )
     real: bool = Field(False, description="its messages are ordinary speech of the agents, measured as such")
 
 
@@ -97,6 +107,10 @@ class DebateFilters(InTime):
     exit_reason = filters.choice(("consensus", "convergence", "confidence", "max_rounds"))
     channel = filters.channel()
     agent = filters.agent("seats__agent")
+
+
+class ExportFilters(Filters):
+    vars()["as"] = filters.choice(EXPORTS, about="default markdown")
 
 
 class Debates(Rows):
@@ -121,7 +135,7 @@ class Debates(Rows):
         return self.queryset.all()
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
-        """An export is Markdown, whatever its `Accept` asks for."""
+        """An export answers in the form that `as` names and not in that of its `Accept`."""
         return super().perform_content_negotiation(request, force=force or self.action == "export")
 
     @answers({201: DebateRow})
@@ -173,11 +187,12 @@ class Debates(Rows):
             raise Conflict(str(error)) from None
         return Response(self.get_serializer(debate).data)
 
-    @answers({(200, "text/markdown"): OpenApiTypes.STR})
-    @action(detail=True)
+    @answers({(200, "text/markdown"): OpenApiTypes.STR, (200, "application/json"): DebateReport})
+    @action(detail=True, filterset_class=ExportFilters)
     def export(self, request: Request, pk: int) -> HttpResponse:
-        """A debate as a page of Markdown; the route of the debate itself has it as JSON, with every word."""
-        debate = self.get_object()
-        response = HttpResponse(as_markdown(report(debate)), content_type="text/markdown; charset=utf-8")
-        response["Content-Disposition"] = f'attachment; filename="{debate.channel.slug}.md"'
+        """A debate as a file: a page of Markdown, or JSON that holds every word."""
+        form = self.query["as"] or "markdown"
+        debate, (kind, text_of) = self.get_object(), EXPORTS[form]
+        response = HttpResponse(text_of(report(debate)), content_type=f"{kind}; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="{debate.channel.slug}.{ENDINGS[form]}"'
         return response

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from pydantic import Field
 from rest_framework.decorators import action
 from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
@@ -17,7 +19,7 @@ from rest_framework.serializers import BooleanField, CharField, DictField, JSONF
 from agents.api import filters, headers
 from agents.api.agents import StageFields, named_message
 from agents.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug, Id, Said, Tags
-from agents.api.filters import Filters
+from agents.api.filters import Filters, the_channel
 from agents.api.headers import located
 from agents.api.overrides import Deadline, Overrides, overrides_of
 from agents.api.pagination import Log
@@ -25,7 +27,7 @@ from agents.api.problems import Conflict, Unavailable
 from agents.api.requests import INGESTS, PAID, SENDS
 from agents.api.rows import Row
 from agents.api.schema import answers
-from agents.api.views import Rows
+from agents.api.views import Rows, View, or_404
 from agents.models import Message
 from agents.transcripts.ingest import Ingested, IngestRefused, NewMessages, ingest_messages
 from agents.transcripts.store import NotEntitled, rights_of
@@ -148,8 +150,7 @@ class IngestAnswer(Ingested):
     channels: dict[str, str] = Field(description="slug to URL")
 
 
-class MessageFilters(Filters):
-    channel = filters.channel()
+class OfMessages(Filters):
     agent = filters.agent()
     user = filters.user()
     outsider = filters.Parameter(about="the name of a speaker who is neither agent nor user")
@@ -159,21 +160,14 @@ class MessageFilters(Filters):
     search = filters.search("text")
     synthetic = filters.flag(about="from a simulation")
 
-    after = filters.number(
-        "position",
-        "gt",
-        allowed="a position, a number from 0",
-        schema={"type": "integer", "minimum": 0},
-        about="only messages above this position of `channel`: none appears below it later",
-        most=10**9,
-    )
+
+class MessageFilters(OfMessages):
+    channel = filters.channel()
 
     def filter_queryset(self, queryset: Any) -> Any:
         wanted = self.form.cleaned_data
         if wanted["search"] and not any(wanted[name] for name in NARROWING):
             raise ValidationError({"search": [f"search reads every text; allowed: with one of {', '.join(NARROWING)}"]})
-        if wanted["after"] is not None and not wanted["channel"]:
-            raise ValidationError({"after": ["after is a position in a channel; allowed: with channel"]})
         return super().filter_queryset(queryset)
 
 
@@ -194,8 +188,7 @@ class Messages(Rows):
     """What was said, newest first.
 
     Filters: `channel`, `agent`, `user`, `outsider`, `since` and `until` (of when it was said), `tag` (`KEY=VALUE`), `search` (in the
-    text; only with `channel`, `agent` or `since`), `synthetic`, `after` (a position in `channel`; messages are committed in the order of
-    their positions, so none appears below it later); `ordering=id` for the oldest first.
+    text; only with `channel`, `agent` or `since`), `synthetic`; `ordering=id` for the oldest first.
     """
 
     queryset = shown_messages()
@@ -298,3 +291,36 @@ class Messages(Rows):
         slugs = dict.fromkeys(message.channel for message in body.messages)
         channels = {slug: reverse("channel-detail", [slug], request=request) for slug in slugs}
         return Response({**done.model_dump(), "channels": channels})
+
+
+class PositionPages(Log):
+    """Newest first, or oldest first with ``ordering=position``."""
+
+    orders = MappingProxyType({"-position": ("-position",), "position": ("position",)})
+
+
+class ChannelMessageFilters(OfMessages):
+    after = filters.number(
+        "position",
+        "gt",
+        allowed="a position, a number from 0",
+        schema={"type": "integer", "minimum": 0},
+        about="only messages above this position",
+        most=10**9,
+    )
+
+
+class ChannelMessages(View, ListModelMixin):
+    """What was said in one channel, newest first; from the beginning with `ordering=position`.
+
+    `after=POSITION` leaves out what you have: messages are committed in the order of their positions, so none appears below it later.
+    Filters: `agent`, `user`, `outsider`, `since` and `until`, `tag` (`KEY=VALUE`), `search` (in the text), `synthetic`.
+    """
+
+    queryset = shown_messages()
+    serializer_class = MessageRow
+    pagination_class = PositionPages
+    filterset_class = ChannelMessageFilters
+
+    def get_queryset(self) -> QuerySet[Message]:
+        return shown_messages().filter(channel=or_404(the_channel, self.kwargs["slug"]))

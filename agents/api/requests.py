@@ -157,6 +157,7 @@ SENDS = (
     "API_SENDS_PER_MINUTE"  # drafts through the gate: agents at work ask often, and each may cost several judgements
 )
 INGESTS = "API_INGESTS_PER_MINUTE"  # batches of messages: free, but each may hold many rows
+TRANSCRIPTS = "API_TRANSCRIPTS_PER_MINUTE"  # whole files: each is read, checked and stored while its sender waits
 
 
 class Posts(Throttle, ScopedRateThrottle):

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.renderers import (
+    OpenApiJsonRenderer,
+    OpenApiJsonRenderer2,
+    OpenApiYamlRenderer,
+    OpenApiYamlRenderer2,
+)
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.views import SpectacularSwaggerSplitView
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agents.api.headers import etag_of
 from agents.api.schema import answers
 from agents.api.views import View
 from agents.models import Agent
@@ -32,14 +41,19 @@ class Root(View):
         return Response({path.strip("/"): request.build_absolute_uri(f"/{PREFIX}{path}") for path in paths})
 
 
-class Generator(SchemaGenerator):
-    """Makes the schema once in a process: it is the same for every user, and takes a second."""
+class SchemaFile(View):
+    """The OpenAPI schema of all routes."""
 
-    made: ClassVar[Any] = None
+    queryset = Agent.objects.none()
+    permission_classes = (IsAuthenticated,)
+    renderer_classes = (OpenApiYamlRenderer, OpenApiYamlRenderer2, OpenApiJsonRenderer, OpenApiJsonRenderer2)
+    etags = ("retrieve",)
 
-    def get_schema(self, request: Any = None, public: bool = False) -> Any:
-        Generator.made = Generator.made or super().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-        return Generator.made
+    @answers(OpenApiTypes.OBJECT)
+    def retrieve(self, request: Request) -> Response:
+        """The OpenAPI schema of all routes, as YAML; as JSON with `?format=json`."""
+        schema, etag = _schema()
+        return self.tagged(request, schema, etag)
 
 
 class Docs(SpectacularSwaggerSplitView):
@@ -53,6 +67,13 @@ class Docs(SpectacularSwaggerSplitView):
 
     def _get_schema_url(self, request: Request) -> str:
         return f"{reverse('schema')}?format=json"  # which browsers read faster than YAML
+
+
+@cache
+def _schema() -> tuple[dict[str, Any], str]:
+    """The schema is the same for every user, and takes a second to make."""
+    schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    return schema, etag_of(schema)
 
 
 def _routes(patterns: Any = None, before: str = "") -> Iterator[str]:

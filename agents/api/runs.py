@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema_field
 from pydantic import Field
 from rest_framework.decorators import action
+from rest_framework.mixins import CreateModelMixin, ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
@@ -156,11 +157,14 @@ class NewTurn(Body):
     overrides: Overrides = Overrides()
 
 
-class RunFilters(InTime):
-    agent = filters.agent()
+class TurnFilters(InTime):
     channel = filters.channel()
     status = filters.choice(Run.Status.values)
     stop_reason = filters.choice(Run.StopReason.values)
+
+
+class RunFilters(TurnFilters):
+    agent = filters.agent()
 
 
 class RunPages(LogByTimeOf):
@@ -218,14 +222,21 @@ class Runs(Rows):
         return Response(self.get_serializer(run).data)
 
 
-class Turns(View):
-    """Turns of an agent, which are asked for here and listed under runs."""
+class Turns(View, ListModelMixin, CreateModelMixin):
+    """An agent's turns, newest first.
 
-    queryset = Run.objects.all()
+    Filters: `channel`, `status`, `stop_reason`, `since`, `until`; `ordering`.
+    """
+
+    queryset = shown_runs()
     serializer_class = RunRow
-    pagination_class = None
+    pagination_class = RunPages
+    filterset_class = TurnFilters
     throttle_scope = PAID
     bodies: ClassVar = {"create": NewTurn}
+
+    def get_queryset(self) -> QuerySet[Run]:
+        return shown_runs().filter(agent=or_404(the_agent, self.kwargs["slug"]))
 
     @answers({202: RunRow})
     def create(self, request: Request, slug: str) -> Response:

@@ -1,8 +1,10 @@
-"""Conversations out as files, and in as spans of OpenTelemetry."""
+"""Whole conversations in and out, in the formats of docs/reference/transcripts.md."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
@@ -14,14 +16,16 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from agents.api import filters
-from agents.api.bodies import Body
+from agents.api.bodies import MOST_TAGS, Body, OneOf, Reads, Tags, Verbatim
 from agents.api.filters import Filters, the_channel
-from agents.api.requests import INGESTS
+from agents.api.requests import INGESTS, TRANSCRIPTS
 from agents.api.schema import answers
 from agents.api.views import View, or_404
 from agents.models import Message
 from agents.transcripts.exporter import EXPORTS, export_transcript
+from agents.transcripts.importer import AUTO, DAY_FIRST, MONTH_FIRST, ImportReport, ReadOptions, import_transcript
 from agents.transcripts.ingest import IngestRefused
+from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import OptionError, TranscriptError
 from agents.transcripts.spans import IngestedSpans, ingest_spans
 from agents.transcripts.store import NotEntitled, rights_of
@@ -29,6 +33,31 @@ from agents.transcripts.store import NotEntitled, rights_of
 MOST_BYTES = 10 * 1024 * 1024
 TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv", "openai": "application/json"}
 SHAPES = {"application/json": OpenApiTypes.OBJECT}  # the others are texts
+
+
+class NewTranscript(Body):
+    """A file of messages. Importing it again adds nothing."""
+
+    content: Annotated[str, Reads(str, "the text of the file", strip=False)] = Field(description="the text of the file")
+    format: Annotated[str, OneOf(AUTO, *FORMATS)] = Field(AUTO, description="default auto")
+    channel: str = Field(
+        "",
+        max_length=120,
+        pattern="^[-a-zA-Z0-9_]+$",
+        description="several conversations become NAME, NAME-2 …; default as the file says",
+    )
+    speakers: dict[Verbatim, Verbatim] = Field(
+        {}, max_length=1_000, description="speaker or role to agent slug; an empty slug keeps an outsider"
+    )
+    tags: Tags = Field({}, description="put on every message, over those of the file")
+    columns: dict[Verbatim, Verbatim] = Field(
+        {}, max_length=MOST_TAGS, description="for CSV: our field to the file's column"
+    )
+    time_zone: str = Field("", min_length=1, max_length=64, description="for times without an offset; default UTC")
+    dates: Annotated[str, OneOf("", DAY_FIRST, MONTH_FIRST)] = Field(
+        "", description="for logs with dates such as 01/02/2026; default as the file suggests"
+    )
+    dry_run: bool = Field(False, description="check and count, store nothing")
 
 
 class TranscriptFilters(Filters):
@@ -44,15 +73,19 @@ class TranscriptFilters(Filters):
 
 
 class Transcripts(View):
-    """Conversations as files."""
+    """Conversations as files: GET gives one back, POST takes one in."""
 
     queryset = Message.objects.all()
     filterset_class = TranscriptFilters
+    bodies: ClassVar = {"create": NewTranscript}
+    throttle_scope = TRANSCRIPTS
+    most_bytes = MOST_BYTES
+    raw = ("content",)  # replaced on import, and counted
     pagination_class = None
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
-        """Answer in the form that `as` names and not in that of its `Accept`."""
-        return super().perform_content_negotiation(request, force=True)
+        """A GET answers in the form that `as` names and not in that of its `Accept`."""
+        return super().perform_content_negotiation(request, force=force or request.method == "GET")
 
     @answers({(200, kind): SHAPES.get(kind, OpenApiTypes.STR) for kind in sorted(TYPES.values())}, 404)
     def list(self, request: Request) -> HttpResponseBase:
@@ -74,6 +107,40 @@ class Transcripts(View):
         ending = "json" if form == "openai" else form
         response["Content-Disposition"] = f'attachment; filename="{channel.slug}.{ending}"'
         return response
+
+    @answers({200: ImportReport})
+    def create(self, request: Request) -> Response:
+        """Upload a file of conversations. The whole file is checked before anything is stored: one bad line, and nothing is.
+
+        A channel that does not exist is made, an agent that is no member joins, and other users' words are accepted: from users who may add
+        channels, add members, change channels. From others that is a 403 that names who, where, and the permission.
+        """
+        body: NewTranscript = self.read_body()
+        content = body.content.encode("utf-8", "surrogatepass")
+        options = ReadOptions(
+            format=body.format,
+            channel=body.channel,
+            speaker_map=body.speakers,
+            tags=body.tags,
+            columns=body.columns,
+            time_zone=body.time_zone,
+            dates=body.dates,
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "transcript"
+            path.write_bytes(content.decode("utf-8", "replace").encode() if b"\xed" in content else content)
+            try:
+                report = import_transcript(
+                    path, options, name="transcript", dry_run=body.dry_run, rights=rights_of(request.user)
+                )
+            except NotEntitled as error:
+                raise PermissionDenied(str(error)) from None
+            except TranscriptError as error:
+                where = f"line {error.line}: " if error.line else ""
+                raise ValidationError({"content": [f"{where}{error.reason}"]}) from None
+            except OptionError as error:
+                raise ValidationError({"non_field_errors": [str(error).replace("--", "")]}) from None
+        return Response(report.model_dump())
 
 
 class NewSpans(Body):

@@ -134,7 +134,7 @@ class Editable(Rows):
     A subclass says in `etag_of_row` what a change replaces, and makes it in `change`, inside a transaction in which the row is locked.
     """
 
-    etags = ("retrieve", "partial_update")
+    etags = ("retrieve", "update", "partial_update")
     lookup_field = "slug"
     lookup_value_converter = "slug"
 
@@ -148,8 +148,8 @@ class Editable(Rows):
         row = self.get_object()
         return self.tagged(request, self.get_serializer(row).data, self.etag_of_row(row))
 
-    def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Change the fields given; the others stay. With `If-Match`, the ETag of what you read, it is a 412 when it was changed since."""
+    def update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Replace what people may change of it. Fields that must be given are those of a new one; others that are left out stay."""
         row, fields, expected = self.get_object(), self.read_body().sent, self.expected(request)
         with transaction.atomic():
             type(row)._default_manager.select_for_update().get(pk=row.pk)  # two editors wait for each other
@@ -158,3 +158,7 @@ class Editable(Rows):
                 raise Changed(etag)
             self.change(row, fields)
         return self.retrieve(request, *args, **kwargs)
+
+    def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Change the fields given; the others stay. With `If-Match`, the ETag of what you read, it is a 412 when it was changed since."""
+        return self.update(request, *args, **kwargs)

@@ -42,7 +42,7 @@ class Spent(BaseModel):
 class Talking(BaseModel):
     """What talking changed: the vote of the blind poll beside that of the last round, and what the rounds after the poll used.
 
-    Changes from round to round are in the evidence.
+    `stances_changed`, `to_majority`, `from_majority` and `conformity` are over all rounds; `seats_changed` compares only the two votes.
     """
 
     poll: Vote | None = Field(description="null = no poll was held")
@@ -54,6 +54,10 @@ class Talking(BaseModel):
     seats_by_role: int = Field(
         description="seats that hold the stance of their role in the last round; they count in `last`"
     )
+    stances_changed: int
+    to_majority: int
+    from_majority: int
+    conformity: float | None = Field(description="share of the changes towards the majority without new content words")
     spent_on_poll: Spent
     spent_since: Spent = Field(description="on the rounds after the poll, their judge included")
 
@@ -99,6 +103,15 @@ class Remark(BaseModel):
     message: int
 
 
+class Mark(BaseModel):
+    """Something about a seat's answer that a reader must know."""
+
+    round: int
+    seat: int
+    agent: str
+    text: str
+
+
 class RoundEvidence(BaseModel):
     round: int = Field(description="0 = the blind poll")
     statistics: Statistics
@@ -113,6 +126,8 @@ class RoundEvidence(BaseModel):
 class Evidence(BaseModel):
     rounds: list[RoundEvidence]
     groupthink: Groupthink | None = Field(description="of the last round")
+    violations: list[Mark]
+    failures: list[Mark] = Field(description="seats that gave no answer, and why")
     remarks: list[Remark]
 
 
@@ -173,6 +188,7 @@ def report(debate: Debate) -> DebateReport:
     last = played[-1] if played else None
     judging = _spent(totals(LLMCall.objects.filter(run=None), work_id=f"debate:{debate.pk}"))
     acted = LLMCall.objects.filter(run__in=debate.turns.values("run"), purpose="turn").order_by()
+    failed = (DebateTurn.Status.FAILED, DebateTurn.Status.SILENT)
     return DebateReport(
         decision=Decision(
             topic=debate.topic,
@@ -185,6 +201,8 @@ def report(debate: Debate) -> DebateReport:
         evidence=Evidence(
             rounds=evidence,
             groupthink=last.groupthink if last else None,
+            violations=[_mark(one, one.violation) for one in responses if one.violation],
+            failures=[_mark(one, one.error or one.status) for one in responses if one.status in failed],
             remarks=_remarks(debate, turns),
         ),
         metadata=Metadata(
@@ -239,6 +257,10 @@ def _response(turn: DebateTurn, seat: Seat) -> Response:
     )
 
 
+def _mark(response: Response, text: str) -> Mark:
+    return Mark(round=response.round, seat=response.seat, agent=response.agent, text=text)
+
+
 def _evidence_of(row: DebateRound, spent: Spent) -> RoundEvidence:
     stored = row.statistics
     return RoundEvidence(
@@ -262,12 +284,18 @@ def _talking(mode: str, responses: Sequence[Response], evidence: Sequence[RoundE
     latest = [one for one in responses if last and one.round == last.round and one.stance]
     after = {one.seat: one.stance for one in latest if required.get(one.role) != one.stance}
     both = [seat for seat in after if before.get(seat)]
+    moves = [move for row in evidence if row.changes for move in row.changes.moves]
+    towards = sum(move.to_majority for move in moves)
     return Talking(
         poll=poll.vote if poll else None,
         last=last.vote if last else None,
         same_winner=_leaders(poll.vote) == _leaders(last.vote) if poll and last and voted else None,
         seats_changed=sum(before[seat] != after[seat] for seat in both) if voted else None,
         seats_by_role=len(latest) - len(after),
+        stances_changed=len(moves),
+        to_majority=towards,
+        from_majority=sum(move.from_majority for move in moves),
+        conformity=sum(move.conform for move in moves) / towards if towards else None,
         spent_on_poll=poll.spent if poll else Spent(),
         spent_since=sum((row.spent for row in evidence if row.round > POLL), judging),
     )

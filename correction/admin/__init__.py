@@ -11,6 +11,7 @@ from correction.admin.agents import (
     gate_in_chat,
     gate_overrides,
     gate_steps,
+    nudges_panel,
 )
 from correction.admin.behavior import behavior_notes
 from correction.admin.gate import gate_buttons
@@ -30,6 +31,7 @@ extend(
     buttons=(gate_buttons,),
     anchors=(("config", "Corrections"),),
 )
+extend(Agent, "correction.view_interventionlog", sections=(nudges_panel,), anchors=(("nudges", "Nudges"),))
 extend(Agent, "correction.change_agentevaluationconfig", actions=(copy_corrections,))
 extend(ApiToken, "correction.view_correctionlog", panels=(checks_panel,))
 extend(

@@ -58,6 +58,19 @@ def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return SafeString(render_to_string("admin/correction/agent_config.html", context, request))
 
 
+SHOWN = 5
+MOST_LOOKED_AT = 500  # newest rows of the agent's that are searched for nudges
+
+
+def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """The last nudges that it was shown."""
+    newest = InterventionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
+    fired = InterventionLog.objects.filter(pk__in=list(newest[:MOST_LOOKED_AT]), fired=True).select_related("channel")
+    all_url = display.list_url(InterventionLog, agent__id__exact=agent.pk)
+    context = {"logs": list(fired.order_by("-pk")[:SHOWN]), "all_url": all_url}
+    return SafeString(render_to_string("admin/correction/agent_nudges.html", context, request))
+
+
 class CopyForm(forms.Form):
     """Whose settings the others get."""
 

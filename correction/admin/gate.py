@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -273,10 +274,13 @@ def settings_of(change: ConfigChange) -> list[tuple[str, str, str]]:
 def _rows(
     got: Replay, columns: Sequence[str], said: Mapping[int, Message], back: set[int], *, may_read: bool
 ) -> list[dict[str, Any]]:
-    """The messages that would have been sent back, the lowest score first."""
-    scored = [(min(one.tenths for one in got.messages[pk].values()), pk) for pk in back if pk in said]
+    """The scored messages, the lowest score first; `hidden` are those that the thresholds let pass."""
+    scored = [
+        (min(one.tenths for one in scores.values()), pk) for pk, scores in got.messages.items() if scores and pk in said
+    ]
     return [
         {
+            "hidden": pk not in back,
             "at": said[pk].said_at,
             "who": said[pk].agent,
             "text": display.shortened(said[pk].text, 200) if may_read else "",
@@ -290,7 +294,7 @@ def _rows(
 
 
 def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedConfig, got: Replay) -> dict[str, Any]:
-    """One dimension: its box, its threshold and what that does, and what other thresholds do."""
+    """One dimension: its box, its threshold and what that does, and other ones. The script counts in `counts` while a person types."""
     scores, threshold = got.dimensions.get(dimension, Scores()), choice.thresholds[dimension]
     current, drafts, tried = config.threshold(dimension), scores.messages, SafeString("")
     if drafts:
@@ -298,6 +302,7 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
         heads, label = ("Threshold", *map(str, TRIED)), f"{dimension}: share sent back"
         tried = table(heads, [("Sent back", *shares)], label=label, stacking=False)
     where: dict[str, object] = {"agent__id__exact": agent.pk} if agent is not None else {}
+    marks = [(tenths, *counts) for tenths, counts in sorted(scores.marks.items())]
     return {
         "dimension": dimension,
         "label": BY_ID[dimension].label,
@@ -308,10 +313,12 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
         "unscored": len(got.messages) - drafts.total(),
         "could_not": sum(dimension in asked for asked in got.tried.values()),
         "failed": share(failing(drafts, threshold), drafts.total()),
-        "in_effect": number(current) if current != threshold else "",
+        "in_effect": number(current),
+        "is_in_effect": current == threshold,
         "now": share(failing(drafts, current), drafts.total()),
         "tried": tried,
         "precision": _precision(*scores.marked_below(threshold)),
+        "counts": SafeString(json.dumps({"drafts": sorted(drafts.items()), "marks": marks})),  # whole numbers only
         "markable": bool(scores.marks or scores.by_origin["gate"] or scores.by_origin["observed"]),
         "marks_label": "Marked alarms" if scores.marks else "Mark some",
         "marks_url": display.list_url(CorrectionLog, **where, mark="any" if scores.marks else "none"),

@@ -54,6 +54,7 @@ LIMITS = {  # by setting, the routes whose POSTs are counted together
     ),
     "API_SENDS_PER_MINUTE": ("messages/send/", "quality-checks/"),
     "API_INGESTS_PER_MINUTE": ("messages/ingest/",),
+    "API_TRANSCRIPTS_PER_MINUTE": ("transcripts/",),
 }
 
 

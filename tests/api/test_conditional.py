@@ -30,12 +30,15 @@ def client(ada: Agent) -> Program:
 
 
 AGENT, CHANNEL = "/api/agents/ada/", "/api/channels/office/"
+PERSONA = {"display_name": "Ada", "system_prompt": "You are Ada, a dry and careful clerk."}
 CHANGES = [  # path, method, and two changes
     (DEFAULTS, "put", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
     (ADA, "patch", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
     (ADA, "put", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
     (AGENT, "patch", {"title": "first"}, {"system_prompt": "Second."}),
+    (AGENT, "put", {**PERSONA, "title": "first"}, {**PERSONA, "title": "second"}),
     (CHANNEL, "patch", {"agents": ["ada"]}, {"topic": "ships"}),
+    (CHANNEL, "put", {"name": "Office", "topic": "paper"}, {"name": "Office", "topic": "ships"}),
 ]
 EDITED = pytest.mark.parametrize(("path", "method", "first", "second"), CHANGES)
 
@@ -70,6 +73,14 @@ def test_of_two_editors_the_second_gets_a_412_with_the_current_etag(
     assert (mine.status_code, mine["content-type"], mine["ETag"]) == (412, "application/problem+json", made["ETag"])
     assert f"If-Match: {made['ETag']}" in mine.json()["detail"]
     assert client.get(path).json() != shown
+
+
+@pytest.mark.parametrize(("path", "needed"), [(AGENT, "system_prompt"), (CHANNEL, "name")])
+def test_a_put_wants_what_a_new_one_needs(client: Program, path: str, needed: str) -> None:
+    answer = client.put(path, {"display_name": "Ada"} if path == AGENT else {"topic": "ships"})
+
+    assert answer.status_code == 400
+    assert f"{needed} is missing" in answer.json()["errors"][needed][0]
 
 
 def test_an_agent_s_etag_changes_with_the_defaults_it_inherits(client: Program) -> None:

@@ -32,7 +32,9 @@ LISTS = {  # the model of its rows, and its orders
     "agents/": ("agents.agent", "display_name, slug, -created_at, -updated_at"),
     "channels/": ("agents.channel", "name, slug, -created_at"),
     "messages/": ("agents.message", BY_ID),
+    "channels/office/messages/": ("", "-position, position"),
     "runs/": ("agents.run", BY_TIME),
+    "agents/ada/turns/": ("", BY_TIME),
     "llm-calls/": ("agents.llmcall", BY_TIME),
     "debates/": ("agents.debate", BY_ID),
     "evaluations/": ("evaluation.evaluationrun", BY_ID),
@@ -47,7 +49,7 @@ LISTS = {  # the model of its rows, and its orders
     "behavior-requests/": ("correction.behaviorrequest", BY_TIME),
 }
 NUMBERED = ("agents/", "channels/", "evaluations/baselines/", "evaluations/config/")  # the others go by cursor
-LOGS = ("messages/", "runs/", "agents/ada/versions/", "llm-calls/",
+LOGS = ("messages/", "channels/office/messages/", "runs/", "agents/ada/turns/", "agents/ada/versions/", "llm-calls/",
         "debates/", "evaluations/", "evaluations/correction-logs/", "evaluations/intervention-logs/", "behavior-requests/")  # fmt: skip
 CURSORS = (
     "p=%00",
@@ -72,8 +74,7 @@ WRONG = [  # query, parameter, sentence
     ("messages/?since=monday", "since", "since 'monday': allowed: a date or time"),
     ("messages/?until=9999-12-31T23:59:59-23:59", "until", "allowed: a date or time"),
     ("messages/?search=paper", "search", "allowed: with one of channel, agent, since"),
-    ("messages/?after=7", "after", "allowed: with channel"),
-    ("messages/?channel=office&after=-1", "after", "after '-1': allowed: a position, a number from 0"),
+    ("channels/office/messages/?after=-1", "after", "after '-1': allowed: a position, a number from 0"),
     ("runs/?status=odd", "status", "status 'odd': allowed: pending"),
     ("llm-calls/?run=99999999999999999999", "run", "allowed: the id of a run"),
     ("debates/?mode=shouting", "mode", "mode 'shouting': allowed: collaborative, adversarial"),
@@ -128,7 +129,6 @@ NO_FIELD = {
     "ordering",
     "since",
     "until",
-    "after",
     "acknowledged",
     "trait",
     "message",

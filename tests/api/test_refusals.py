@@ -41,7 +41,7 @@ WRONG_MESSAGES: list[tuple[dict[str, Any], str, str]] = [
     ({"tags": {"7": "x"}}, "tags.7", "keys of a letter"),
     ({"txt": "x"}, "txt", "there is no field 'txt'; allowed: external_id, text, channel"),
 ]
-
+CSV = {"content": "speaker,text\nC,hi\n", "format": "csv"}
 Case = tuple[dict[str, Any], str, str]
 
 # Route, a body that it takes, and what is wrong: changes of the body (`...` = without it), field, sentence.
@@ -125,6 +125,13 @@ CASES: list[tuple[str, dict[str, Any], list[Case]]] = [
         ({"messages": [SPOKEN], "channel": ...}, "messages[0].channel", "channel is missing; allowed: a slug"),
         ({"messages": [SPOKEN, 7]}, "messages[1]", "messages[1] 7: allowed: a valid dictionary"),
         *(({"messages": [SPOKEN, {**SPOKEN, **change}]}, f"messages[1].{field}", sentence) for change, field, sentence in WRONG_MESSAGES),
+    ]),
+    ("transcripts/", CSV, [
+        ({"content": ...}, "content", "content is missing"),
+        ({"content": '{"plumbline": "transcript", "version": 1}\n{"id": 7', "format": "auto"}, "content", "line 2"),
+        ({"format": "xml"}, "format", "format 'xml': allowed: 'auto', 'jsonl'"),
+        ({"time_zone": "Mars/Base"}, "non_field_errors", "unknown time zone 'Mars/Base'"),
+        ({"tags": {"7": "a"}}, "tags.7", "keys of a letter"),
     ]),
     ("evaluations/", {"agent": "ada"}, [
         ({"agentId": "ada"}, "agentId", "there is no field 'agentId'; allowed: agent, dimensions, window"),
@@ -298,6 +305,7 @@ def test_a_body_nobody_means_is_a_400_and_changes_nothing(client: Program, ada: 
 @pytest.mark.parametrize(
     ("method", "route", "most"),
     [
+        ("post", "transcripts/", 10 * 1024 * 1024),
         ("post", "messages/ingest/", 10 * 1024 * 1024),
         ("post", "quality-checks/", 500_000),
         ("patch", CONFIG, 65_536),
@@ -316,5 +324,6 @@ def test_a_change_that_makes_no_sense_changes_nothing(client: Program, ada: Agen
     before = client.get("/api/agents/ada/").json()
 
     refused(client.patch("/api/agents/ada/", body))
+    refused(client.put("/api/agents/ada/", {"display_name": "Ada"}))
 
     assert client.get("/api/agents/ada/").json() == before

@@ -13,8 +13,8 @@ from django.urls import reverse
 from agents.models import Agent
 from correction.config.configure import config_history, configure
 from correction.config.settings import resolve_config
-from correction.models import AgentEvaluationConfig
-from tests.console import list_of, page_of, plain, read, signed_in, viewer
+from correction.models import AgentEvaluationConfig, InterventionLog
+from tests.console import list_of, page_of, plain, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in
 from tests.evaluation.change.measured import flattened
 from tests.factories import make_agent
@@ -115,3 +115,17 @@ def test_observing_what_fell_holds_nothing_back(root: Client, ada: Agent, enable
 
     assert (config.gate_mode, config["gate_adherence_enabled"]) == ("observe", True)
     assert "Nothing is held back from now on" in plain(answer.content.decode())
+
+
+def test_the_last_nudges_stand_on_the_agents_page_for_those_who_may_see_them(root: Client) -> None:
+    ada = make_agent()
+    assert "No nudge was given lately." in plain(read(root, page_of(ada)))
+    for number in range(8):
+        nudge = f"Say something new, {number}."
+        InterventionLog.objects.create(name="variety", agent=ada, fired=True, nudge=nudge, why="7 messages")
+    InterventionLog.objects.create(name="variety", agent=ada, fired=False, nudge="Not shown.", why="2 messages")
+    shown = plain(read(root, page_of(ada)))
+
+    assert re.findall(r"Say something new, (\d)", shown) == ["7", "6", "5", "4", "3"]
+    assert "Not shown." not in shown
+    assert "Last nudges" not in read(signed_in(staff("agents.view_agent")), page_of(ada))

@@ -103,6 +103,7 @@ def offline() -> Results:
     gate["unscored_passed"] = said(LIVELY)
     configure(agent=michael, changes={"gate_consistency_enabled": False})
     found["say"] = gate
+    found["turn"] = ran("turn", "pam", "--channel", "attic")
     found["costs"] = ran("costs", "michael", "--window", "all", "--by", "mechanism,dimension,model")
     found["detect_behavior"] = ran("detect_behavior", "Could you be a bit shorter?", "--agent", "michael")
     for score in EvaluationScore.objects.filter(status="scored", judge="offline:lexical-1").order_by("pk")[:4]:

@@ -10,7 +10,7 @@
     const x = { type: "linear", min: data.axis[0], max: data.axis[1], grid: { display: false }, ticks };
     x.afterBuildTicks = (scale) => (scale.ticks = data.days.map(([value]) => ({ value })));
     x.ticks = { ...ticks, align: "inner", callback: (value) => data.days.find(([at]) => at === value)?.[1] ?? "" };
-    return { x, y: { ...y, min: data.y[0], max: data.y[1], ticks: { ...y.ticks, stepSize: (data.y[1] - data.y[0]) / 3 } } };
+    return { x, y: { ...y, min: data.y[0], max: data.y[1], ticks: { ...y.ticks, precision: data.step ? undefined : 0, stepSize: data.step ?? (data.y[1] - data.y[0]) / 3 } } };
   }
 
   function stroke(ctx, name, dash, x, top, bottom) {

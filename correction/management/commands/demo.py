@@ -88,6 +88,7 @@ class Command(BaseCommand):
         self.stdout.write("  manage.py capture_baseline --help  measure again, other windows, --json")
         self.stdout.write("  manage.py configure michael        what is corrected; everything is off until you say so")
         self.stdout.write("  manage.py say --help               pass a draft of your own through the gate")
+        self.stdout.write("  manage.py turn --help              let an agent take a turn")
         self.stdout.write("  manage.py debate --help            let several debate a question of yours")
         self.stdout.write("  manage.py chat michael             talk to an agent")
         self.stdout.write("  docs/tutorial.md          your own personas and conversations")

@@ -1,17 +1,30 @@
-"""Agents over the API: listed, created, changed with a version of their persona."""
+"""Agents over the API: listed, created, changed with a version of their persona, and what their model would be sent."""
 
 from __future__ import annotations
 
 import pytest
+from pytest_django import Settings
 
 from agents.models import Agent, Channel, PersonaVersion, Trait
 from agents.persona import TraitValue, save_persona
-from tests.api_client import Program, listed, paged
-from tests.factories import make_agent
+from agents.turn.pipeline import Turn
+from tests.api_client import Program, listed, paged, program
+from tests.console import staff
+from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
 
 AGENTS = "/api/agents/"
+
+
+class Unprepared:
+    """A stage without which no turn may begin, and which fails."""
+
+    name = "unprepared"
+    required = True
+
+    def prepare(self, turn: Turn) -> None:
+        raise RuntimeError("nothing is prepared")
 
 
 NEW = {"slug": "cy", "display_name": "Cy", "system_prompt": "You are Cy."}
@@ -24,7 +37,8 @@ def test_the_list_shows_who_there_is_without_their_personas(client: Program, ada
     assert second["slug"] == "bob"
     assert "system_prompt" not in first
     assert client.get(first["url"]).json()["system_prompt"] == ada.system_prompt
-    assert client.get(first["versions_url"]).status_code == 200
+    for link in ("prompt_url", "turns_url", "versions_url"):
+        assert client.get(first[link]).status_code == 200
 
 
 def test_the_list_is_filtered_and_ordered(client: Program, ada: Agent, bob: Agent, office: Channel) -> None:
@@ -85,6 +99,7 @@ def test_traits_are_replaced_as_a_whole_and_only_when_they_are_given(client: Pro
     assert [(trait.name, trait.strength) for trait in ada.traits.all()] == [("Dry", 1.0)]
 
 
+# -- what the model is sent
 def test_aliases_are_changed_without_a_version_and_refused_with_what_is_allowed(client: Program, ada: Agent) -> None:
     assert client.patch(f"{AGENTS}ada/", {"aliases": ["Countess", "Lady L"]}).json()["aliases"] == [
         "Countess",
@@ -100,8 +115,77 @@ def test_aliases_are_changed_without_a_version_and_refused_with_what_is_allowed(
     assert ada.aliases == ["Countess", "Lady L"]
 
 
-def test_a_trait_without_a_name_is_refused_by_name(client: Program, ada: Agent) -> None:
-    response = client.patch("/api/agents/ada/", {"traits": [{"description": "Counts twice."}]})
+def test_the_prompt_is_what_the_model_would_be_sent_with_the_sections_of_stages(
+    client: Program, ada: Agent, office: Channel, settings: Settings
+) -> None:
+    settings.TURN_PIPELINE = ["tests.agents.turn.stages.Hint"]
+    settings.ACTOR_MODEL = "offline:scripted-1"
+    said = say(office, "Guest", "Is anybody here?")
+
+    shown = client.get(f"{AGENTS}ada/prompt/?channel=office&trigger={said.pk}").json()
+
+    assert (shown["agent"], shown["channel"], shown["model"]) == ("ada", "office", "offline:scripted-1")
+    assert "You are Ada, a dry and careful clerk." in shown["system"]
+    assert "Speak of ships." in shown["system"]
+    assert ("Conversation Guidance", "hint") in [(part["heading"], part["stage"]) for part in shown["sections"]]
+    assert shown["transcript"] == ["1. Guest: Is anybody here?"]
+    assert "Is anybody here?" in shown["user"]
+    assert "send_message" in [tool["name"] for tool in shown["tools"]]
+    assert (shown["draft"], shown["trace"][0]["counters"]) == (None, {"hints": 1})
+
+
+def test_the_prompt_shows_what_a_stage_would_answer_at_once(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.TURN_PIPELINE = ["tests.agents.turn.stages.Clarifier"]
+
+    shown = client.get(f"{AGENTS}ada/prompt/").json()
+
+    assert shown["draft"] == {"text": "Which of the two do you mean?", "payload": {"kind": "question"}}
+
+
+def test_without_a_channel_the_prompt_is_that_of_where_it_spoke_last(
+    client: Program, ada: Agent, office: Channel
+) -> None:
+    assert client.get(f"{AGENTS}ada/prompt/").json()["channel"] == "office"
+    annex = make_channel("annex")
+    annex.memberships.create(agent=ada)
+    say(annex, ada, "Here now.")
+    say(make_channel("left"), ada, "I was there.")  # where it is no member any more does not count
+    say(annex, ada, "Still here.")
+
+    assert client.get(f"{AGENTS}ada/prompt/").json()["channel"] == "annex"
+
+
+def test_a_prompt_that_no_turn_could_have_is_a_problem(client: Program, ada: Agent, settings: Settings) -> None:
+    make_channel("attic")
+    make_agent("hermit")
+
+    assert (
+        "not a member of channel 'attic'; allowed: office"
+        in client.get(f"{AGENTS}ada/prompt/?channel=attic").json()["detail"]
+    )
+    assert client.get(f"{AGENTS}hermit/prompt/").status_code == 409
+    assert client.get(f"{AGENTS}ada/prompt/?channel=nowhere").status_code == 400
+    assert client.get(f"{AGENTS}ada/prompt/?trigger=9").status_code == 400
+    assert client.get(f"{AGENTS}nobody/prompt/").status_code == 404
+    settings.TURN_PIPELINE = [f"{__name__}.Unprepared"]
+    answer = client.get(f"{AGENTS}ada/prompt/")
+    assert (answer.status_code, answer.json()["title"]) == (503, "Service Unavailable")
+
+
+def test_a_prompt_needs_the_permission_to_read_messages_too(ada: Agent) -> None:
+    only_agents = program(staff("agents.view_agent"))
+
+    assert only_agents.get(f"{AGENTS}ada/").status_code == 200
+    assert only_agents.get(f"{AGENTS}ada/prompt/").status_code == 403
+
+
+@pytest.mark.parametrize("method", ["put", "patch"])
+def test_a_trait_without_a_name_is_refused_by_name(client: Program, ada: Agent, method: str) -> None:
+    body: dict[str, object] = {"traits": [{"description": "Counts twice."}]}
+    if method == "put":
+        body |= {"display_name": "Ada", "system_prompt": "A clerk."}
+
+    response = getattr(client, method)("/api/agents/ada/", body)
 
     assert response.status_code == 400
     assert "traits[0].name" in response.json()["errors"]

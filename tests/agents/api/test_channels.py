@@ -84,10 +84,11 @@ def test_what_was_said_is_read_from_either_end(client: Program, ada: Agent, offi
     url = client.get(f"{CHANNELS}office/").json()["messages_url"]
 
     assert listed(client, url, "text") == ["five", "four", "three", "two", "one"]
-    assert paged(client, f"{url}&ordering=id&page_size=2", "text") == ["one", "two", "three", "four", "five"]
-    assert paged(client, f"{url}&page_size=2&search=f", "text") == ["five", "four"]
-    assert client.get(f"{url}&ordering=text").status_code == 400
-    assert client.get("/api/messages/?channel=nowhere").status_code == 400
+    assert paged(client, f"{url}?ordering=position&page_size=2", "text") == ["one", "two", "three", "four", "five"]
+    assert paged(client, f"{url}?page_size=2&search=f", "text") == ["five", "four"]
+    assert client.get(f"{url}?ordering=text").status_code == 400
+    assert client.get(f"{url}?channel=office").status_code == 400
+    assert client.get(f"{CHANNELS}nowhere/messages/").status_code == 404
 
 
 def test_what_is_said_is_no_change_of_the_channel(client: Program, ada: Agent, office: Channel) -> None:

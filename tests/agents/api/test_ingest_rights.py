@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests.console import superuser
 from tests.factories import make_agent, make_channel
 
 pytestmark = pytest.mark.django_db
-INGEST = "/api/messages/ingest/"
+INGEST, TRANSCRIPTS = "/api/messages/ingest/", "/api/transcripts/"
 
 
 def of_group(name: str) -> Program:
@@ -44,12 +45,26 @@ def ingested(client: Program, channel: str, **author: str) -> Any:
     return client.post(INGEST, {"channel": channel, "messages": [{"external_id": "m-1", "text": "Hm.", **author}]})
 
 
-def test_an_operator_s_program_hands_in_what_members_and_outsiders_say(operator: Program, desk: Channel) -> None:
-    assert ingested(operator, "desk", agent="ada").json()["imported"] == 1
+def imported(client: Program, channel: str, **author: str) -> Any:
+    head = json.dumps({"plumbline": "transcript", "version": 1, "channel": channel})
+    speaker = next(iter(author.values()))
+    line = json.dumps({"id": "m-1", "channel": channel, "speaker": speaker, "text": "Hm.", **author})
+    return client.post(TRANSCRIPTS, {"content": f"{head}\n{line}"})
+
+
+WAYS = pytest.mark.parametrize("hand_in", [ingested, imported])
+
+
+@WAYS
+def test_an_operator_s_program_hands_in_what_members_and_outsiders_say(
+    operator: Program, desk: Channel, hand_in: Any
+) -> None:
+    assert hand_in(operator, "desk", agent="ada").json()["imported"] == 1
     Message.objects.all().delete()
-    assert ingested(operator, "desk", outsider="Customer").json()["imported"] == 1
+    assert hand_in(operator, "desk", outsider="Customer").json()["imported"] == 1
 
 
+@WAYS
 @pytest.mark.parametrize(
     ("channel", "agent", "fault", "permission"),
     [
@@ -58,11 +73,11 @@ def test_an_operator_s_program_hands_in_what_members_and_outsiders_say(operator:
     ],
 )
 def test_an_operator_makes_no_channel_and_no_member_by_handing_messages_in(
-    operator: Program, desk: Channel, channel: str, agent: str, fault: str, permission: str
+    operator: Program, desk: Channel, hand_in: Any, channel: str, agent: str, fault: str, permission: str
 ) -> None:
     make_agent("michael")
 
-    answer = ingested(operator, channel, agent=agent)
+    answer = hand_in(operator, channel, agent=agent)
 
     assert answer.status_code == 403
     assert fault in answer.json()["detail"]
@@ -82,12 +97,13 @@ def test_an_operator_puts_no_words_into_another_user_s_mouth(operator: Program, 
     assert ingested(operator, "desk", user="operator").json()["imported"] == 1
 
 
-def test_an_editor_has_channels_made_and_agents_join_them(ada: Agent) -> None:
+@WAYS
+def test_an_editor_has_channels_made_and_agents_join_them(ada: Agent, hand_in: Any) -> None:
     make_channel("desk")
     editor = of_group("Editor")
 
-    assert ingested(editor, "lobby", agent="ada").json()["imported"] == 1
-    assert ingested(editor, "desk", agent="ada").json()["imported"] == 1
+    assert hand_in(editor, "lobby", agent="ada").json()["imported"] == 1
+    assert hand_in(editor, "desk", agent="ada").json()["imported"] == 1
     assert set(ChannelMember.objects.values_list("channel__slug", "agent__slug")) == {("lobby", "ada"), ("desk", "ada")}
 
 

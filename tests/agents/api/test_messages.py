@@ -61,10 +61,10 @@ def test_the_list_is_filtered(client: Program, ada: Agent, bob: Agent, office: C
 def test_a_channel_is_asked_for_what_is_new(client: Program, ada: Agent, office: Channel) -> None:
     talk(ada, ["a", "b", "c"])
 
-    assert listed(client, f"{MESSAGES}?channel=office&after=1&ordering=id", "text") == ["b", "c"]
-    assert listed(client, f"{MESSAGES}?channel=office&after=3") == []
+    assert listed(client, "/api/channels/office/messages/?after=1&ordering=position", "text") == ["b", "c"]
+    assert listed(client, "/api/channels/office/messages/?after=3") == []
     for wrong in ("-1", "x", "9" * 12):
-        assert client.get(f"{MESSAGES}?channel=office&after={wrong}").status_code == 400
+        assert client.get(f"/api/channels/office/messages/?after={wrong}").status_code == 400
 
 
 @pytest.mark.service

@@ -1,10 +1,12 @@
-"""Conversations go out of the API as files."""
+"""Conversations go in and out of the API as files."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from agents.models import Agent, Channel
+from agents.models import Agent, Channel, Message
 from tests.api_client import Program
 from tests.factories import make_agent, make_channel, say
 
@@ -33,6 +35,19 @@ def exported(client: Program, **query: str) -> str:
     return text
 
 
+def test_what_is_exported_can_be_imported_again_exactly(client: Program, desk: Channel) -> None:
+    content = exported(client, channel="desk")
+    Message.objects.all().delete()
+    desk.delete()
+
+    answer = client.post(URL, {"content": content})
+
+    assert answer.status_code == 200, answer.json()
+    assert answer.json()["imported"] == 2
+    assert exported(client, channel="desk") == content
+    assert client.post(URL, {"content": content}).json()["duplicates"] == 2
+
+
 def test_an_export_is_a_file_in_the_form_asked_for(client: Program, desk: Channel) -> None:
     answer = client.get(URL, {"channel": "desk", "as": "csv"}, headers={"Accept": "text/csv"})
 
@@ -41,6 +56,29 @@ def test_an_export_is_a_file_in_the_form_asked_for(client: Program, desk: Channe
     assert answer.getvalue().decode().startswith("id,")
     assert "anybody" not in exported(client, channel="desk", tag="build=41")
     assert "assistant" in exported(client, channel="desk", **{"as": "openai"})
+
+
+def test_a_dry_run_counts_and_stores_nothing(client: Program, ada: Agent) -> None:
+    content = json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]})
+
+    answer = client.post(
+        URL,
+        {"content": content, "format": "openai", "channel": "desk", "speakers": {"assistant": "ada"}, "dry_run": True},
+    )
+
+    assert answer.json()["imported"] == 2
+    assert answer.json()["speakers"]["assistant"] == {"agent": "ada", "messages": 1}
+    assert not Message.objects.exists()
+
+
+def test_characters_that_no_database_holds_are_replaced_and_counted(client: Program, ada: Agent) -> None:
+    line = json.dumps({"id": "1", "channel": "desk", "speaker": "C", "outsider": "C", "text": "a\x00b"})
+    content = json.dumps({"plumbline": "transcript", "version": 1, "channel": "desk"}) + "\n" + line
+
+    answer = client.post(URL, {"content": content})
+
+    assert answer.json()["replaced_characters"] == 1
+    assert Message.objects.get().text == "a\ufffdb"
 
 
 def test_a_channel_or_form_that_does_not_exist_is_named(client: Program, desk: Channel) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from agents.debates.debate import play
 from agents.debates.measures import Exit
-from agents.debates.report import DebateReport, as_markdown, report
+from agents.debates.report import DebateReport, as_json, as_markdown, report
 from agents.models import Agent, Debate, owner_name
 from tests.agents.debates.finished import make_debate, says
 from tests.agents.debates.refusals import CASES, GOOD, written
@@ -115,14 +116,18 @@ def test_a_person_speaks_between_the_rounds_and_no_agent_answers(client: Program
     assert [remark.text for remark in report(debate).evidence.remarks] == ["@ada, think of the parking."]
 
 
-def test_the_export_is_the_report_as_markdown(client: Program) -> None:
+def test_the_export_is_the_report_as_markdown_or_json(client: Program) -> None:
     debate = make_debate([[says(1), says(2)], [says(1), says(2)]], ended=AGREED)
 
-    page = client.get(f"{DEBATES}{debate.pk}/export/")
+    page, data = (client.get(f"{DEBATES}{debate.pk}/export/{query}") for query in ("", "?as=json"))
 
     assert page["Content-Type"] == "text/markdown; charset=utf-8"
     assert page["Content-Disposition"] == 'attachment; filename="debate-1.md"'
     assert page.content.decode() == as_markdown(report(debate))
+    assert data["Content-Type"] == "application/json; charset=utf-8"
+    assert data.content.decode() == as_json(report(debate))
+    assert json.loads(data.content)["metadata"]["exit_reason"] == "consensus"
+    assert "allowed: markdown, json" in refused(client.get(f"{DEBATES}{debate.pk}/export/?as=pdf"))["as"][0]
 
 
 def test_a_debate_that_did_not_change_is_a_304(client: Program) -> None:

@@ -46,6 +46,7 @@ def test_the_result_compares_the_poll_with_the_last_round_and_what_talking_cost(
     assert (shown.last.winner, shown.last.counts) == ("no", {"yes": 0, "no": 2, "neutral": 0})
     assert shown.same_winner is True
     assert shown.seats_changed == 1
+    assert (shown.stances_changed, shown.to_majority, shown.conformity) == (1, 1, 1.0)
     assert (shown.spent_on_poll.tokens, shown.spent_since.tokens) == (300, 600)
     assert shown.spent_since.calls == 6
 
@@ -96,6 +97,8 @@ def test_what_a_seat_failed_at_and_what_rule_it_broke_is_evidence() -> None:
     shown = report(debate)
 
     assert [(one.round, one.seat) for one in shown.agent_responses if one.violation == broken] == [(1, 3)]
+    assert [(m.round, m.seat, m.text) for m in shown.evidence.violations] == [(1, 3, broken)]
+    assert [(m.round, m.seat) for m in shown.evidence.failures] == [(2, 2)]
     failed = next(one for one in shown.agent_responses if one.status == "failed")
     assert (failed.round, failed.seat, failed.message, failed.position) == (2, 2, None, "")
     assert "timeout" in failed.error

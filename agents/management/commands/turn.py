@@ -1,0 +1,93 @@
+"""``manage.py turn``: let an agent take a turn here and now, and show what happened."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import ArgumentParser
+from typing import Any
+
+import sentry_sdk
+from django.core.management.base import CommandError
+
+from agents.commands import BaseCommand
+from agents.models import Agent, Channel, Run, owner_name
+from agents.models.conversations import UnknownAgent, find_agent
+from agents.turn import timeline
+from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
+from agents.work.running import stopping_on_sigterm
+
+POLL = 0.5  # seconds between two tries while the agent is busy or a worker was faster
+
+
+class Command(BaseCommand):
+    help = (
+        "Queue a turn of an agent, take it in this process, and print what happened as a timeline: steps, tools, stages, cost. "
+        "Exit code: 0 the turn ended well, 1 it failed, 2 wrong usage, 130 interrupted (it is back in the queue)."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("agent", help="slug of the agent")
+        parser.add_argument("--channel", required=True, metavar="SLUG", help="one of the agent's channels")
+        parser.add_argument(
+            "--prompt", default="", metavar="TEXT", help="what you ask of this turn; not said in the channel"
+        )
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        agent = self._agent(options["agent"])
+        run = self._queue(agent, options["channel"], options["prompt"])
+        try:
+            with stopping_on_sigterm():
+                run = self._take(run, quiet=options["json"])
+        except KeyboardInterrupt:
+            raise CommandError(self._stopped(run), returncode=130) from None
+        if options["json"]:
+            self.stdout.write(json.dumps(timeline.as_json(run), ensure_ascii=False, indent=2))
+        else:
+            for line in timeline.lines(run):
+                self.stdout.write(line)
+        if run.status != Run.Status.COMPLETED:
+            raise CommandError(f"turn {run.pk} {run.get_status_display()}: {run.error}", returncode=1)
+
+    def _agent(self, name: str) -> Agent:
+        try:
+            return find_agent(name)
+        except UnknownAgent as error:
+            raise CommandError(str(error), returncode=2) from None
+
+    def _queue(self, agent: Agent, slug: str, prompt: str) -> Run:
+        channel = Channel.objects.filter(slug=slug.removeprefix("#")).first()
+        if channel is None:
+            joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
+            allowed = ", ".join(joined) or "none, it has joined no channel"
+            raise CommandError(f"no channel {slug!r}; allowed for {agent.slug}: {allowed}", returncode=2)
+        try:
+            return start_turn(agent=agent, channel=channel, prompt=prompt)
+        except TurnRefused as error:
+            raise CommandError(str(error), returncode=2) from None
+
+    def _take(self, run: Run, *, quiet: bool) -> Run:
+        """Take the turn here, or wait for the worker that was faster, or until the agent's present turn has ended."""
+        owner, waiting_said = owner_name(), False
+        while True:
+            with sentry_sdk.start_transaction(op="agents.command", name="turn"):
+                run = run_turn(run, owner=owner)
+            if run.status in Run.FINAL:
+                return run
+            if not waiting_said and not quiet:
+                self.stderr.write(self._waiting_for(run))
+                waiting_said = True
+            time.sleep(POLL)
+
+    def _stopped(self, run: Run) -> str:
+        run.refresh_from_db()
+        if run.status == Run.Status.RUNNING:
+            return f"Stopped waiting. Turn {run.pk} goes on at {run.lease_owner}."
+        return f"Stopped. Turn {run.pk} is back in the queue: `manage.py work` continues it."
+
+    def _waiting_for(self, run: Run) -> str:
+        if run.status == Run.Status.RUNNING:
+            return f"Waiting: turn {run.pk} is held by {run.lease_owner}."
+        other = Run.objects.filter(agent=run.agent, status=Run.Status.RUNNING).first()
+        return f"Waiting: {run.agent.slug} is taking another turn{f' ({other.pk})' if other else ''}."
