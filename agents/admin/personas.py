@@ -77,6 +77,8 @@ AGAIN = (
     "row, too."
 )
 
+LONGEST_SHOWN = 300  # characters of a description
+
 
 def as_stored(typed: str, stored: str) -> str:
     """Return the stored text unless another was typed: a browser sends line ends of its own, and forms strip."""
@@ -182,11 +184,15 @@ class AgentForm(AgentModelForm):
             self.instance.description_origin = origin.PERSON if typed else origin.UNKNOWN
             return
         now = Agent.objects.select_for_update(no_key=True).order_by().get(pk=self.instance.pk)
-        if problem := what_changed(now, self.cleaned_data.get("opened", "")):
-            self.data: Any = self.data.copy()
-            self.data["opened"] = current_digest(now)  # saving again is a decision about these changes
-            self.add_error(None, problem)
         is_typed = "description" in self.changed_data and typed != _plain(now.description)
+        shown = self.add_initial_prefix("description")
+        self.data: Any = self.data.copy()  # where something changed meanwhile, saving again is a decision about it
+        if problem := what_changed(now, self.cleaned_data.get("opened", "")):
+            self.data["opened"] = current_digest(now)
+            self.add_error(None, problem)
+        if is_typed and _plain(self.data.get(shown, "")) != _plain(now.description):
+            self.data[shown] = now.description
+            self.add_error("description", f"It was changed since you opened the page, to: {now.description[:LONGEST_SHOWN]}")
         self.cleaned_data["description"] = as_stored(typed, now.description) if is_typed else now.description
         self.instance.description_origin = origin.PERSON if is_typed else now.description_origin
 

@@ -227,6 +227,22 @@ def test_a_description_that_was_generated_meanwhile_stays_and_is_nobodys(ada_sta
     )
 
 
+def test_a_typed_description_does_not_replace_one_that_came_meanwhile_before_it_was_shown(
+    ada_stale: Agent, console: Client
+) -> None:
+    opened = console.get(page_of(ada_stale))
+    Agent.objects.update(description="A brief clerk.", description_origin="generated")
+    answer = console.post(page_of(ada_stale), sent(opened, description="Mine."))
+
+    assert "It was changed since you opened the page, to: A brief clerk." in plain(answer.content.decode())
+    ada_stale.refresh_from_db()
+    assert ada_stale.description == "A brief clerk."
+
+    console.post(page_of(ada_stale), sent(answer))
+    ada_stale.refresh_from_db()
+    assert ada_stale.description == "Mine."
+
+
 def test_only_another_text_makes_a_description_somebodys(ada_stale: Agent, console: Client) -> None:
     Agent.objects.update(description_origin="generated")
     console.post(page_of(ada_stale), sent(console.get(page_of(ada_stale)), description="A clerk.\nDry.  "))
