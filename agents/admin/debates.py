@@ -17,6 +17,7 @@ from django.utils.safestring import SafeString
 from agents.admin.access import user_of
 from agents.commands import Cell
 from agents.console import display
+from agents.console.charts import steps
 from agents.console.logs import READING, LogAdmin
 from agents.console.panels import table
 from agents.console.site import GrowingTextarea, NumberInput, Select, TextInput, console_action, console_page
@@ -30,6 +31,7 @@ from agents.debates.debate import (
     cancel,
     start_debate,
 )
+from agents.debates.measures import STANCES
 from agents.debates.modes import MODES, PERSPECTIVES, Perspectives
 from agents.debates.report import (
     EVIDENCE_HEADS,
@@ -179,6 +181,7 @@ class DebateAdmin(LogAdmin[Debate]):
             actor_line=actor_line(shown),
             talking=list(talking_lines(shown.decision.what_talking_changed)),
             judge=last.consensus if last else None,
+            charts=_charts(shown),
             rounds=[{"name": round_name(number), "remarks": remarks[number]} for number in rounds],
             next_remarks=[one for one in shown.evidence.remarks if one.before_round not in rounds],
             matrix=_matrix(debate, shown, rounds),
@@ -231,6 +234,31 @@ class DebateAdmin(LogAdmin[Debate]):
             raise PermissionDenied
         debate: Debate = get_object_or_404(Debate.objects.select_related("channel"), pk=pk)
         return debate
+
+
+def _charts(shown: DebateReport) -> list[tuple[str, SafeString]]:
+    """Stances and confidence over the rounds, each with its title; nothing before the first round."""
+    rounds = shown.evidence.rounds
+    names, charts = [round_name(row.round) for row in rounds], []
+    if any(any(row.vote.counts.values()) for row in rounds):
+        taken: dict[str, list[float | None]] = {
+            stance: [row.vote.counts[stance] for row in rounds] for stance in STANCES
+        }
+        ticks = range(len(shown.metadata.seats) + 1)
+        charts.append(
+            (
+                "Stances",
+                steps(taken, names=names, label="Seats by stance and round", ticks=ticks, shown="{:.0f}".format),
+            )
+        )
+    given = {(one.seat, one.round): one.confidence for one in shown.agent_responses}
+    lines = {
+        f"{seat.number}. {seat.name}": [given.get((seat.number, row.round)) for row in rounds]
+        for seat in shown.metadata.seats
+    }
+    if any(value is not None for values in lines.values() for value in values):
+        charts.append(("Confidence", steps(lines, names=names, label="Confidence of each seat by round")))
+    return charts
 
 
 def _shown(cell: Cell) -> object:

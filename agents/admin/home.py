@@ -30,6 +30,7 @@ from agents.console.home import (
 )
 from agents.llm.endpoints import model_of, provider_of, route_of
 from agents.models import Agent, Channel, Run, WorkerHeartbeat
+from agents.ops.health import broker_problem
 from agents.work.queues import work_models
 from agents.work.worker import alive, silence_allowed
 
@@ -123,6 +124,14 @@ def no_judge(request: HttpRequest) -> SafeString | None:
     return step("No model judges", text, command="ANTHROPIC_API_KEY=… in .env")
 
 
+def no_broker(request: HttpRequest) -> SafeString | None:
+    problem = broker_problem()
+    if not problem:
+        return None
+    text = f"Workers hear of nothing new: {problem}. Start the broker, or correct CELERY_BROKER_URL; until then one without it works."
+    return step("The broker is down", text, command="manage.py work")
+
+
 def no_worker(request: HttpRequest) -> SafeString | None:
     if workers_alive():
         return None
@@ -155,6 +164,7 @@ add_search("agents.view_channel", channels_like)
 add_home(
     HomePart(place="setup", order=10, permission="agents.view_agent", render=no_agents),
     HomePart(place="setup", order=20, permission="agents.view_llmcall", render=no_judge),
+    HomePart(place="setup", order=30, permission="agents.view_workerheartbeat", render=no_broker),
     HomePart(place="setup", order=40, permission="agents.view_workerheartbeat", render=no_worker),
     HomePart(place="cards", order=10, permission="agents.view_agent", render=agents_card),
     HomePart(place="cards", order=80, permission="agents.view_workerheartbeat", render=workers_card),

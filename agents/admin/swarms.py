@@ -1,7 +1,8 @@
-"""Swarms in the console: their phases with versions, what is remembered of a conversation, and what a swarm did in a turn."""
+"""Swarms in the console: their phases with versions, a bench, what is remembered of a conversation, and what a swarm did in a turn."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -9,23 +10,28 @@ from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
 from django.db.models import OuterRef, Subquery
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from agents.admin.import_forms import suggested_agents
 from agents.console import display
 from agents.console.logs import READING, LogAdmin
-from agents.console.site import ModelAdmin, StackedInline, console_page, extend
-from agents.models import DialogState, Message, Swarm, SwarmPhase, SwarmTurn
+from agents.console.site import GrowingTextarea, ModelAdmin, StackedInline, TextInput, console_page, extend
+from agents.models import Agent, DialogState, Message, Swarm, SwarmPhase, SwarmTurn
+from agents.models.conversations import UnknownAgent, find_agent
 from agents.swarm.assign import SwarmRefused, check_clashes, check_names
 from agents.swarm.intents import intents
-from agents.swarm.memory import newest_summary, text_of
-from agents.swarm.state import KINDS, MANY, StateRefused, edit, entries, pin, remove, unpin, updating
+from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, write_summary
+from agents.swarm.state import KINDS, MANY, StateRefused, add, edit, entries, pin, remove, unpin, updating
+from agents.swarm.talk import try_swarm
+from agents.text.fences import MAX_CHARACTERS
 
 PAGES = "admin/agents/swarm/"
+TRYING = "agents.change_swarm"
 MOST_VERSIONS = 30  # of all phases together, the newest
 ACTS = {"pin": pin, "unpin": unpin, "remove": remove}
 
@@ -71,6 +77,29 @@ class PhaseInline(StackedInline[SwarmPhase, Swarm]):
     verbose_name_plural = "phases"
 
 
+class TryForm(forms.Form):
+    """A message of a stranger, for a trial."""
+
+    agent = forms.CharField(
+        max_length=200, widget=TextInput(attrs={"list": "agents"}), help_text="who answers; it need not have the swarm"
+    )
+    message = forms.CharField(
+        max_length=MAX_CHARACTERS, widget=GrowingTextarea(attrs={"rows": 2}), help_text="what a person writes"
+    )
+    draft = forms.CharField(
+        required=False,
+        max_length=MAX_CHARACTERS,
+        widget=GrowingTextarea(attrs={"rows": 2}),
+        help_text="polished instead of an answer; empty: the agent answers",
+    )
+
+    def clean_agent(self) -> Agent:
+        try:
+            return find_agent(self.cleaned_data["agent"])
+        except UnknownAgent as error:
+            raise forms.ValidationError(str(error)) from None
+
+
 @admin.register(Swarm)
 class SwarmAdmin(ModelAdmin[Swarm]):
     form = SwarmForm
@@ -79,8 +108,34 @@ class SwarmAdmin(ModelAdmin[Swarm]):
     fields = ("name", "enabled", "intents", "tools", "post_executor", "agents")
 
     def get_panels(self, request: HttpRequest, obj: Swarm) -> list[SafeString]:
-        page = render_to_string(f"{PAGES}versions.html", {"versions": list(versions(obj))})
-        return [*super().get_panels(request, obj), SafeString(page)]
+        may_try = request.user.has_perm(TRYING)
+        context = {"versions": list(versions(obj)), "try_url": self.url("try", obj) if may_try else ""}
+        return [*super().get_panels(request, obj), SafeString(render_to_string(f"{PAGES}versions.html", context))]
+
+    @console_page("<int:pk>/try/", TRYING)
+    def try_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """A message in; calibration, draft, and each polish as a difference. Nothing is stored but the calls in the ledger."""
+        swarm = get_object_or_404(Swarm, pk=pk)
+        suggested = suggested_agents()
+        form = TryForm(request.POST or None, initial={"agent": next((slug for slug, _ in suggested), "")})
+        trial, steps = None, []
+        if request.method == "POST" and form.is_valid():
+            trial = try_swarm(swarm, **form.cleaned_data)
+            before = trial.draft
+            for step in trial.steps:
+                steps.append((step, display.word_diff(before, step["text"])))
+                before = before if step["why"] else step["text"]
+        return self.page(
+            request,
+            f"{PAGES}try.html",
+            "Try a swarm",
+            original=swarm,
+            swarm=swarm,
+            form=form,
+            trial=trial,
+            steps=steps,
+            suggested=suggested,
+        )
 
 
 def versions(swarm: Swarm) -> Iterator[dict[str, Any]]:
@@ -108,7 +163,7 @@ def versions(swarm: Swarm) -> Iterator[dict[str, Any]]:
 
 @admin.register(DialogState)
 class DialogStateAdmin(LogAdmin[DialogState]):
-    """What was said is shown to users who may view messages; those who may change states pin, edit and remove entries."""
+    """Those who view messages read what was said; those who may change states add, pin, edit and remove entries, and write summary."""
 
     list_select_related = ("agent", "channel")
 
@@ -121,6 +176,8 @@ class DialogStateAdmin(LogAdmin[DialogState]):
             "state": obj,
             "pinnable": MANY,
             "kinds": [(kind, entries(obj, kind)) for kind in KINDS if getattr(obj, kind)],
+            "all_kinds": KINDS,
+            "most": NOTE_CHARACTERS,
             "summary": summary,
             "summary_text": text_of(summary, obj) if summary else "",
             "transcript": reverse("admin:agents_channel_transcript", args=[obj.channel_id]),
@@ -132,22 +189,41 @@ class DialogStateAdmin(LogAdmin[DialogState]):
 
     @console_page("<int:pk>/entry/", "agents.change_dialogstate", READING, post=True)
     def entry_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Pin, unpin, change or remove one entry (POST)."""
+        """Add, pin, unpin, change or remove one entry, or write the summary (POST)."""
         row: DialogState = get_object_or_404(DialogState.objects.select_related("agent", "channel"), pk=pk)
-        act = next((name for name in ACTS if name in request.POST), "edit")
-        key = request.POST.get(act, "")
+        given = request.POST
+        act = next((name for name in (*ACTS, "add", "write") if name in given), "edit")
+        key = given.get(act, "")
         try:
-            with updating(row.agent, row.channel) as state:
-                if act == "edit":
-                    edit(state, key, request.POST.get(f"text-{key}", ""))
-                else:
-                    ACTS[act](state, key)
+            if act == "write":
+                write_summary(row.agent, row.channel, given.get("summary", ""))
+            else:
+                with updating(row.agent, row.channel) as state:
+                    if act == "add":
+                        add_entered(state, given)
+                    elif act == "edit":
+                        edit(state, key, given.get(f"text-{key}", ""))
+                    else:
+                        ACTS[act](state, key)
         except StateRefused as refused:
             self.message_user(request, f"Nothing was changed: {refused}.", messages.ERROR)
         else:
-            self.log_change(request, row, f"{act} an entry")
+            self.log_change(request, row, "write the summary" if act == "write" else f"{act} an entry")
             self.message_user(request, "Changed; the agent's next turn reads it so.", messages.SUCCESS)
         return HttpResponseRedirect(self.url("change", row))
+
+
+def add_entered(state: DialogState, given: QueryDict) -> None:
+    """Add the entry of the form below the entries.
+
+    Raises:
+        StateRefused: It is not allowed.
+    """
+    number = str(given.get("position", ""))
+    position = int(number) if re.fullmatch(r"[0-9]{1,18}", number) else 0
+    said = Message.objects.filter(channel=state.channel_id, position=position).select_related("agent", "user")
+    values = {"text": given.get("text", ""), "position": position, "quote": given.get("quote", "")}
+    add(state, given.get("kind", ""), values | {"pinned": "pinned" in given}, list(said))
 
 
 @admin.register(SwarmTurn)

@@ -89,6 +89,9 @@ class NewDebate(Body):
         description="from which two positions of a seat are the same, 0 to 1",
     )
     confidence: float | None = _setting("confidence", "ends when every seat is so sure, 0 to 1")
+    extra_rounds_on_groupthink: int = Field(
+        0, description="played at most where it would end and they agree too easily"
+    )
     real: bool = Field(False, description="its messages are ordinary speech of the agents, measured as such")
 
 

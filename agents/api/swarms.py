@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
 from django.db import transaction
 from django.db.models import Prefetch, QuerySet
 from pydantic import BaseModel, Field
+from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import CharField, ListField, SerializerMethodField
 
 from agents.api import filters
-from agents.api.bodies import AgentSlug, Body
+from agents.api.bodies import ABSENT, AgentSlug, Body, Said
 from agents.api.filters import Filters, the_agent, the_channel
-from agents.api.headers import etag_of, located
-from agents.api.requests import ReadsMessages
+from agents.api.headers import Changed, etag_of, located
+from agents.api.requests import PAID, ActionPermissions, ReadsMessages
 from agents.api.rows import Row
 from agents.api.schema import answers
 from agents.api.views import Editable, View, or_404
-from agents.models import Agent, Channel, DialogState, Swarm, SwarmPhase
+from agents.models import Agent, Channel, DialogState, Message, Swarm, SwarmPhase
 from agents.swarm.assign import Name, PhaseValues, SwarmRefused, SwarmValues, check_clashes, save_swarm
-from agents.swarm.memory import newest_summary, text_of
-from agents.swarm.state import KINDS, Entry, entries
+from agents.swarm.calibration import PREFERENCES
+from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, write_summary
+from agents.swarm.state import KINDS, Entry, StateRefused, add, edit, entries, pin, remove, unpin, updating
+from agents.swarm.talk import Trial, try_swarm
+
+MOST_ENTRIES = 100
 
 
 class PhaseRow(Row):
@@ -45,7 +50,7 @@ class SwarmRow(Row):
         model = Swarm
         fields = (
             *("id", "url", "name", "intents", "tools", "enabled", "post_executor", "agents", "phases"),
-            *("created_at", "updated_at"),
+            *("created_at", "updated_at", "try_url"),
         )
 
     def get_agents(self, swarm: Swarm) -> list[str]:
@@ -70,6 +75,14 @@ class SwarmChange(SwarmBody):
     intents: list[str] = Field([], min_length=1, max_length=100, description="of messages that it answers")
 
 
+class TryBody(Body):
+    """A message of a stranger, for a trial."""
+
+    agent: AgentSlug = Field(description="slug of the agent that answers; it need not have the swarm")
+    message: Said
+    draft: Said = Field("", description="polished instead of an answer of the agent's")
+
+
 class SwarmFilters(Filters):
     search = filters.search("name")
     enabled = filters.flag()
@@ -87,7 +100,7 @@ class Swarms(Editable):
     lookup_field = "pk"
     lookup_value_converter = "int"
     filterset_class = SwarmFilters
-    bodies: ClassVar = {"create": SwarmBody, "update": SwarmBody, "partial_update": SwarmChange}
+    bodies: ClassVar = {"create": SwarmBody, "update": SwarmBody, "partial_update": SwarmChange, "try_": TryBody}
 
     def get_queryset(self) -> QuerySet[Swarm]:
         return self.queryset.prefetch_related("phases", Prefetch("agents", Agent.objects.only("slug")))
@@ -104,6 +117,24 @@ class Swarms(Editable):
     def etag_of_row(self, row: Swarm) -> str:
         agents = sorted(agent.slug for agent in row.agents.all())
         return etag_of([_values_of(row), agents])
+
+    @answers(Trial)
+    @action(
+        detail=True,
+        methods=["post"],
+        url_path="try",
+        url_name="try",
+        permission_classes=(ActionPermissions,),
+        throttle_scope=PAID,
+    )
+    def try_(self, request: Request, pk: int) -> Response:
+        """Pass a message through the swarm: calibration, draft, and each polish.
+
+        Nothing is said and nothing stored but the calls in the ledger.
+        """
+        given: TryBody = self.read_body()
+        trial = try_swarm(self.get_object(), agent=given.agent, message=given.message, draft=given.draft)
+        return Response(trial.model_dump(mode="json"))
 
 
 def _values_of(swarm: Swarm) -> dict[str, Any]:
@@ -163,12 +194,39 @@ class Dialog(BaseModel):
     summary: str | None
 
 
+class EntryBody(Body):
+    """An entry with the words it rests on; one that is there already is named by its `key`."""
+
+    key: str = Field(ABSENT, max_length=64, description="of an entry that stays; its quote stays as it is")
+    text: str = Field(ABSENT, max_length=1000)
+    position: int = Field(ABSENT, ge=1, le=2**63 - 1, description="of the message it stands in")
+    quote: str = Field(ABSENT, max_length=1000, description="words of that message")
+    pinned: bool = ABSENT
+
+
+Single = Annotated[list[EntryBody], Field(max_length=1)]
+Entries = Annotated[list[EntryBody], Field(max_length=MOST_ENTRIES)]
+
+
+class DialogChange(Body):
+    """What may be changed. A field that is given is replaced: entries that it does not name go."""
+
+    anchor: Single = Field([])
+    goal: Single = Field([])
+    facts: Entries = Field([])
+    assumptions: Entries = Field([])
+    decisions: Entries = Field([])
+    preferences: dict[str, str] = Field({}, description="all that are seen in this conversation")
+    summary: str = Field("", max_length=NOTE_CHARACTERS, description="replaces the summary of older messages")
+
+
 class Dialogs(View):
-    """What an agent remembers of a conversation; it is corrected in the console."""
+    """What an agent remembers of a conversation."""
 
     queryset = DialogState.objects.all()
     permission_classes = (ReadsMessages,)
-    etags = ("retrieve",)
+    bodies: ClassVar = {"partial_update": DialogChange}
+    etags = ("retrieve", "partial_update")
 
     @answers(Dialog)
     def retrieve(self, request: Request, slug: str, channel: str) -> Response:
@@ -176,6 +234,32 @@ class Dialogs(View):
         agent, where = or_404(the_agent, slug), or_404(the_channel, channel)
         state = self._state(agent, where)
         dialog = dialog_of(state).model_dump(mode="json")
+        return self.tagged(request, dialog, etag_of(dialog))
+
+    @answers(Dialog)
+    def partial_update(self, request: Request, slug: str, channel: str) -> Response:
+        """Change what it remembers. An entry without a quote from its message is a 400.
+
+        With `If-Match`, the ETag of what you read, it is a 412 when it was changed since.
+        """
+        agent, where, given = or_404(the_agent, slug), or_404(the_channel, channel), self.read_body()
+        expected = self.expected(request)
+        self._state(agent, where)
+        try:
+            with transaction.atomic():
+                with updating(agent, where) as state:
+                    etag = etag_of(dialog_of(state).model_dump(mode="json"))
+                    if expected is not None and etag not in expected:
+                        raise Changed(etag)
+                    for kind in (kind for kind in KINDS if kind in given.sent):
+                        _replace(state, kind, getattr(given, kind))
+                    if "preferences" in given.sent:
+                        state.preferences = _preferences(given.preferences)
+                if "summary" in given.sent:
+                    write_summary(agent, where, given.summary)
+        except StateRefused as refused:
+            raise ValidationError({refused.field: [str(refused)]}) from None
+        dialog = dialog_of(self._state(agent, where)).model_dump(mode="json")
         return self.tagged(request, dialog, etag_of(dialog))
 
     def _state(self, agent: Agent, channel: Channel) -> DialogState:
@@ -201,3 +285,39 @@ def dialog_of(state: DialogState) -> Dialog:
         summary=text_of(summary, state) if summary else None,
         **{kind: entries(state, kind) for kind in KINDS},
     )
+
+
+def _replace(state: DialogState, kind: str, given: Sequence[EntryBody]) -> None:
+    """Make the entries of a kind those given.
+
+    Raises:
+        StateRefused: One is not allowed.
+    """
+    held = {entry.key: entry for entry in entries(state, kind)}
+    stay = {one.key for one in given if one.key is not None}
+    for number, one in enumerate(given):
+        if one.key is not None and one.key not in held:
+            allowed = ", ".join(held) or "none, there are no entries"
+            raise StateRefused(f"{kind}[{number}].key", f"{one.key!r}; allowed: {allowed}")
+    for key in held.keys() - stay:
+        remove(state, key)
+    new = [one for one in given if one.key is None]
+    for one in (one for one in given if one.key is not None):
+        entry = held[one.key]
+        if one.text is not None and one.text != entry.text:
+            edit(state, one.key, one.text)
+        if one.pinned is not None and one.pinned != entry.pinned:
+            (pin if one.pinned else unpin)(state, one.key)
+    places = [one.position for one in new if one.position is not None]
+    said = list(Message.objects.filter(channel=state.channel_id, position__in=places).select_related("agent", "user"))
+    for one in new:
+        add(state, kind, {name: value for name, value in one.sent.items() if name != "key"}, said)
+
+
+def _preferences(given: Mapping[str, str]) -> dict[str, str]:
+    for name, value in given.items():
+        if name not in PREFERENCES:
+            raise StateRefused(f"preferences.{name[:40]}", f"unknown; allowed: {', '.join(PREFERENCES)}")
+        if value not in PREFERENCES[name]:
+            raise StateRefused(f"preferences.{name}", f"{value[:80]!r}; allowed: {', '.join(PREFERENCES[name])}")
+    return dict(given)

@@ -29,7 +29,11 @@ urlpatterns = [
     path("agents/<slug:slug>/turns/", Turns.as_view({"get": "list", "post": "create"}), name="agent-turns"),
     path("agents/<slug:slug>/versions/", Versions.as_view({"get": "list"}), name="agent-versions"),
     path("agents/<slug:slug>/versions/<int:number>/", Versions.as_view({"get": "retrieve"}), name="agent-version"),
-    path("agents/<slug:slug>/dialogs/<slug:channel>/", Dialogs.as_view({"get": "retrieve"}), name="agent-dialog"),
+    path(
+        "agents/<slug:slug>/dialogs/<slug:channel>/",
+        Dialogs.as_view({"get": "retrieve", "patch": "partial_update"}),
+        name="agent-dialog",
+    ),
     path("channels/<slug:slug>/messages/", ChannelMessages.as_view({"get": "list"}), name="channel-messages"),
     path("otlp/v1/traces", Spans.as_view({"post": "create"}), name="otlp-traces"),  # as exporters of OTLP call it
     path("", include(router.urls)),

@@ -7,7 +7,7 @@ markers of what happened to its agents; apps add kinds of them with `add_markers
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -183,6 +183,50 @@ def _means(line: Line, colour: str, dash: Sequence[int], *, band: bool) -> list[
 
 def _xy(at: datetime, value: float | None) -> dict[str, float | None]:
     return {"x": at.timestamp(), "y": value}
+
+
+def steps(
+    lines: Mapping[str, Sequence[float | None]],
+    *,
+    names: Sequence[str],
+    label: str,
+    ticks: Sequence[float] = (0, 0.5, 1),
+    shown: Callable[[float], str] = "{:.2f}".format,
+) -> SafeString:
+    """Lines over steps that have names instead of times, such as rounds, and the same as a table with a row per step.
+
+    Args:
+        lines: By name; a value for each step, None where there is none: the line has a gap.
+        names: Of the steps, in order.
+        ticks: Of the vertical axis, which goes from the first to the last.
+    """
+    datasets, legend = [], []
+    for number, (line, values) in enumerate(lines.items()):
+        colour = f"--pl-chart-{number % COLOURS}"
+        points = [
+            {"x": x, "y": y, "text": "" if y is None else f"{line}, {name}: {shown(y)}"}
+            for x, (name, y) in enumerate(zip(names, values, strict=True))
+        ]
+        dash = [7, 4] if number >= COLOURS else []
+        datasets.append({"colour": colour, "borderDash": dash, "pointRadius": 4, "data": points})
+        legend.append({"colour": colour, "name": display.isolated(line), "note": "", "url": ""})
+    last = len(names) - 1
+    data = {
+        "datasets": datasets,
+        "axis": [-0.2, last + 0.2],
+        "days": [(x, names[x]) for x in sorted({0, last // 2, last}) if x >= 0],
+        "y": [ticks[0], ticks[-1]],
+        "step": ticks[1] - ticks[0],
+        "markers": [],
+    }
+    cells = zip(*lines.values(), strict=True)
+    rows = [
+        (display.visible(name), *("–" if y is None else shown(y) for y in row))
+        for name, row in zip(names, cells, strict=True)
+    ]
+    heads = ("", *map(display.isolated, lines))
+    twin = table(heads, rows, label=display.marked(f"{label}, as a table"), stacking=False)
+    return _chart(label, data, legend=legend if len(lines) > 1 else [], table=twin)
 
 
 def _chart(label: str, data: dict[str, Any], **context: Any) -> SafeString:

@@ -98,8 +98,9 @@ class PagedList(ChangeList):
         by_key = {row.pk: row for row in rows}
         shown = [by_key[key] for key in keys if key in by_key]
         self.model_admin.fill_in(shown)  # type: ignore[attr-defined]
+        said = [one.fill(shown) for one in extensions(self.model, request) if one.fill is not None]
         self.result_list = shown
-        self.said_once = self._say_once(shown)
+        self.said_once = self._say_once(shown) or next(filter(None, said), None)
         ways = table_of(self.model).start
         self.starts = [(label, reverse(name)) for label, name, needed in ways if request.user.has_perm(needed)]
 
@@ -137,6 +138,8 @@ class Extension:
 
     Attributes:
         permission: ``app.codename`` that a user needs to get any of it.
+        columns: Functions of one object, shown as the last columns of the list (see ``admin.display``).
+        fill: Sets what the columns show of the rows of a page; may return a label and value that is said once above the list.
         actions: Admin actions ``(model_admin, request, queryset)``.
         panels: Functions ``(request, object)`` to HTML at the top of the object's page.
         sections: The same below its form; long ones are folded (``details``), empty ones a line (``pl-nothing``).
@@ -146,6 +149,8 @@ class Extension:
     """
 
     permission: str
+    columns: tuple[Callable[[Any], object], ...] = ()
+    fill: Callable[[list[Any]], tuple[object, object] | None] | None = None
     actions: tuple[Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None], ...] = ()
     panels: tuple[Callable[[HttpRequest, Any], SafeString], ...] = ()
     sections: tuple[Callable[[HttpRequest, Any], SafeString], ...] = ()
@@ -383,6 +388,10 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
             self.message_user(request, text, messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
         return super().response_action(request, queryset)
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        added = [column for extension in extensions(self.model, request) for column in extension.columns]
+        return [*super().get_list_display(request), *added]
 
     def get_actions(self, request: HttpRequest) -> Any:
         actions = super().get_actions(request)

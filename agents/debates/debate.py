@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AbstractBaseUser
@@ -68,12 +68,19 @@ class Settings(Criteria):
     Attributes:
         poll: Ask every seat before the first round, without showing it another's answer (round 0).
         judge: Ask the judge after each round how far the answers agree.
+        extra_rounds_on_groupthink: Rounds played at most where the debate would end and groupthink is detected.
         config: What the mode itself is given, e.g. the perspectives of an expert panel.
     """
 
     poll: bool = True
     judge: bool = True
+    extra_rounds_on_groupthink: Annotated[int, Field(ge=0, le=10)] = 0
     config: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def most_rounds(self) -> int:
+        """Rounds that are played at most, the poll not counted."""
+        return self.max_rounds + self.extra_rounds_on_groupthink
 
 
 def settings_of(debate: Debate) -> Settings:
@@ -249,7 +256,7 @@ def ask_rounds(debate: Debate, rounds: int | None = 1) -> Debate:
     Raises:
         DebateRefused: It has ended, or the number is out of range.
     """
-    most = settings_of(debate).max_rounds
+    most = settings_of(debate).most_rounds
     if rounds is not None and not 1 <= rounds <= MOST_ROUNDS:
         raise DebateRefused("rounds", f"{rounds}; allowed: 1 to {MOST_ROUNDS}")
     played = DebateRound.objects.filter(debate=debate).exclude(number=POLL).count()
@@ -498,6 +505,9 @@ def _end_round(
             [rounds.get(each, []) for each in range(1, number + 1)],
             [*(each.consensus.get("agreement") for each in played), consensus.agreement],
             settings,
+            groupthink=suspicion,
+            extra_rounds=settings.extra_rounds_on_groupthink,
+            extra_played=sum(bool(each.exit["details"]) for each in played),  # it went on although a criterion held
         )
     if exits.reason == "consensus" and consensus.heuristic:
         exits = exits.model_copy(update={"details": f"{exits.details}, by stances and words (heuristic)"})

@@ -291,22 +291,34 @@ Reason = Literal["consensus", "convergence", "confidence", "max_rounds"]
 
 
 class Exit(Value):
-    """Whether the debate ends after a round, why, and the figures behind it."""
+    """Whether the debate ends after a round, why, and the figures behind it. While it goes on, `details` may say what is waited for."""
 
     ends: bool
     reason: Reason | None = None
     details: str = ""
 
 
-def check_exit(rounds: Sequence[Round], agreements: Sequence[float | None], criteria: Criteria) -> Exit:
+def check_exit(
+    rounds: Sequence[Round],
+    agreements: Sequence[float | None],
+    criteria: Criteria,
+    *,
+    groupthink: Groupthink | None = None,
+    extra_rounds: int = 0,
+    extra_played: int = 0,
+) -> Exit:
     """Decide whether a debate ends after its last round (specification 004, 2.3): the first criterion that holds is the reason.
 
     Consensus needs two answers. Convergence needs the same seats in all the rounds compared: of a seat that is missing in one, nothing
     is known. A round without answers fulfils `max_rounds` only.
 
+    Where groupthink was detected, a debate that would end for any reason, `max_rounds` included, first plays up to `extra_rounds` more.
+
     Args:
         rounds: The rounds so far, without the poll; a round in which all failed is empty.
         agreements: Of each round, from a judge, 0 to 1; None = not known.
+        groupthink: Of the last round.
+        extra_played: Extra rounds already played because of groupthink.
 
     Raises:
         ValueError: `rounds` and `agreements` differ in number, or a seat answers twice in one round.
@@ -316,7 +328,14 @@ def check_exit(rounds: Sequence[Round], agreements: Sequence[float | None], crit
             f"{len(rounds)} rounds, but {len(agreements)} agreements; each round needs one (None = not known)"
         )
     reason, details = _reason(rounds, agreements, criteria)
-    return Exit(ends=reason is not None, reason=reason, details=details)
+    if reason is None:
+        return Exit(ends=False)
+    if groupthink is not None and groupthink.detected and extra_played < extra_rounds:
+        details = f"{reason} ({details}), but groupthink: extra round {extra_played + 1} of {extra_rounds} comes first"
+        return Exit(ends=False, details=details)
+    if extra_played:
+        details += f"; after {extra_played} extra {'round' if extra_played == 1 else 'rounds'} because of groupthink"
+    return Exit(ends=True, reason=reason, details=details)
 
 
 def _reason(

@@ -166,6 +166,22 @@ def _migrations() -> str:
 CHECKS: dict[str, Probe] = {"database": _database, "migrations": _migrations}
 
 
+def broker_problem() -> str:
+    """Why the broker cannot be reached; empty where it can, or there is none."""
+    if not settings.CELERY_BROKER_URL:
+        return ""
+    import redis
+
+    try:
+        with redis.Redis.from_url(
+            settings.CELERY_BROKER_URL, socket_timeout=PROBE_SECONDS, socket_connect_timeout=PROBE_SECONDS
+        ) as client:
+            client.ping()
+    except Exception as error:  # noqa: BLE001 (whatever the network does is the answer; its text may hold the password)
+        return f"not reached: {type(error).__name__}"
+    return ""
+
+
 # -- model calls
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallHealth:

@@ -25,6 +25,7 @@ from agents.swarm.calibration import PREFERENCES
 from agents.swarm.state import (
     MOST_CHARACTERS,
     Entry,
+    StateRefused,
     drop_summarised,
     entries,
     folded,
@@ -48,16 +49,17 @@ SINCE_CHARACTERS, MOST_SINCE = 480, 10  # of messages that no summary covers yet
 MOST_MESSAGES = 400  # that one summary reads; the first one of a conversation reads the last of them
 MOST_WANTED, MOST_DECIDED = 2, 6  # that the rules choose
 LEAST_NEW = 0.6  # a sentence comes last by the rules when this share of its words stands in others
+NOTE_CHARACTERS = 2_000
 MAX_TOKENS = 1_000
 LEASE = timedelta(minutes=5)  # longer than a call may take
 
-Part = Literal["wants", "discussed", "decided", "pending"]
+Part = Literal["note", "wants", "discussed", "decided", "pending"]
 _OF_KIND: Mapping[str, Part] = {"facts": "discussed", "assumptions": "discussed", "decisions": "decided"}
 Status = DialogSummary.Status
 
 
 class Quote(BaseModel):
-    """A sentence of a message in a summary.
+    """A sentence of a message in a summary; or the note of a person who wrote the summary (at position 0).
 
     Attributes:
         part: Where it stands in the summary.
@@ -189,7 +191,7 @@ def text_of(summary: DialogSummary, state: DialogState) -> str:
 
 def _left(quotes: Iterable[Quote], state: DialogState) -> list[Quote]:
     """The quotes without those that a person removed from the state."""
-    return [one for one in quotes if not was_removed(state, one.position, one.quote)]
+    return [one for one in quotes if one.part == "note" or not was_removed(state, one.position, one.quote)]
 
 
 def compose(quotes: Iterable[Quote]) -> str:
@@ -197,7 +199,7 @@ def compose(quotes: Iterable[Quote]) -> str:
     parts: dict[str, list[Quote]] = {}
     for quote in sorted(quotes, key=lambda quote: quote.position):
         parts.setdefault(quote.part, []).append(quote)
-    sentences = []
+    sentences = [_flat(note.quote, NOTE_CHARACTERS) for note in parts.get("note", [])]
     beginnings = {"wants": "User wants", "discussed": "Discussed", "decided": "Decided on", "pending": "Pending:"}
     for part, beginning in beginnings.items():
         if said := [_quoted(quote.quote, quote.who, quote.position) for quote in parts.get(part, [])]:
@@ -244,6 +246,37 @@ def queue_summary(state: DialogState) -> bool:
     return True
 
 
+def write_summary(agent: Agent, channel: Channel, text: str) -> DialogSummary:
+    """Replace the summary by one that a person wrote. Later summaries begin with it.
+
+    Raises:
+        StateRefused: It is empty or too long, lacks a pinned entry, or there are no messages before the window.
+    """
+    text = text.strip()
+    if len(text) > NOTE_CHARACTERS:
+        raise StateRefused("summary", f"it has {len(text):,} characters; allowed: at most {NOTE_CHARACTERS:,}")
+    with updating(agent, channel) as state:
+        said = _said(channel)
+        if not (last := _before_window(said)):
+            raise StateRefused("summary", f"all messages are shown; allowed: with more than {settings.SWARM_WINDOW}")
+        if why := refusal(text, to_position=last, window_from=last + 1, held=pinned(state)):
+            raise StateRefused("summary", f"{why}; allowed: a text with all that is pinned")
+        note = Quote(part="note", position=0, quote=text)
+        DialogSummary.objects.filter(agent=agent, channel=channel, to_position=last, origin="person").delete()
+        row: DialogSummary = DialogSummary.objects.create(
+            agent=agent,
+            channel=channel,
+            from_position=1,
+            to_position=last,
+            text=text,
+            quotes=[note.model_dump()],
+            origin="person",
+            status=Status.COMPLETED,
+        )
+        drop_summarised(state, [entry.quote_key for entry in pinned(state) if entry.position <= last])
+    return row
+
+
 def work_one(*, owner: str) -> bool:
     """Make the summary that has waited longest; return whether there was one."""
     return do_next(DialogSummary, lambda row: _summarise(row, owner), owner=owner, lease=LEASE)
@@ -270,7 +303,8 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
     state = DialogState.objects.filter(agent=row.agent, channel=row.channel).first() or DialogState()
     must = [quote for quote in _to_hold(state) if quote.position <= upto]
     old = _left(quotes_of(base), state) if base else []
-    choice = _left(candidates(old, messages, must), state)
+    notes = [quote for quote in old if quote.part == "note"]
+    choice = _left(candidates([quote for quote in old if quote.part != "note"], messages, must), state)
     reply = complete(_request(row, choice, must), deadline=settings.LLM_EVALUATION_DEADLINE)
     if not reply.ok:
         return {"status": Status.FAILED, "error": f"{reply.status}: {reply.error}"[:1000]}
@@ -278,10 +312,10 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
     if chosen and all(quote.position <= since for quote in chosen):  # the rules choose a sentence of the new messages
         newer = [quote for quote in choice if quote.position > since]
         chosen = [*chosen, *_chosen(choose(newer, (), agent=agent), newer, agent)[:1]]
-    quotes = fitting(chosen, {quote.key for quote in must}, since=since)
+    quotes = [*notes, *fitting(chosen, {quote.key for quote in must}, since=since)]
     first = base.from_position if base else messages[0].position if messages else row.to_position
     with updating(row.agent, row.channel) as state:
-        if newest_summary(row.agent, row.channel) != base:  # another worker was faster
+        if newest_summary(row.agent, row.channel) != base:  # a person, or another worker, was faster
             return {"status": Status.PENDING}
         quotes = _left(quotes, state)
         text, window_from = compose(quotes), _before_window(_said(row.channel)) + 1
@@ -344,7 +378,7 @@ def candidates(old: Iterable[Quote], messages: Iterable[Message], must: Iterable
 def fitting(
     chosen: Sequence[Quote], must: set[str], *, room: int = SUMMARY_CHARACTERS, since: int | None = None
 ) -> list[Quote]:
-    """Of the chosen, in their order, what fits into a summary; what must stand in it always does.
+    """Of the chosen, in their order, what fits into a summary; what must stand in it, and a person's note, always do.
 
     What is said again in the same words stands there once.
 
@@ -356,7 +390,7 @@ def fitting(
         chosen = sorted(chosen, key=lambda quote: quote != new)
     held, said = [], set[tuple[str, str]]()
     for quote in chosen:
-        if quote.key not in must:
+        if quote.key not in must and quote.part != "note":
             size = len(_quoted(quote.quote, quote.who, quote.position)) + 2
             if size > room or (quote.who, folded(quote.quote)) in said:
                 continue

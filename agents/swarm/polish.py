@@ -69,7 +69,7 @@ class Polished:
     Attributes:
         text: To be sent.
         replaced: Why safety or error recovery put another answer in the place of the draft; empty when they did not.
-        rejected: Rewritings that were not used: phase, text, and why.
+        steps: Each rewriting: phase, text, and why it was refused; empty where it was used.
         failed: Calls without a usable answer: phase, status and error.
         milliseconds: By phase.
         heuristic: Made by rules, without a model.
@@ -77,10 +77,14 @@ class Polished:
 
     text: str
     replaced: str = ""
-    rejected: list[dict[str, str]] = field(default_factory=list)
+    steps: list[dict[str, str]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     milliseconds: dict[str, int] = field(default_factory=dict)
     heuristic: bool = False
+
+    @property
+    def rejected(self) -> list[dict[str, str]]:
+        return [step for step in self.steps if step["why"]]
 
 
 class _Answer(BaseModel):
@@ -125,8 +129,9 @@ def polish(
         done.heuristic = done.heuristic or reply.provider == "offline"
         if text == done.text.strip() and not answer.replaced_by:
             continue
-        if why := _refusal(draft, answer, group, material):
-            done.rejected.append({"phase": name, "text": text, "why": why})
+        why = _refusal(draft, answer, group, material)
+        done.steps.append({"phase": name, "text": text, "why": why})
+        if why:
             continue
         done.text = text
         if answer.replaced_by:

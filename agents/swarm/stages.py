@@ -21,7 +21,7 @@ from agents.swarm.calibration import PREFERENCES, UNCERTAIN, by_rules, calibrate
 from agents.swarm.calibration import Calibration as Reading
 from agents.swarm.clarifier import Decision, decide
 from agents.swarm.intents import chosen, intent_of
-from agents.swarm.polish import Material, executor_of, polish
+from agents.swarm.polish import Material, Polished, executor_of, polish
 from agents.swarm.state import add_quoted, advance, forget_asked, updating
 from agents.text.fences import fence, neutral, render_prompt
 from agents.turn.pipeline import NO_SWARM, Accept, Draft, Overrides, Turn
@@ -40,9 +40,9 @@ class Place:
     Attributes:
         message: The person's, that is answered. `intent`: what it is about.
         voice: The swarm that calibrates and polishes. `role`: the one of this intent, where that is another.
-        stored: Whether what is done is written down; not in a preview.
+        stored: Whether what is done is written down; not in a preview or a trial.
         row: What was done in this turn; None while nothing was.
-        seconds: What polishing took since the last message, all its drafts together.
+        polished: What the last polish did. `seconds`: what polishing took since the last message, all its drafts together.
     """
 
     message: Message
@@ -51,6 +51,7 @@ class Place:
     role: Swarm | None
     stored: bool = True
     row: SwarmTurn | None = None
+    polished: Polished | None = None
     seconds: float = 0.0
 
     def phases(self, phase: str) -> list[SwarmPhase]:
@@ -117,7 +118,7 @@ class Polish:
         row = place.row = place.row or _row_of(turn) or _new_row(turn, place)
         material = _material(turn, place, row)
         left, phases = settings.TURN_SWARM_POST_DEADLINE - place.seconds, place.phases("post")
-        polished = polish(turn, draft.text, phases, material, executor=executor, deadline=left)
+        polished = place.polished = polish(turn, draft.text, phases, material, executor=executor, deadline=left)
         place.seconds += sum(polished.milliseconds.values()) / 1000
         changed = polished.text != draft.text
         row.draft, row.polished, row.replaced = draft.text, polished.text if changed else "", polished.replaced

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from django.db import transaction
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.models import Agent, Channel, DialogState, Message
 from agents.models.conversations import FieldRefused
@@ -28,6 +28,7 @@ MOST_PINNED = 30  # entries of the three lists together
 MOST_UNPINNED = 10  # of each list; the oldest goes
 MOST_CHARACTERS = 300  # of a text, and of a quote
 MOST_REMOVED = 200  # quotes that people removed and that do not come back
+FIELDS = ("text", "position", "quote", "pinned")  # that a person enters
 
 _FORGET = re.compile(  # English only; not "don't forget that …"
     r"\W*(?:(?:please|pls|ok(?:ay)?|actually|and|so|no|sorry|(?:can|could|would) you|just)\b[\s,]*)*"
@@ -212,6 +213,38 @@ def drop_summarised(state: DialogState, keys: Iterable[str]) -> None:
 
 
 # -- changes by people; each raises StateRefused where it is not allowed, or there is no such entry
+def add(state: DialogState, kind: str, values: dict[str, Any], messages: Sequence[Message]) -> Entry:
+    """Add what a person entered: text, position, quote, and whether it is pinned. It needs a quote like all others.
+
+    Raises:
+        StateRefused: The kind or a value is not allowed, the quote is not in that message, or 30 are pinned by people.
+    """
+    if kind not in KINDS:
+        raise StateRefused("kind", f"{kind!r}; allowed: {', '.join(KINDS)}")
+    if unknown := set(values) - {*FIELDS}:
+        raise StateRefused(f"{kind}.{min(unknown)}", f"unknown; allowed: {', '.join(FIELDS)}")
+    try:
+        entry = Entry.model_validate({**values, "by": "person"})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise StateRefused(f"{kind}.{first['loc'][0]}", f"{first['msg']}; allowed: {', '.join(FIELDS)}") from None
+    said = {message.position: message for message in messages}
+    own = grounded(entry.with_(text=_checked_text(f"{kind}.text", entry.text)), said.get(entry.position))
+    if own is None:
+        raise StateRefused(
+            f"{kind}.quote",
+            f"{entry.quote[:80]!r} does not stand in message {entry.position}; allowed: words of the message at its position",
+        )
+    entry = own
+    if entry.pinned and kind in MANY:
+        _check_room(state, kind)
+    state.removed = [one for one in state.removed if not _overlap(one, entry.position, entry.quote)]
+    held = [] if kind in ONE else [one for one in entries(state, kind) if folded(one.text) != folded(entry.text)]
+    store(state, kind, [*held, entry])
+    make_room(state)
+    return entries(state, kind)[-1]
+
+
 def pin(state: DialogState, key: str) -> None:
     """Pin an entry as a person's wish: it stays in every prompt until a person unpins it."""
     kind, entry = _find(state, key)

@@ -1,12 +1,20 @@
-"""What a swarm did with a message."""
+"""What a swarm did with a message; and a trial of a swarm on a message that nobody sends."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+from django.conf import settings
 from pydantic import BaseModel, Field
 
-from agents.models import RunMessage, SwarmTurn
+from agents import llm
+from agents.models import Agent, Channel, Message, RunMessage, Swarm, SwarmTurn
+from agents.swarm.intents import intent_of
+from agents.swarm.stages import PLACE, Calibration, Place, Polish
+from agents.turn.orchestrator import MAX_TOKENS
+from agents.turn.pipeline import Accept, Draft, Pipeline, Turn
+from agents.turn.prompt import build_prompt
+from agents.turn.tools import tool_definitions
 
 
 class Trace(BaseModel):
@@ -16,7 +24,7 @@ class Trace(BaseModel):
         intent, swarm: What the message is about, and whose phases answered it.
         calibration: What the calibrators saw; without what they did not see.
         decision: What was decided about asking back: `kind` (clarify, assume, cannot, nothing), its `text`, what is `missing`.
-        failed: Why the calibrators gave no answer; empty when they did.
+        failed: Why the calibrators, or in a trial the agent, gave no answer; empty when they did.
         tools: Each further tool with its answer.
         draft, polished: Before and after polishing; `polished` is empty where nothing changed.
         refused: Polished texts that were not used: phase, text, why.
@@ -39,27 +47,43 @@ class Trace(BaseModel):
     heuristic: bool = False
 
 
+class Trial(Trace):
+    """What a swarm would do with a message of a stranger.
+
+    Attributes:
+        guidance: What the agent reads before it answers, beside its persona.
+        steps: Each rewriting of the draft in order: phase, text, and why it was refused; empty where it was used.
+        text: What would be sent.
+    """
+
+    guidance: str = ""
+    steps: list[dict[str, str]] = Field(default_factory=list)
+    text: str = ""
+
+
 def trace_of(row: SwarmTurn) -> Trace:
     """What a swarm did, as its row has it."""
+    return Trace(**_values(row))
+
+
+def _values(row: SwarmTurn) -> dict[str, Any]:
     done = RunMessage.objects.filter(run=row.run_id, role=RunMessage.Role.TOOL).exclude(tool_name="send_message")
     reading = row.calibration.get("reading", {})
-    return Trace(
-        intent=row.intent,
-        draft=row.draft,
-        polished=row.polished,
-        replaced=row.replaced,
-        milliseconds=row.milliseconds,
-        heuristic=row.heuristic,
-        swarm=row.swarm.name if row.swarm else "",
-        calibration={name: value for name, value in reading.items() if value not in (None, "", [], 0, False)},
-        decision=row.calibration.get("decision", {}),
-        failed=row.calibration.get("failed", ""),
-        tools=[
+    return {
+        **{
+            name: getattr(row, name)
+            for name in ("intent", "draft", "polished", "replaced", "milliseconds", "heuristic")
+        },
+        "swarm": row.swarm.name if row.swarm else "",
+        "calibration": {name: value for name, value in reading.items() if value not in (None, "", [], 0, False)},
+        "decision": row.calibration.get("decision", {}),
+        "failed": row.calibration.get("failed", ""),
+        "tools": [
             {"name": one.tool_name, "ok": not one.content.get("is_error"), "answer": one.content.get("text", "")}
             for one in (done.order_by("number") if row.run_id else ())
         ],
-        refused=row.rejected,
-    )
+        "refused": row.rejected,
+    }
 
 
 def trace_lines(trace: Trace) -> list[str]:
@@ -83,3 +107,58 @@ def trace_lines(trace: Trace) -> list[str]:
     if trace.milliseconds:
         lines.append("milliseconds: " + ", ".join(f"{name} {took}" for name, took in trace.milliseconds.items()))
     return lines
+
+
+# -- a trial
+def try_swarm(swarm: Swarm, *, agent: Agent, message: str, draft: str = "") -> Trial:
+    """Pass a message through the stages as if a stranger had begun a conversation with it. Nothing is stored but calls in the ledger.
+
+    Args:
+        swarm: Enabled or not.
+        agent: Who answers; it need not have the swarm. It is offered no further tools.
+        message: What the person writes.
+        draft: Polished instead of an answer of the agent's, and also where a question would be asked.
+    """
+    channel = Channel(pk=0, slug="trial", name="trial", kind=Channel.Kind.DM, synthetic=True)  # no row has this key
+    trigger = Message(channel=channel, position=1, outsider="visitor", text=message)
+    turn = Turn(agent=agent, channel=channel, trigger=trigger, transcript=[trigger])
+    place = Place(message=trigger, intent=intent_of(message), voice=swarm, role=None, stored=False)
+    turn.reports[PLACE] = place
+    stages, failed = Pipeline([Calibration(), Polish()]), ""
+    asked = stages.prepare(turn)
+    text = draft or (asked.text if asked is not None else "")
+    if not text:
+        text, failed = _answer(turn)
+    written = "" if asked is not None and not draft else text
+    if written:
+        text = cast(Accept, stages.review(turn, Draft(written))).draft.text
+    row = place.row or SwarmTurn(intent=place.intent, swarm=swarm)
+    trial = Trial(**_values(row), text=text, steps=place.polished.steps if place.polished else [])
+    trial.guidance = "\n".join(section.body for section in turn.sections)
+    trial.failed = "; ".join(filter(None, [trial.failed, failed, *(place.polished.failed if place.polished else ())]))
+    trial.draft = written
+    return trial
+
+
+def _answer(turn: Turn) -> tuple[str, str]:
+    """What the agent would say first, and why it says nothing."""
+    prompt = build_prompt(turn)
+    request = llm.LLMRequest(
+        role="actor",
+        task="turn",
+        model=turn.agent.model_id,
+        system=prompt.system,
+        turns=(prompt.user,),
+        tools=tuple(tool for tool in tool_definitions() if tool.name == "send_message"),
+        temperature=turn.temperature,
+        max_tokens=MAX_TOKENS,
+        nonce=turn.nonce,
+        facts={"agent": turn.agent.slug, "channel": turn.channel.slug, "sample_lines": list(turn.agent.sample_lines)},
+        label=llm.Label(purpose="swarm", mechanism="trial", agent_id=turn.agent.pk),
+    )
+    reply = llm.complete(request, deadline=settings.TURN_STEP_DEADLINE)
+    if not reply.ok:
+        return "", f"{reply.status}: {reply.error}"
+    said = next((str(call.input.get("text", "")) for call in reply.tool_calls if call.name == "send_message"), "")
+    text = (said or reply.text).strip()
+    return text, "" if text else "the agent says nothing"

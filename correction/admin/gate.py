@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from agents.models import Agent, Message
 from agents.work.worker import alive
 from correction.admin.display import number, outcome_badge, share
 from correction.admin.matrix import BY_ID, config_url, gate_url
-from correction.config.configure import ConfigChange, notes_on
+from correction.config.configure import ConfigChange, config_history, notes_on
 from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError, ResolvedConfig, merge
 from correction.gate.observe import Needs, judge_later, needs_of
 from correction.gate.quality_check import QualityCheck, check_quality
@@ -37,8 +38,10 @@ from evaluation.wording import counted
 TRIED = range(1, 10)  # thresholds whose share stands in the table
 NOT_MARKED = "no alarm below it was marked right or false alarm yet"
 KINDS = {"model": "by a model", "heuristic": "offline"}
+CHANGES = 5  # latest ones that are shown
 READING, CHECKING = "agents.view_message", "correction.add_correctionlog"
 FIELDS = ("gate_mode", *(f"gate_{d}_{what}" for d in GATE_DIMENSIONS for what in ("enabled", "threshold")))
+OF_GATE = {name for one in ("gate", *GATE_DIMENSIONS, "rules") for name in BY_ID[one].fields}
 
 
 def kind_of_judge() -> str:
@@ -237,6 +240,7 @@ def gate_context(
         "seconds": seconds_of(needs.seconds) if needs and needs.seconds is not None else "",
         "deadlines": (config.show("gate_deadline_seconds"), config.show("gate_total_deadline_seconds")),
         "retries": config["max_correction_attempts"],
+        "changes": _changes(agent),
         "logs_url": display.list_url(CorrectionLog, **({"agent__id__exact": agent.pk} if agent else {})),
         "config_url": config_url(agent),
     }
@@ -264,6 +268,17 @@ def _cost(needs: Needs | None, messages: int) -> SafeString:
     return display.money(needs.cost_usd * messages)
 
 
+def _changes(agent: Agent | None) -> list[tuple[Any, list[Any], bool]]:
+    """The latest changes of the gate, each with its settings and whether it can be undone: none of them was changed again."""
+    newer: set[str] = set()
+    shown = []
+    for change in config_history(agent):
+        if not OF_GATE.isdisjoint(change.changes):
+            shown.append((change, settings_of(change), newer.isdisjoint(change.changes)))
+        newer |= change.changes.keys()
+    return shown[:CHANGES]
+
+
 def settings_of(change: ConfigChange) -> list[tuple[str, str, str]]:
     """The settings of a change, as people call them, with what was stored before and after."""
     pairs = [(SETTINGS[name], before, after) for name, (before, after) in change.changes.items()]
@@ -273,10 +288,13 @@ def settings_of(change: ConfigChange) -> list[tuple[str, str, str]]:
 def _rows(
     got: Replay, columns: Sequence[str], said: Mapping[int, Message], back: set[int], *, may_read: bool
 ) -> list[dict[str, Any]]:
-    """The messages that would have been sent back, the lowest score first."""
-    scored = [(min(one.tenths for one in got.messages[pk].values()), pk) for pk in back if pk in said]
+    """The scored messages, the lowest score first; `hidden` are those that the thresholds let pass."""
+    scored = [
+        (min(one.tenths for one in scores.values()), pk) for pk, scores in got.messages.items() if scores and pk in said
+    ]
     return [
         {
+            "hidden": pk not in back,
             "at": said[pk].said_at,
             "who": said[pk].agent,
             "text": display.shortened(said[pk].text, 200) if may_read else "",
@@ -290,7 +308,7 @@ def _rows(
 
 
 def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedConfig, got: Replay) -> dict[str, Any]:
-    """One dimension: its box, its threshold and what that does, and what other thresholds do."""
+    """One dimension: its box, its threshold and what that does, and other ones. The script counts in `counts` while a person types."""
     scores, threshold = got.dimensions.get(dimension, Scores()), choice.thresholds[dimension]
     current, drafts, tried = config.threshold(dimension), scores.messages, SafeString("")
     if drafts:
@@ -298,6 +316,7 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
         heads, label = ("Threshold", *map(str, TRIED)), f"{dimension}: share sent back"
         tried = table(heads, [("Sent back", *shares)], label=label, stacking=False)
     where: dict[str, object] = {"agent__id__exact": agent.pk} if agent is not None else {}
+    marks = [(tenths, *counts) for tenths, counts in sorted(scores.marks.items())]
     return {
         "dimension": dimension,
         "label": BY_ID[dimension].label,
@@ -308,10 +327,12 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
         "unscored": len(got.messages) - drafts.total(),
         "could_not": sum(dimension in asked for asked in got.tried.values()),
         "failed": share(failing(drafts, threshold), drafts.total()),
-        "in_effect": number(current) if current != threshold else "",
+        "in_effect": number(current),
+        "is_in_effect": current == threshold,
         "now": share(failing(drafts, current), drafts.total()),
         "tried": tried,
         "precision": _precision(*scores.marked_below(threshold)),
+        "counts": SafeString(json.dumps({"drafts": sorted(drafts.items()), "marks": marks})),  # whole numbers only
         "markable": bool(scores.marks or scores.by_origin["gate"] or scores.by_origin["observed"]),
         "marks_label": "Marked alarms" if scores.marks else "Mark some",
         "marks_url": display.list_url(CorrectionLog, **where, mark="any" if scores.marks else "none"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.http import HttpRequest
@@ -11,12 +13,50 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
+from agents.console.panels import Span, waterfall
 from agents.models import LLMCall, Message, Run
 from correction.admin.display import attempt_badge, ending_of, endings, failed_first, outcome_badge, results
-from correction.models import CorrectionLog, InterventionLog
+from correction.models import CorrectionLog, GateDimensionResult, InterventionLog, Outcome
+
+_LATE = (GateDimensionResult.Status.TIMEOUT, GateDimensionResult.Status.ERROR, GateDimensionResult.Status.OVERLOAD)
 
 MARKING = "correction.change_gatedimensionresult"
 MOST_INTERVENTIONS = 50  # of a turn
+
+
+def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
+    """The attempts at one message on one scale of time. Reads their results as they were fetched.
+
+    An attempt is logged when it was judged; its dimensions are judged at the same time, from its beginning.
+    """
+    begun = min(log.created_at - timedelta(milliseconds=log.duration_ms) for log in attempts)
+    ending, spans = ending_of(attempts), []
+    for log in attempts:
+        start, badge = (log.created_at - begun).total_seconds() - log.duration_ms / 1000, attempt_badge(log, ending)
+        spans.append(
+            Span(
+                label=format_html('<a class="pl-link" href="#attempt-{}">Attempt {}</a>', log.attempt, log.attempt),
+                kind="attempt",
+                start=start,
+                seconds=log.duration_ms / 1000,
+                problem=badge if log.outcome in (Outcome.CORRECTED, Outcome.FORCED_THROUGH) else "",
+                status=badge,
+            )
+        )
+        for result in log.dimension_results.all():
+            spans.append(
+                Span(
+                    label=display.visible(result.dimension.replace("_", " ")),
+                    kind="judge",
+                    start=start,
+                    seconds=result.duration_ms / 1000,
+                    is_part=True,
+                    problem=display.badge(result.get_status_display(), "warning") if result.status in _LATE else "",
+                )
+            )
+    total = (max(log.created_at for log in attempts) - begun).total_seconds()
+    remark = "Between the attempts the agent wrote its next draft." if len(attempts) > 1 else ""
+    return waterfall(spans, title="How long it took", total=total, remark=remark)
 
 
 def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
@@ -35,6 +75,7 @@ def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
         "outcome": outcome_badge(ending.outcome),
         "calls": display.link(display.list_url(LLMCall, work_id=log.work_id), "the calls it made"),
         "duration": sum(attempt.duration_ms for attempt in attempts),
+        "waterfall": session_waterfall(attempts),
         "attempts": [
             {
                 "log": one,

@@ -25,7 +25,7 @@ from rest_framework.serializers import (
 from agents.api import filters
 from agents.api.agents import TraitFields
 from agents.api.bodies import ABSENT, Body
-from agents.api.filters import InTime
+from agents.api.filters import Filters, InTime
 from agents.api.headers import located
 from agents.api.pagination import LogByTime
 from agents.api.problems import Conflict
@@ -225,6 +225,16 @@ class RequestFilters(InTime):
         return rows.alias(called=Lower("trait_name")).exclude(trait_name="").filter(called=Lower(Value(trait)))
 
 
+class EffectFilters(Filters):
+    messages = filters.number(
+        allowed=f"1 to {MOST_MESSAGES}",
+        least=1,
+        most=MOST_MESSAGES,
+        schema={"type": "integer", "minimum": 1, "maximum": MOST_MESSAGES},
+        about="messages before and after, of the plan",
+    )
+
+
 class MayDecide(ActionPermissions):
     """Deciding changes a persona, so that it also needs the right to change agents."""
 
@@ -326,7 +336,7 @@ class BehaviorRequests(Rows):
         return Response(self.get_serializer(self.get_object()).data)
 
     @answers(EffectOfRequest)
-    @action(detail=True, permission_classes=(MayMeasure,), throttle_scope=PAID)
+    @action(detail=True, permission_classes=(MayMeasure,), throttle_scope=PAID, filterset_class=EffectFilters)
     def effect(self, request: Request, pk: int) -> Response:
         """Whether an applied request changed anything: its trait, judged on the agent's messages before the change and after it.
 
@@ -336,7 +346,7 @@ class BehaviorRequests(Rows):
         row = self.get_object()
         plan, why_not = None, ""
         try:
-            known = plan_request(request=row)
+            known = plan_request(request=row, n=self.query["messages"] or MESSAGES)
             plan, why_not = _with_name(known, row), known.why_not
         except BehaviorError as error:
             why_not = str(error)

@@ -21,6 +21,7 @@ from correction.config.settings import (
     INHERIT,
     SETTINGS,
     ConfigError,
+    Kind,
     ResolvedConfig,
     resolve_all,
     resolve_config,
@@ -62,6 +63,20 @@ class AgentConfig(DefaultConfig):
     agent: str
     display_name: str
     url: str
+
+
+class FieldWords(BaseModel):
+    """What a field is, and what it may be set to."""
+
+    kind: Kind
+    allowed: str
+    description: str
+
+
+class WholeAgentConfig(AgentConfig):
+    """The configuration in effect for one agent, with what may be set."""
+
+    fields: dict[str, FieldWords]
 
 
 class ConfigPage(BaseModel):
@@ -110,14 +125,14 @@ class Config(_Config):
 
 
 class ConfigOfAgent(_Config):
-    """The configuration in effect for one agent."""
+    """The configuration in effect for one agent, and what each field may be set to."""
 
-    @answers(AgentConfig)
+    @answers(WholeAgentConfig)
     def retrieve(self, request: Request, agent: str) -> Response:
-        """The configuration in effect for one agent."""
+        """The configuration in effect for one agent, and what each field may be set to."""
         chosen = or_404(the_agent, agent)
         shown = _shown(request, chosen, resolve_config(chosen))
-        return self.tagged(request, shown, etag_of(shown))
+        return self.tagged(request, shown | {"fields": FIELDS}, etag_of(shown))
 
     @answers(AgentConfig)
     def partial_update(self, request: Request, agent: str) -> Response:
@@ -129,6 +144,18 @@ class ConfigOfAgent(_Config):
         """
         shown = _changed(request, or_404(the_agent, agent), self.expected(request))
         return self.tagged(request, shown, etag_of(shown))
+
+    @answers(AgentConfig)
+    def update(self, request: Request, agent: str) -> Response:
+        """The same as PATCH: the fields given, the others stay."""
+        answer: Response = self.partial_update(request, agent)
+        return answer
+
+
+FIELDS = {
+    name: {"kind": setting.kind, "allowed": setting.allowed, "description": setting.help}
+    for name, setting in SETTINGS.items()
+}
 
 
 def _changed(request: Request, agent: Agent | None, expected: tuple[str, ...] | None) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""Figures over a stretch of time: costs (AC-7.3.6) and what the gate did (AC-7.0.14)."""
+"""Figures over a stretch of time: costs (AC-7.3.6), what the gate did (AC-7.0.14), and how often people found it right."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from pydantic import AwareDatetime, BaseModel
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -13,9 +14,11 @@ from agents.api.filters import Filters
 from agents.api.schema import answers
 from agents.api.views import View
 from agents.models import LLMCall
+from correction.config.settings import GATE_DIMENSIONS
 from correction.costs import ALLOWED_WINDOWS, CostSummary, get_cost_summary, groupings, window_of_time
 from correction.gate.statistics import GateStatistics, get_gate_statistics
-from correction.models import CorrectionLog
+from correction.gate.thresholds import Precision, precision
+from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.scorers.subjects import MessageWindow
 
 
@@ -32,7 +35,11 @@ class CostFilters(Stretch):
     by = filters.Parameter(about="groupings, with commas between; default mechanism,dimension")
 
 
-def stretch(given: dict[str, Any]) -> MessageWindow:
+class PrecisionFilters(Stretch):
+    dimension = filters.choice(GATE_DIMENSIONS)
+
+
+def stretch(given: dict[str, Any], default: str = "7d") -> MessageWindow:
     """The stretch of time that the parameters name."""
     spec, since, until = given["window"], given["since"], given["until"]
     if since or until:
@@ -42,9 +49,16 @@ def stretch(given: dict[str, Any]) -> MessageWindow:
             raise ValidationError({"until": [f"until {until.isoformat()} is not after since {since.isoformat()}"]})
         return MessageWindow("", start=since, end=until)
     try:
-        return window_of_time(spec or "7d")
+        return window_of_time(spec or default)
     except ValueError as error:
         raise ValidationError({"window": [str(error)]}) from None
+
+
+class PrecisionAnswer(BaseModel):
+    agent: str | None
+    since: AwareDatetime | None
+    until: AwareDatetime | None
+    results: list[Precision]
 
 
 class Figures(View):
@@ -91,3 +105,23 @@ class GateFigures(Figures):
     def retrieve(self, request: Request) -> Response:
         given = self.query
         return Response(get_gate_statistics(given["agent"], stretch(given)).model_dump(mode="json"))
+
+
+class GatePrecision(Figures):
+    """How often a failed check was right, as far as people marked it, with its 95 % interval, per dimension, threshold and judge.
+
+    `?agent=michael&dimension=fluency&window=all` (the default here), or `since` and `until`.
+    """
+
+    queryset = GateDimensionResult.objects.all()
+    filterset_class = PrecisionFilters
+
+    @answers(PrecisionAnswer)
+    def retrieve(self, request: Request) -> Response:
+        given = self.query
+        agent, window = given["agent"], stretch(given, default="all")
+        results = precision(agent=agent, window=window, dimension=given["dimension"] or "")
+        answer = PrecisionAnswer(
+            agent=agent.slug if agent else None, since=window.start, until=window.end, results=results
+        )
+        return Response(answer.model_dump(mode="json"))

@@ -3,7 +3,7 @@ from rest_framework.routers import SimpleRouter
 
 from correction.api.behavior import BehaviorRequests
 from correction.api.config import Config, ConfigOfAgent
-from correction.api.figures import Costs, GateFigures
+from correction.api.figures import Costs, GateFigures, GatePrecision
 from correction.api.interventions import InterventionLogs, Interventions
 from correction.api.logs import CorrectionLogs, MarkResult
 from correction.api.quality_checks import QualityChecks
@@ -19,11 +19,12 @@ urlpatterns = [
     path("evaluations/config/", Config.as_view({"get": "retrieve", "put": "update"}), name="config"),
     path(
         "evaluations/config/<slug:agent>/",
-        ConfigOfAgent.as_view({"get": "retrieve", "patch": "partial_update"}),
+        ConfigOfAgent.as_view({"get": "retrieve", "put": "update", "patch": "partial_update"}),
         name="config-of-agent",
     ),
     path("evaluations/costs/", Costs.as_view({"get": "retrieve"}), name="costs"),
     path("evaluations/gate-statistics/", GateFigures.as_view({"get": "retrieve"}), name="gate-statistics"),
+    path("evaluations/gate-precision/", GatePrecision.as_view({"get": "retrieve"}), name="gate-precision"),
     path(
         "evaluations/correction-logs/<int:pk>/results/<str:dimension>/mark/",
         MarkResult.as_view({"post": "mark"}),

@@ -7,17 +7,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import F, FloatField, Min, Q, QuerySet, Sum
+from django.db.models import Count, F, FloatField, Min, Q, QuerySet, Sum
 from django.utils import timezone
+from pydantic import BaseModel, ConfigDict, computed_field, field_serializer
 
 from agents.models import Agent, Message
 from correction.config.settings import GATE_DIMENSIONS
 from correction.models import CorrectionLog, GateDimensionResult, synthetic_logs
-from evaluation.models import RULE_JUDGE, EvaluationRun, EvaluationScore, Method
+from evaluation.models import RULE_JUDGE, EvaluationRun, EvaluationScore, Method, is_heuristic
+from evaluation.scorers.subjects import MessageWindow
 
 Mark, Status = GateDimensionResult.Mark, GateDimensionResult.Status
 Z_95 = 1.959963984540054  # two-sided 95 % of the normal distribution
@@ -53,6 +55,70 @@ def mark_result(
         said = f"marked {result.get_mark_display()}" if result.mark else "without a mark"
         raise ValueError(f"it is {said}{f' by {result.marked_by}' if result.marked_by else ''} already")
     return result
+
+
+class Precision(BaseModel):
+    """How often a failed check was right, as far as people marked it; `low` and `high` are Wilson's 95 % interval."""
+
+    model_config = ConfigDict(frozen=True)
+
+    dimension: str
+    threshold: Decimal
+    judge: str
+    right: int
+    false_alarms: int
+
+    @field_serializer("threshold")
+    def _number(self, threshold: Decimal) -> float:
+        return float(threshold)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def marked(self) -> int:
+        return self.right + self.false_alarms
+
+    @computed_field(description="right ÷ marked, 0 to 1")  # type: ignore[prop-decorator]
+    @property
+    def precision(self) -> float:
+        return self.right / self.marked
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def low(self) -> float:
+        return wilson_interval(self.right, self.marked)[0]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def high(self) -> float:
+        return wilson_interval(self.right, self.marked)[1]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def heuristic(self) -> bool:
+        return is_heuristic(self.judge)
+
+
+def precision(*, agent: Agent | None, window: MessageWindow, dimension: str = "") -> list[Precision]:
+    """Precision per dimension, threshold and judge, of the marked failures among drafts checked in the window; in one query.
+
+    Verdicts of the gate, observed ones and external ones count alike: a false alarm is one wherever it rang.
+    """
+    where: dict[str, Any] = {
+        "log__agent": agent,
+        "dimension": dimension,
+        "log__created_at__gte": window.start,
+        "log__created_at__lte": window.end,
+    }
+    marked = GateDimensionResult.objects.exclude(mark="").filter(~synthetic_logs("log__"))
+    rows = (
+        marked.filter(**{name: value for name, value in where.items() if value})
+        .order_by("dimension", "threshold", "log__judge")
+        .values("dimension", "threshold", "log__judge")
+        .annotate(
+            right=Count("pk", filter=Q(mark=Mark.RIGHT)), false_alarms=Count("pk", filter=Q(mark=Mark.FALSE_ALARM))
+        )
+    )
+    return [Precision(judge=row.pop("log__judge"), **row) for row in map(dict, rows)]
 
 
 def wilson_interval(successes: int, total: int, *, z: float = Z_95) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from agents.console.logs import register_pages
 from agents.console.site import extend
 from agents.models import Agent, Channel, Import, Message
 from evaluation.admin import drift, experiments, home, jobs, labels, propositions, review, runs, schedules, scores
-from evaluation.admin.baselines import baseline_panel, capture_baseline, imported_panel
+from evaluation.admin.baselines import baseline_column, baseline_panel, capture_baseline, fill_now, imported_panel
 from evaluation.admin.display import MEASURE
 from evaluation.admin.drift import drift_panel, position_panel
 from evaluation.admin.drift_overview import change_panel, run_buttons
@@ -17,6 +17,8 @@ register_pages("evaluation")
 extend(
     Agent,
     "evaluation.view_baseline",
+    columns=(baseline_column,),
+    fill=fill_now,
     panels=(change_panel,),
     sections=(baseline_panel,),
     anchors=(("change", "Change"), ("baselines", "Baselines")),

@@ -8,12 +8,12 @@ from typing import Any, Literal
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.builds import BUILD_TAGS
@@ -30,16 +30,17 @@ from evaluation.admin.display import (
     evaluation_link,
     judged_by,
     mark_agreements,
+    meter,
     number,
     simulated_by,
 )
 from evaluation.admin.drift_overview import compare_url, overview_page
-from evaluation.change.evidence import Judged, is_stale, stale_reasons
+from evaluation.change.evidence import Judged, is_stale, newest_in_lists, stale_reasons
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
 from evaluation.runs.planning import ENOUGH, RunSpec
-from evaluation.runs.summary import Share, shares_of
+from evaluation.runs.summary import Share, dimension_scores, shares_of
 from evaluation.simulation.conversations import awaits_simulation
 from evaluation.wording import counted
 
@@ -126,6 +127,56 @@ def _by_judge(baselines: Iterable[Baseline]) -> list[tuple[Judged, list[Baseline
     rows = sorted(baselines, key=lambda baseline: (baseline.judge, baseline.procedure, baseline.dimension))
     grouped = groupby(rows, key=lambda baseline: Judged(judge=baseline.judge, procedure=baseline.procedure))
     return [(judged, list(group)) for judged, group in grouped]
+
+
+# What the column reads: as many as three judges leave in each dimension.
+NEWEST_BASELINES: Prefetch[Any] = Prefetch(
+    "baselines", queryset=Baseline.objects.order_by("-captured_at", "-pk")[:15], to_attr="newest_baselines"
+)
+
+
+def fill_now(agents: list[Any]) -> tuple[object, object] | None:
+    """Set `now` of agents: their newest scores since their baselines, by judge, procedure and dimension.
+
+    Returns:
+        The judge of all their baselines, where it is one; then the column does not name it (`names_judge`).
+    """
+    prefetch_related_objects(agents, NEWEST_BASELINES, "traits")
+    newest = newest_in_lists([agent.pk for agent in agents])
+    scores = dimension_scores(list({run.pk: run for run in newest.values()}.values()))
+    judges = {judged for agent in agents for judged, _ in _by_judge(agent.newest_baselines)}
+    for agent in agents:
+        agent.now, agent.names_judge = {}, len(judges) > 1
+    by_key = {agent.pk: agent for agent in agents}
+    for (pk, way, dimension), run in newest.items():
+        by_key[pk].now[way, dimension] = scores.get(run.pk, {}).get(dimension)
+    return ("judge", judged_by(*judges)) if len(judges) == 1 else None
+
+
+@admin.display(description="baseline → now")
+def baseline_column(agent: Any) -> SafeString:
+    """A line per judge: its badge, each dimension's score and the newest since, the lowest first; whether the persona changed since."""
+    lines = []
+    for judged, group in _by_judge(agent.newest_baselines):
+        pairs = [(row, agent.now.get((judged, row.dimension))) for row in group]
+        pairs.sort(key=lambda pair: (pair[1] is None, pair[1] or 0.0))
+        scores = format_html_join(
+            " ",
+            '<span class="pl-pair">{} {}</span>',
+            ((dimension_badge(row.dimension), _then_and_now(row, now)) for row, now in pairs),
+        )
+        stale = stale_badge() if any(is_stale(row) for row in group) else ""
+        lines.append((judged_by(judged) if agent.names_judge else "", scores, stale))
+    return format_html_join("", '<div class="pl-line">{} {} {}</div>', lines) or display.EMPTY
+
+
+def _then_and_now(row: Baseline, now: float | None) -> SafeString | str:
+    if row.count is not None:
+        return f"{row.count:,}"
+    if row.score is None and now is None:
+        return "unscored"
+    before = "–" if row.score is None else f"{row.score:.1f}"
+    return format_html('{} <span aria-hidden="true">→</span> {}', before, meter(now, why="nothing newer was scored"))
 
 
 def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:

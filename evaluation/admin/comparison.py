@@ -37,6 +37,7 @@ from evaluation.change.comparison import Comparison, compare
 from evaluation.change.evidence import Judged
 from evaluation.change.measurements import NotComparable
 from evaluation.change.overview import quotes_of
+from evaluation.commands import as_text
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import Share
 from evaluation.statistics.difference import MARGIN
@@ -44,6 +45,7 @@ from evaluation.wording import interval_text, signed
 from evaluation.wording import number as number_text
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
+FILES = {"csv": "text/csv", "json": "application/json"}
 HEADS = ("A", "B", "Change", "95 % interval", "Verdict")
 READING = "agents.view_message"
 Claims = Mapping[tuple[str, str], tuple[str, bool]]
@@ -102,6 +104,7 @@ class CompareForm(forms.Form):
     baseline = _side_field("A", "a tag such as build=40, or the number of an evaluation; empty: the baseline")
     candidate = _side_field("B", "a tag such as build=41, or the number of an evaluation; empty: the newest evaluation")
     judge = forms.ChoiceField(required=False, widget=Select, help_text="of both; any: a model before a heuristic")
+    worse = forms.BooleanField(required=False, label="only worse", help_text=f"fell by {MARGIN:g} points or more")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -160,7 +163,7 @@ def _asked(text: str) -> Asked:
 
 
 def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResponse:
-    """Compare the two measurements that the address names: on a page, or as CSV."""
+    """Compare the two measurements that the address names: on a page, or as a file."""
     form = CompareForm(request.GET)
     context: dict[str, Any] = {"form": form, "known": form.known}
     asked = [form.cleaned_data[name] for name in ("baseline", "candidate")] if form.is_valid() else []
@@ -174,8 +177,8 @@ def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResp
                         f"They hold more than {MOST_JUDGEMENTS:,} judgements, too many for a page; the command has no limit"
                     )
                 comparison, claims = compare(before.measurement, now.measurement), _claims(runs)
-                if request.GET.get("export") == "csv":
-                    return _as_csv(comparison, claims)
+                if (kind := request.GET.get("export")) in FILES:
+                    return _as_file(comparison, claims, str(kind))
                 context |= _two(request, form, comparison, claims, before, now)
         except NotComparable as why:
             context["refused"] = display.visible(why)
@@ -239,6 +242,7 @@ def _two(
         key=lambda change: (change.delta is None, change.delta or 0.0, change.name),
     )
     scored = [change for change in every if (change.baseline, change.candidate) != (None, None)]
+    shown = [c for c in scored if c.delta is not None and c.delta <= -MARGIN] if form.cleaned_data["worse"] else scored
     named = {name: form.data.get(name, "") for name in ("agent", "judge", "baseline", "candidate")}
     swapped = {**named, "baseline": named["candidate"], "candidate": named["baseline"]}
     return {
@@ -254,12 +258,13 @@ def _two(
             ("Proposition", *HEADS),
             [
                 _row(change, _named(change, now, *claims.get((change.dimension, change.proposition), ("", False))))
-                for change in scored
+                for change in shown
             ],
             label="By proposition",
         ),
         "unscored": len(every) - len(scored),
-        "pairs": _pairs(scored, before, now, claims) if request.user.has_perm(READING) else [],
+        "hidden": len(scored) - len(shown),
+        "pairs": _pairs(shown, before, now, claims) if request.user.has_perm(READING) else [],
         "may_read": request.user.has_perm(READING),
         "left_out": [
             (why, ", ".join(names))
@@ -273,7 +278,7 @@ def _two(
             if names
         ],
         "swap_url": compare_url(**swapped) if all(swapped[name] for name in ("baseline", "candidate")) else "",
-        "csv_url": compare_url(**named, export="csv"),
+        "files": [(kind.upper(), compare_url(**named, export=kind)) for kind in FILES],
     }
 
 
@@ -321,26 +326,29 @@ def _pairs(shown: Sequence[Change], before: Side, now: Side, claims: Claims) -> 
     return list(pairs.values())
 
 
-def _as_csv(comparison: Comparison, claims: Claims) -> HttpResponse:
-    """A line for each dimension and proposition, with the numbers of `compare --json`."""
-    rows = [
-        {
-            "target": comparison.target,
-            "a": comparison.baseline.name,
-            "b": comparison.candidate.name,
-            "judge": comparison.judge,
-            "heuristic": is_heuristic(comparison.judge),
-            "procedure": comparison.procedure,
-            "dimension": change.dimension,
-            "proposition": change.proposition,
-            "claim": claims.get((change.dimension, change.proposition), ("", False))[0],
-            **change.model_dump(),
-        }
-        for changes in ([*comparison.dimensions], *comparison.propositions.values())
-        for change in changes
-    ]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    lines = csv_lines(({name: row.get(name) for name in columns} for row in rows), columns)
-    response = HttpResponse("".join(lines), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="comparison-{comparison.target.removeprefix("#")}.csv"'
+def _as_file(comparison: Comparison, claims: Claims, kind: str) -> HttpResponse:
+    """The comparison as `compare --json` prints it, or a line for each dimension and proposition with the same numbers."""
+    if kind == "json":
+        text = as_text({"comparisons": [comparison.model_dump()], "not_compared": {}})
+    else:
+        rows = [
+            {
+                "target": comparison.target,
+                "a": comparison.baseline.name,
+                "b": comparison.candidate.name,
+                "judge": comparison.judge,
+                "heuristic": is_heuristic(comparison.judge),
+                "procedure": comparison.procedure,
+                "dimension": change.dimension,
+                "proposition": change.proposition,
+                "claim": claims.get((change.dimension, change.proposition), ("", False))[0],
+                **change.model_dump(),
+            }
+            for changes in ([*comparison.dimensions], *comparison.propositions.values())
+            for change in changes
+        ]
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        text = "".join(csv_lines(({name: row.get(name) for name in columns} for row in rows), columns))
+    response = HttpResponse(text, content_type=f"{FILES[kind]}; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="comparison-{comparison.target.removeprefix("#")}.{kind}"'
     return response

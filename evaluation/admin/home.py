@@ -15,25 +15,44 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.charts import Line, Marker, MarkerSource, add_markers, line_chart, markers_of
+from agents.console.charts import COLOURS, Line, Marker, MarkerSource, add_markers, line_chart, markers_of
 from agents.console.home import FAILURE_DAYS, HomePart, add_home, card, listing, number_link, percent, since, step
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
 from agents.ops.health import call_health
 from agents.ops.sums import LEDGER, end_for_page, says_end
-from evaluation.admin.display import agreement_badge, evaluation_link, judge_badge, judged_by, overall_meter, target
+from evaluation.admin.display import (
+    agreement_badge,
+    evaluation_link,
+    judge_badge,
+    judged_by,
+    overall_meter,
+    target,
+    way_name,
+)
 from evaluation.admin.drift import MOST_POINTS, axis_of, history_line, levels_of
-from evaluation.admin.drift_overview import MOST_AGENTS, STATES, usual_overview
+from evaluation.admin.drift_overview import MOST_AGENTS, STATES, by_name, usual_overview
 from evaluation.calibration.agreement import calibration_of
 from evaluation.change.history import ROLLING, History, histories
 from evaluation.change.overview import Card, State, numbers_of, short_name, tag_name
-from evaluation.models import Baseline, Dimension, DriftAlert, EvaluationRun, EvaluationSchedule, LabelSet, Method
+from evaluation.models import (
+    COUNTED,
+    Baseline,
+    Dimension,
+    DriftAlert,
+    EvaluationRun,
+    EvaluationSchedule,
+    LabelSet,
+    Method,
+)
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.summary import dimension_scores, shares_of, total
 from evaluation.wording import counted
 
 ADHERENCE = Dimension.ADHERENCE
-MOST_LINES = 5
+DIMENSIONS = [(value, label) for value, label in Dimension.choices if value not in COUNTED]
+MOST_LINES, USUAL_LINES = COLOURS, 5
+MOST_OFFERED = 60  # agents to choose from
 MOST_ALERTS = 30
 NAMED = 4
 COMPARED: tuple[State, ...] = ("drifted", "possibly drifted", "steady", "improved", "not enough data")  # states
@@ -161,7 +180,10 @@ def files_unusable(request: HttpRequest) -> SafeString | None:
 
 # -- who drifts, since when, and the scores of their messages
 def drifting_now(request: HttpRequest) -> SafeString | None:
-    """Who drifted and since when, how many did not or are not known, and a few agents' scores over time."""
+    """Who drifted and since when, how many did not or are not known, and a few agents' scores over time.
+
+    What the form does not offer is as if it were not given.
+    """
     if not request.user.has_perm("agents.view_agent"):
         return None
     now = usual_overview(state=None, stop=MOST_LINES)
@@ -212,36 +234,50 @@ def _fallen(one: Card) -> SafeString:
 
 
 def _drawn(request: HttpRequest, cards: Sequence[Card]) -> dict[str, Any]:
-    """The chart of adherence of those who lost most, by the judge of the cards; each agent's page has its other dimensions and judges."""
-    agents = [one.agent for one in cards if one.state != "never measured"]
-    if not agents:  # nothing has a baseline: the agents that were measured last
+    """The chart with its form: those who lost most, or those who were chosen."""
+    asked, label_of = request.GET, dict(DIMENSIONS)
+    dimension = asked.get("dimension", "")
+    dimension = dimension if dimension in label_of else Dimension.ADHERENCE.value
+    offered = list(by_name().filter(is_active=True).only("slug", "display_name", "avatar_color")[:MOST_OFFERED])
+    chosen = [agent for agent in offered if agent.slug in asked.getlist("agent")][:MOST_LINES]
+    agents = chosen or [one.agent for one in cards if one.state != "never measured"][:USUAL_LINES]
+    if not agents:  # nothing has a baseline: whoever was measured last
         newest = EvaluationRun.objects.filter(
             status=EvaluationRun.Status.COMPLETED, agent__isnull=False, simulated=False
         )
-        pks = dict.fromkeys(newest.order_by("-created_at").values_list("agent_id", flat=True)[:LOOKED_AT])
-        agents = list(Agent.objects.filter(pk__in=list(pks)[:MOST_LINES]))
-    of = histories(agents=[agent.pk for agent in agents], dimensions=[ADHERENCE.value])
-    scored = [one for one in of if one.now is not None]
-    ways = list(dict.fromkeys(one.judged for one in scored))
-    way = next((one.judged for one in cards if one.judged in ways), next(iter(ways), None))
-    by_agent = {one.agent: one.daily(MOST_POINTS // len(agents)) for one in scored if one.judged == way}
+        pks = list(dict.fromkeys(newest.order_by("-created_at").values_list("agent_id", flat=True)[:MOST_OFFERED]))
+        agents = list(Agent.objects.filter(pk__in=pks[:USUAL_LINES]))
+    drawn = [
+        one for one in histories(agents=[agent.pk for agent in agents], dimensions=[dimension]) if one.now is not None
+    ]
+    ways = list(dict.fromkeys(one.judged for one in drawn))
+    usual = next((one.judged for one in cards if one.judged in ways), next(iter(ways), None))
+    way = next((way for way in ways if str(way) == asked.get("judge")), usual)
+    by_agent = {one.agent: one.daily(MOST_POINTS // len(agents)) for one in drawn if one.judged == way}
     shown = [(agent, by_agent[agent.pk]) for agent in agents if agent.pk in by_agent]
-    if not shown:
-        return {"empty": True, "agents_url": display.list_url(Agent, is_active__exact=1)}
-    first, last = axis_of(one for _, one in shown)
-    levels = levels_of(by_agent)
-    return {
-        "chart": line_chart(
-            [_line(request, agent, one, levels.get((agent.pk, one.judged, ADHERENCE.value))) for agent, one in shown],
-            label=f"{ADHERENCE.label} over time, 0 to 9",
+    chart: SafeString | str = ""
+    if shown:
+        first, last = axis_of(one for _, one in shown)
+        levels = levels_of(by_agent)
+        chart = line_chart(
+            [_line(request, agent, one, levels.get((agent.pk, one.judged, dimension))) for agent, one in shown],
+            label=f"{label_of[dimension]} over time, 0 to 9",
             unit="of 9",
             markers=markers_of(request, list(by_agent), first, last),
             since=first,
             until=last,
-        ),
-        "what": f"{ADHERENCE.label} of {counted(len(shown), 'agent')}: each dot is a message, the line the mean of {ROLLING}, "
+        )
+    return {
+        "dimensions": [(value, name, value == dimension) for value, name in DIMENSIONS],
+        "ways": [(str(one), way_name(one), one == way) for one in ways],
+        "choices": [(agent.slug, display.isolated(agent.display_name), agent in chosen) for agent in offered],
+        "most": MOST_LINES,
+        "chart": chart,
+        "what": f"{label_of[dimension]} of {len(shown)} of {len(offered)} agents: each dot is a message, the line the mean of {ROLLING}, "
         "dotted the baseline.",
         "judge": judged_by(way) if way else "",
+        "empty": f"{label_of[dimension]} has no score{' of these agents' if agents else ''} yet.",
+        "agents_url": display.list_url(Agent, is_active__exact=1),
         "runs_url": display.list_url(EvaluationRun),
     }
 

@@ -28,6 +28,9 @@ from evaluation.change.evidence import Judged, newest_of_ways, nothing_newer
 from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.control import queue_run
+from evaluation.statistics.difference import MARGIN
+
+MOST_MARGIN = 9.0
 
 
 class CapturePermissions(ModelPermissions):
@@ -36,8 +39,20 @@ class CapturePermissions(ModelPermissions):
     perms_map = {**ModelPermissions.perms_map, "POST": ["evaluation.add_evaluationrun"]}  # noqa: RUF012 (as its base has it)
 
 
+def _read_margin(text: str) -> float:
+    if not 0 < float(text) <= MOST_MARGIN:  # which no "nan" is
+        raise ValueError
+    return float(text)
+
+
 class ComparisonFilters(Filters):
     run = filters.number(allowed="the id of an evaluation of this agent")
+    margin = filters.Parameter(
+        read=_read_margin,
+        allowed=f"points above 0, at most {MOST_MARGIN:g}",
+        schema={"type": "number", "exclusiveMinimum": 0, "maximum": MOST_MARGIN},
+        about="points",
+    )
 
 
 class ComparisonAnswer(BaseModel):
@@ -94,13 +109,14 @@ class Baselines(View, ListModelMixin):
         """An evaluation of the agent compared with its baseline by the same judge and procedure: delta, interval and verdict (AC-6.5.4).
 
         Per dimension the completed evaluation that scored something and judged the newest message, if that is newer than the baseline's
-        newest; or `?run=ID`, of any time. `run` is the newest of them, `where` the tags they were made with. 404 when there is nothing to
-        compare, 409 when the two cannot be compared; the detail says why.
+        newest; or `?run=ID`, of any time. `run` is the newest of them, `where` the tags they were made with. `margin` is the change, in
+        points, that still counts as none: 0.5 unless given. 404 when there is nothing to compare, 409 when the two cannot be compared;
+        the detail says why.
         """
-        named, pk = or_404(the_agent, agent), self.query["run"]
+        named, pk, margin = or_404(the_agent, agent), self.query["run"], self.query["margin"] or MARGIN
         run, runs = _newest(named) if pk is None else _chosen(named, pk)
         try:
-            comparison = compare_runs(runs)
+            comparison = compare_runs(runs, margin=margin)
         except NotComparable as error:
             raise Conflict(str(error)) from None
         if comparison is None:

@@ -13,6 +13,7 @@ from rest_framework.exceptions import NotFound
 from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.reverse import reverse
 
 from agents.api import filters
 from agents.api.filters import Filters
@@ -94,6 +95,7 @@ class Evaluations(Rows):
             **shown_run(request, run),
             **links_of(request, run),
             "summary": run_json(summarize(run), observations=False),
+            "channels": _channels(request, run),
             "scores": ScoreRow(scores[:most], many=True).data,
             "scores_complete": bool(most) and len(scores) <= most,
         }
@@ -179,3 +181,18 @@ def scores_of(run: EvaluationRun) -> QuerySet[EvaluationScore]:
     """The judgements of a run with what their rows show, without the messages' texts."""
     scores = EvaluationScore.objects.filter(evaluation_run=run).select_related("message__channel")
     return scores.defer("message__text", "message__tags", "message__channel__topic").order_by("pk")
+
+
+def _channels(request: Request, run: EvaluationRun) -> list[dict[str, Any]]:
+    """The evaluations of the channels that stand behind an agent's."""
+    shares = run.channel_shares.select_related("channel_run__channel")
+    return [
+        {
+            "channel": share.channel_run.channel.slug if share.channel_run.channel else None,
+            "messages": share.messages,
+            "status": share.channel_run.status,
+            "evaluation_run": share.channel_run_id,
+            "url": reverse("evaluationrun-detail", [share.channel_run_id], request=request),
+        }
+        for share in shares
+    ]

@@ -25,7 +25,7 @@ from rest_framework.serializers import (
 from agents.api.rows import Row
 from evaluation.calibration.agreement import calibration_json, swap_json
 from evaluation.calibration.labels import Key
-from evaluation.change.evidence import is_stale
+from evaluation.change.evidence import is_stale, stale_reasons
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, SwapHalf, is_heuristic
 from evaluation.runs.control import Progress, progress_of
 from evaluation.runs.summary import NOTHING, Share, shares_of
@@ -64,11 +64,22 @@ class ProgressShown(Serializer[Any]):
     total = IntegerField()
 
 
+class FigureShown(Serializer[Any]):
+    """A figure of agreement, on `n` judgements."""
+
+    value = FloatField(allow_null=True)
+    interval = IntervalField(allow_null=True)
+    n = IntegerField()
+    reason = CharField(allow_blank=True, help_text="why there is none")
+
+
 class CalibrationShown(Serializer[Any]):
     """How well a judge agrees with people in one dimension."""
 
     kappa = FloatField(allow_null=True, help_text="quadratic-weighted")
     interval = IntervalField(allow_null=True)
+    spearman = FigureShown(allow_null=True)
+    alpha = FigureShown(allow_null=True, help_text="Krippendorff's, judge and people")
     labels = IntegerField()
     items = IntegerField()
     annotators = IntegerField()
@@ -176,6 +187,9 @@ class BaselineRow(Row):
     calibration = SerializerMethodField(help_text="how well the judge agrees with people; null = not known")
     swap_test = SerializerMethodField(help_text="how well the judge tells own words from others'; null = not checked")
     is_stale = SerializerMethodField(help_text="the persona changed since it was captured")
+    stale_reason = SerializerMethodField(
+        help_text="which versions of the persona came since, what made them and what they changed; empty when not stale"
+    )
     run_url = run_link()
     url, compare_url = (
         HyperlinkedRelatedField[Any](
@@ -183,13 +197,22 @@ class BaselineRow(Row):
         )
         for view in ("baseline-detail", "baseline-compare")
     )
+    _stale_reasons: dict[int, str] | None = None
     _shares: dict[int, dict[str, Share]] | None = None
 
     class Meta:
         model = Baseline
         fields = (
             *("id", "agent", "dimension", "score", "count", "coverage", "judge", "heuristic", "procedure"),
-            *("calibration", "swap_test", "is_stale", "persona_digest", "captured_at", "evaluation_run"),
+            *(
+                "calibration",
+                "swap_test",
+                "is_stale",
+                "stale_reason",
+                "persona_digest",
+                "captured_at",
+                "evaluation_run",
+            ),
             *("run_url", "url", "compare_url"),
         )
 
@@ -211,6 +234,11 @@ class BaselineRow(Row):
 
     def get_is_stale(self, baseline: Baseline) -> bool:
         return is_stale(baseline)
+
+    def get_stale_reason(self, baseline: Baseline) -> str:
+        if self._stale_reasons is None:  # of all rows at once
+            self._stale_reasons = stale_reasons([baseline] if self.parent is None else list(self.parent.instance))  # type: ignore[arg-type]
+        return self._stale_reasons.get(baseline.pk, "")
 
 
 class ChannelScoreShown(Serializer[Any]):
@@ -273,6 +301,16 @@ class SummaryShown(Serializer[Any]):
     cache_read_share = FloatField(allow_null=True)
 
 
+class ChannelRunShown(Serializer[Any]):
+    """An evaluation of a channel that stands behind an agent's."""
+
+    channel = CharField(allow_null=True)
+    messages = IntegerField()
+    status = ChoiceField(EvaluationRun.Status.choices)
+    evaluation_run = IntegerField()
+    url = URLField()
+
+
 class WholeRun(RunRow):
     """One evaluation with what it found."""
 
@@ -281,13 +319,14 @@ class WholeRun(RunRow):
     resume_url = URLField()
     compare_url = URLField(required=False, help_text="of an agent's evaluation")
     summary = SummaryShown()
+    channels = ChannelRunShown(many=True)
     scores = ScoreRow(many=True)
     scores_complete = BooleanField()
 
     class Meta(RunRow.Meta):
         fields = (
             *RunRow.Meta.fields,
-            *("scores_url", "cancel_url", "resume_url", "compare_url", "summary", "scores"),
+            *("scores_url", "cancel_url", "resume_url", "compare_url", "summary", "channels", "scores"),
             "scores_complete",
         )
         ref_name = "WholeEvaluation"

@@ -148,7 +148,8 @@ class Calibration(BaseModel):
         labels: Labels in the figures; `items` judgements that have one, `annotators` who gave them.
         cannot_tell: Labels without a value. `not_blind`: labels given after the judge's score was shown.
         by_hand: Labels of judgements that were chosen by hand and never drawn; in no figure.
-        people_alpha: Krippendorff's alpha (interval metric) among the annotators: what can be expected of a judge at best.
+        alpha: Krippendorff's alpha (interval metric), judge and people as two raters.
+        people_alpha: The same among the annotators: what can be expected of a judge at best.
         bias: Judge minus people, in points, higher is better: positive where the judge is too lenient.
         digest: SHA-256 of the labels and scores compared.
     """
@@ -164,6 +165,7 @@ class Calibration(BaseModel):
     by_hand: int = 0
     kappa: Figure
     spearman: Figure
+    alpha: Figure
     people_alpha: Figure
     bias: Figure
     prediction_powered: list[PoweredMean]
@@ -181,6 +183,7 @@ class Calibration(BaseModel):
         rows = [
             ("Quadratic-weighted kappa", "0 is chance, 1 is perfect agreement", self.kappa),
             ("Spearman's rank correlation", "whether they put judgements in the same order", self.spearman),
+            ("Krippendorff's alpha, judge and people", "as two raters", self.alpha),
             ("Krippendorff's alpha, among people", "what can be expected of a judge at best", self.people_alpha),
             (
                 "Bias: judge minus people, in points",
@@ -303,6 +306,7 @@ def calibration(
         by_hand=by_hand if label_set is None else 0,
         kappa=Figure.of(quadratic_weighted_kappa(raw, people)),
         spearman=Figure.of(spearman(raw, people)),
+        alpha=Figure.of(krippendorff_alpha(list(zip(raw, people, strict=True)))),
         people_alpha=Figure.of(krippendorff_alpha(by_annotator)),
         bias=Figure.of(bootstrap_mean(biases, unseen=False, resamples=RESAMPLES)),
         prediction_powered=[_powered(drawn, items) for drawn in sets],
@@ -355,7 +359,8 @@ def _powered(label_set: LabelSet, items: Mapping[int, _Labelled]) -> PoweredMean
 def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
     """What is shown with a judge's scores in one dimension; null when it is not calibrated.
 
-    `kappa` is quadratic-weighted, null when it cannot be computed; `interval` its 95 % interval, null when there is none.
+    `kappa` is quadratic-weighted, null when it cannot be computed; `interval` its 95 % interval, null when there is none. `spearman`
+    and `alpha` (Krippendorff's, judge and people) have theirs with them.
     """
     if row is None or not row.labels:
         return None
@@ -363,6 +368,7 @@ def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
     return {
         "kappa": row.kappa,
         "interval": None if low is None or high is None else [low, high],
+        **{name: row.figures.get(name) for name in ("spearman", "alpha")},
         **{name: getattr(row, name) for name in ("labels", "items", "annotators", "enough")},
         "stale": row.is_stale,
     }

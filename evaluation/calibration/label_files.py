@@ -1,8 +1,9 @@
-"""Labels from CSV files and to them. An import is all or nothing; templates are blind."""
+"""Labels from files and to files: CSV with a header, or one JSON object per line. An import is all or nothing; templates are blind."""
 
 from __future__ import annotations
 
 import csv
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
+from agents.transcripts.json_input import json_lines
 from agents.transcripts.readers.csv_table import csv_rows, escape, unescape
 from agents.transcripts.records import TranscriptError
 from agents.transcripts.source import Source
@@ -65,7 +67,8 @@ class LabelRow(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _stripped(cls, cells: dict[str, Any]) -> dict[str, Any]:
-        filled = {name: text for name, cell in cells.items() if (text := str(cell).strip())}
+        texts = {name: cell if isinstance(cell, str) else json.dumps(cell) for name, cell in cells.items()}
+        filled = {name: text.strip() for name, text in texts.items() if text.strip() and cells[name] is not None}
         return filled | {"value": filled["value"].casefold()}
 
     @property
@@ -93,8 +96,10 @@ def _read(path: Path, annotator: str) -> tuple[list[LabelRow], int, Problems]:
     empty = 0
     try:
         source = Source(path)
-        for line, cells in _csv_cells(source):
-            if not cells["value"].strip():
+        for line, cells in json_lines(source) if is_json(path) else _csv_cells(source):
+            if not isinstance(cells, dict):
+                problems.append(_at(line, "allowed: one JSON object per line", value=cells))
+            elif cells.get("value") is None or not str(cells["value"]).strip():
                 empty += 1
             else:
                 try:
@@ -104,6 +109,11 @@ def _read(path: Path, annotator: str) -> tuple[list[LabelRow], int, Problems]:
     except TranscriptError as error:
         raise LabelFileError(error.path, [*problems, _at(error.line, error.reason)]) from None
     return rows, empty, problems
+
+
+def is_json(path: Path) -> bool:
+    """Whether a file's name says that it holds JSON lines."""
+    return path.suffix.lower() in (".jsonl", ".ndjson", ".json")
 
 
 def _problem(line: int, item: dict[str, Any]) -> tuple[int, str]:
@@ -153,7 +163,7 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
     """Store the labels of a file, all of them or none.
 
     Args:
-        path: CSV with a header: score (its number), annotator, value, note.
+        path: CSV with a header, or (``.jsonl``) one JSON object per line: score (its number), annotator, value, note.
 
     Raises:
         LabelFileError: With every problem: file, line, column, value, allowed. Nothing was stored.
@@ -189,7 +199,7 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
 
 
 # -- export
-def export_labels(labels: QuerySet[ScoreLabel], out: IO[str]) -> int:
+def export_labels(labels: QuerySet[ScoreLabel], out: IO[str], *, as_json: bool = False) -> int:
     """Write labels beside what the judge gave; `import_labels` reads the file. Returns the number of rows."""
     related = ("evaluation_score__evaluation_run", "evaluation_score__message__channel")
     labels = labels.filter(withdrawn=False).select_related(*related).order_by("evaluation_score", "annotator")
@@ -206,12 +216,12 @@ def export_labels(labels: QuerySet[ScoreLabel], out: IO[str]) -> int:
         }
         for label in labels.iterator(chunk_size=_AT_ONCE)
     )
-    return _write(LABEL_COLUMNS, rows, out)
+    return _write(LABEL_COLUMNS, rows, out, as_json)
 
 
-def export_template(label_set: LabelSet, out: IO[str], *, annotator: str = "") -> int:
+def export_template(label_set: LabelSet, out: IO[str], *, annotator: str = "", as_json: bool = False) -> int:
     """Write what a label set drew, to be filled in: in the order of the draw, without the judge's scores."""
-    return _write(TEMPLATE_COLUMNS, _template_rows(label_set, annotator), out)
+    return _write(TEMPLATE_COLUMNS, _template_rows(label_set, annotator), out, as_json)
 
 
 def _template_rows(label_set: LabelSet, annotator: str) -> Iterator[dict[str, Any]]:
@@ -243,10 +253,14 @@ def _place_of(score: EvaluationScore) -> dict[str, Any]:
     }
 
 
-def _write(columns: Sequence[str], rows: Iterable[dict[str, Any]], out: IO[str]) -> int:
+def _write(columns: Sequence[str], rows: Iterable[dict[str, Any]], out: IO[str], as_json: bool) -> int:
     writer = csv.writer(out, lineterminator="\r\n")  # so that a lone CR in a text is quoted, too
-    writer.writerow(columns)
     count = 0
+    if not as_json:
+        writer.writerow(columns)
     for count, row in enumerate(rows, 1):  # noqa: B007 (returned)
-        writer.writerow([escape(cell) if isinstance(cell := row[name], str) else cell for name in columns])
+        if as_json:
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+        else:
+            writer.writerow([escape(cell) if isinstance(cell := row[name], str) else cell for name in columns])
     return count

@@ -28,6 +28,8 @@ from evaluation.statistics.difference import (
     difference_p,
     from_fixed_p,
     holm,
+    smallest_detectable_change,
+    spread,
     undecided,
 )
 
@@ -61,6 +63,8 @@ class Change(BaseModel):
         n, baseline_n: Messages (pairs, situations) the two rest on; `unit` says what they count.
         n_more: Messages that would decide, where that can be said.
         share, baseline_share: How much was scored, of what the judge can score; None where that is not known.
+        sd: Standard deviation between messages, pooled (paired: of the differences), in points.
+        smallest_detectable: Change this comparison would detect with power 0.8, in points; None when it cannot be said.
         paired: Whether the same situations (channels, messages) are in both and were compared one by one.
         counted: Whether it is a count of ideas, which is in no comparison of scores.
         too_little_scored: Whether there is no verdict because too little of what the judge can score was scored.
@@ -85,6 +89,8 @@ class Change(BaseModel):
     n_more: int | None = None
     share: ShareShown = Field(None, serialization_alias="coverage")
     baseline_share: ShareShown = Field(None, serialization_alias="baseline_coverage")
+    sd: Annotated[float | None, to(2)] = None
+    smallest_detectable: Annotated[float | None, to(2)] = None
     paired: bool = False
     counted: bool = Field(False, exclude_if=lambda counted: not counted)
     too_little_scored: bool = Field(False, exclude=True)
@@ -200,8 +206,11 @@ def change_of(
     )
     if at_once or exact:
         change = beyond_margin(change, margin, "chance" if exact else "the judge's noise")
+    sd = None if at_once else spread(first, second, paired=paired, unseen=unseen)
     update = {
         "interval_note": note,
+        "sd": sd,
+        "smallest_detectable": detectable(sd, n=change.n, baseline_n=change.baseline_n, paired=paired),
         "verdict": "drifted" if counted and change.verdict == "improved" else change.verdict,
         "p_value": p,
         "paired": paired,
@@ -245,6 +254,15 @@ def mean_of(observations: Iterable[Observation]) -> float | None:
     rows = [(o.weight * o.value, o.weight) for o in observations]
     weight = sum(w for _, w in rows)
     return rounded(sum(points for points, _ in rows) / weight) if weight else None
+
+
+def detectable(sd: float | None, *, n: int, baseline_n: int, paired: bool, alpha: float = ALPHA) -> float | None:
+    """The smallest change such a comparison detects with power 0.8; scores without judgements (0) are taken as exact."""
+    if sd is None:
+        return None
+    if not n or not baseline_n:
+        return smallest_detectable_change(max(n, baseline_n), sd, alpha=alpha, paired=True)
+    return smallest_detectable_change(n, sd, alpha=alpha, baseline_n=baseline_n, paired=paired)
 
 
 def corrected(changes: Sequence[AnyChange], margin: float, what: str) -> list[AnyChange]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple
 
 from django.db.models import Max
@@ -29,6 +30,7 @@ from evaluation.change.measurements import (
     measurement_of,
     measurement_of_baselines,
     measurement_of_runs,
+    measurements_of_file,
 )
 from evaluation.models import Baseline, EvaluationRun, Evidence, is_heuristic
 from evaluation.runs.execute import capture
@@ -160,6 +162,46 @@ def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimens
                 raise NotComparable(f"no baseline that evaluation {[*runs.values()][-1].pk} can be compared with")
             result.comparisons.append(compared)
     return result.adjusted()
+
+
+def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
+    """The evaluation of each agent with the newest judged message against what a file says of it.
+
+    Args:
+        path: As `measurements_of_file` reads it.
+        agents: Whom; default those in the file.
+
+    Raises:
+        UnreadableFile: The file is none.
+    """
+    baselines = measurements_of_file(path)
+    names = ", ".join(baselines) or "none"
+    if agents is None:
+        agents = list(Agent.objects.filter(slug__in=list(baselines)).order_by("slug"))
+    result = Compared()
+    for agent in agents:
+        with result.refusing(agent.slug):
+            if agent.slug not in baselines:
+                raise NotComparable(f"{path} holds no completed run of it; it has: {names}")
+            candidate = _newest_like(agent, baselines[agent.slug], dimensions)
+            result.comparisons.append(compare(baselines[agent.slug], candidate, margin=margin))
+    if not agents:
+        result.refused[str(path)] = f"names no agent there is; it has: {names}"
+    return result.adjusted()
+
+
+def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str]) -> Measurement:
+    """The newest evidence judged like the baseline; without any another evaluation, so that the error says how it was judged instead."""
+    judged = Judged(judge=baseline.judge, procedure=baseline.procedure)
+    newest = newest_evidence([agent.pk], judged).get(agent.pk, {})
+    runs = {name: run for name, run in runs_of(newest).items() if not dimensions or name in dimensions}
+    if not runs:
+        completed = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED)
+        other = completed.select_related("agent").order_by("-pk").first()
+        if other is None:
+            raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
+        runs = {name: other for name in other.dimensions if not dimensions or name in dimensions}
+    return measurement_of_runs(runs)
 
 
 # -- what was measured already, for the console

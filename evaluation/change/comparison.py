@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
 
 from agents.persona import changes_between
-from evaluation.change.change import WHERE, Change, Lost, Sample, change_of, corrected, lost_propositions, mean_of
+from evaluation.change.change import (
+    WHERE,
+    Change,
+    Lost,
+    Sample,
+    change_of,
+    corrected,
+    detectable,
+    lost_propositions,
+    mean_of,
+    to,
+)
 from evaluation.change.evidence import get_baseline
 from evaluation.change.measurements import (
     MeasuredDimension,
@@ -21,7 +32,7 @@ from evaluation.models import COUNTED, EvaluationRun, is_heuristic
 from evaluation.runs.summary import NOTHING, Share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
-from evaluation.statistics.difference import MARGIN
+from evaluation.statistics.difference import ALPHA, MARGIN, n_to_detect
 
 NONE_IN_COMMON = "no proposition was scored in both"
 
@@ -362,3 +373,56 @@ def _with_lost(change: Change, lost: Sequence[Lost]) -> Change:
     reasons += [str(one) for one in of_it if str(one) not in change.reason]
     update = {"verdict": "not enough data", "n_more": None, "reason": "; ".join(reasons), "too_little_scored": True}
     return change.model_copy(update=update)
+
+
+# -- what comparisons can detect
+class Detection(BaseModel):
+    """What one dimension of one comparison can detect, with power 0.8, beside the others it is looked at with.
+
+    Attributes:
+        smallest: The smallest change in points that these messages would show.
+        needed: Messages of each of the two (pairs, where paired) for a change of `change` points; None: more than ten million.
+        needed_now: The same with the baseline as it is; None: no number suffices, the baseline is too small.
+    """
+
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+
+    target: str
+    dimension: str
+    change: float
+    sd: Annotated[float, to(2)]
+    n: int
+    baseline_n: int
+    unit: str
+    smallest: Annotated[float | None, to(2)] = Field(serialization_alias="smallest_detectable")
+    needed: int | None
+    needed_now: int | None = Field(serialization_alias="needed_with_this_baseline")
+
+
+def detections(comparisons: Sequence[Comparison], change: float) -> list[Detection]:
+    """What these comparisons can detect, for each dimension whose spread is known.
+
+    Verdicts allow for all dimensions looked at together; so does this, by Bonferroni's share of the 5 % for each (Holm gives no less).
+
+    Args:
+        comparisons: Those looked at together.
+        change: In points, more than 0.
+    """
+    rows = [(c.target, row) for c in comparisons for row in c.dimensions]
+    tested = sum(row.p_value is not None for _, row in rows)
+    return [_detection(target, row, row.sd, change, ALPHA / tested) for target, row in rows if row.sd is not None]
+
+
+def _detection(target: str, row: Change, sd: float, change: float, alpha: float) -> Detection:
+    fixed = not row.n or not row.baseline_n
+    needed = n_to_detect(change, sd, alpha=alpha, paired=row.paired or fixed)
+    alone = row.paired or fixed or row.baseline_n < 2
+    return Detection(
+        target=target,
+        change=change,
+        sd=sd,
+        **{name: getattr(row, name) for name in ("dimension", "n", "baseline_n", "unit")},
+        smallest=detectable(sd, n=row.n, baseline_n=row.baseline_n, paired=row.paired, alpha=alpha),
+        needed=needed,
+        needed_now=needed if alone else n_to_detect(change, sd, alpha=alpha, baseline_n=row.baseline_n),
+    )

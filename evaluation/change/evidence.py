@@ -176,6 +176,14 @@ def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int,
     return _by_agent(_since(baselines))
 
 
+def newest_in_lists(agents: Collection[int]) -> dict[tuple[int, Judged, str], EvaluationRun]:
+    """The evaluations of `newest_since_baselines` by every judge and procedure, in two queries."""
+    keys = {key for key in _since(Baseline.objects.filter(agent__in=agents)) if key is not None}
+    rows = Evidence.objects.filter(pk__in=keys).select_related("evaluation_run").order_by()
+    ways = ((row, Judged(judge=row.judge, procedure=row.procedure)) for row in rows)
+    return {(row.agent_id, way, row.dimension): row.evaluation_run for row, way in ways}
+
+
 def _since(baselines: QuerySet[Baseline]) -> QuerySet[Baseline, int | None]:
     bound = Evidence.objects.filter(
         evaluation_run=OuterRef(OuterRef("evaluation_run")), dimension=OuterRef(OuterRef("dimension"))

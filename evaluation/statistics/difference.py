@@ -239,8 +239,35 @@ def _welch(variances: Sequence[tuple[float, int]]) -> tuple[float, float]:
 
 
 # -- planning
+def spread(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen: bool = True) -> float | None:
+    """Standard deviation between messages, pooled over both samples (paired: of the differences), in points.
+
+    Never smaller than `least_variance` gives. None for fewer than two messages in a sample; an empty sample is left out.
+    """
+    import numpy as np
+
+    if paired:
+        pairs = cluster_sums(baseline, candidate)
+        rows = np.concatenate(pairs)
+        means = [rows[:, 1] / rows[:, 3] - rows[:, 0] / rows[:, 2]]
+        least = [least_variance_of_pairs(pairs, unseen=unseen)]
+    else:
+        tables = [np.concatenate(cluster_sums(sample)) for sample in (baseline, candidate) if sample]
+        means = [table[:, 0] / table[:, 1] for table in tables]
+        both = [Outcomes.of(values) for values in means]
+        least = [least_variance(one, other, unseen=unseen) for one, other in zip(both, both[::-1], strict=True)]
+    if not means or any(len(values) < 2 for values in means):
+        return None
+    freedoms = [len(values) - 1 for values in means]
+    squares = [
+        max(float(np.var(values)) * len(values), at_least * freedom)
+        for values, at_least, freedom in zip(means, least, freedoms, strict=True)
+    ]
+    return math.sqrt(sum(squares) / sum(freedoms))
+
+
 def smallest_detectable_change(
-    n: int, sd: float, *, baseline_n: int | None = None, paired: bool = False
+    n: int, sd: float, *, alpha: float = ALPHA, baseline_n: int | None = None, paired: bool = False
 ) -> float | None:
     """The smallest true change of a mean that a comparison of this size would find with power 0.8, two-sided.
 
@@ -250,6 +277,7 @@ def smallest_detectable_change(
     Args:
         n: What was measured of the candidate; with `paired`, where the same items are in both, pairs.
         sd: Standard deviation between them (paired: of the differences), ≥ 0, in points.
+        alpha: Chance to detect a change that is not there.
         baseline_n: The same of the baseline; None: as many as `n`. Not used when paired.
 
     Returns:
@@ -261,18 +289,21 @@ def smallest_detectable_change(
     from scipy.special import stdtrit
 
     freedom = n - 1 if paired else n + before - 2
-    quantiles = float(stdtrit(freedom, 1 - ALPHA / 2) + stdtrit(freedom, POWER))
+    quantiles = float(stdtrit(freedom, 1 - alpha / 2) + stdtrit(freedom, POWER))
     return quantiles * sd * math.sqrt(1 / n if paired else 1 / n + 1 / before)
 
 
-def n_to_detect(change: float, sd: float, *, paired: bool = False) -> int | None:
-    """How many of each (paired: pairs) find a true change of this size, above 0: the inverse of `smallest_detectable_change`.
+def n_to_detect(
+    change: float, sd: float, *, alpha: float = ALPHA, baseline_n: int | None = None, paired: bool = False
+) -> int | None:
+    """How many find a true change of this size, above 0: the inverse of `smallest_detectable_change`, with its arguments.
 
-    At least 2; None when more than ten million would be needed.
+    With `baseline_n` of the candidate, else of each (paired: pairs); at least 2. None when no number suffices: the baseline is too
+    small, or more than ten million would be needed.
     """
 
     def enough(n: int) -> bool:
-        smallest = smallest_detectable_change(n, sd, paired=paired)
+        smallest = smallest_detectable_change(n, sd, alpha=alpha, baseline_n=baseline_n, paired=paired)
         return smallest is not None and smallest <= change
 
     high = 2

@@ -106,6 +106,16 @@ def test_a_judge_without_a_key_is_said_with_what_to_set(settings: Settings) -> N
     assert "No model judges" in steps(read(client, HOME))
 
 
+def test_a_broker_that_is_away_is_said(settings: Settings) -> None:
+    client = signed_in(superuser())
+    assert "The broker is down" not in steps(read(client, HOME))
+
+    settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
+    html = read(client, HOME)
+    assert "The broker is down" in steps(html)
+    assert "not reached: ConnectionError" in plain(html)
+
+
 def test_newest_turns_and_what_went_wrong_lately_stand_apart() -> None:
     ada = make_agent("ada")
     old = turn(ada, "failed", error="long ago")

@@ -6,7 +6,7 @@ from datetime import timedelta
 from html import unescape
 from typing import Any
 
-from agents.console.charts import MOST_ROWS, Line, Marker, Point, line_chart
+from agents.console.charts import MOST_ROWS, Line, Marker, Point, line_chart, steps
 from tests.console import HOSTILE, drawn, plain
 from tests.factories import MONDAY
 
@@ -70,3 +70,14 @@ def test_names_titles_and_labels_are_escaped() -> None:
 
     assert "<script>" not in html
     assert "\u202e" not in unescape(html)
+
+
+def test_steps_are_drawn_in_their_order_with_gaps_and_a_row_each() -> None:
+    html = steps(
+        {"Ada": [0.5, None, 0.75], HOSTILE: [1, 0, None]}, names=["poll", "round 1", "round 2"], label="Confidence"
+    )
+
+    assert values(html) == [[0.5, None, 0.75], [1, 0, None]]
+    assert drawn(html)[0]["days"] == [[0, "poll"], [1, "round 1"], [2, "round 2"]]
+    assert rows(html) == ["poll 0.50 1.00", "round 1 – 0.00", "round 2 0.75 –"]
+    assert "<script>" not in html

@@ -34,7 +34,7 @@ PERSONA = {"display_name": "Ada", "system_prompt": "You are Ada, a dry and caref
 CHANGES = [  # path, method, and two changes
     (DEFAULTS, "put", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
     (ADA, "patch", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
-    (ADA, "patch", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
+    (ADA, "put", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
     (AGENT, "patch", {"title": "first"}, {"system_prompt": "Second."}),
     (AGENT, "put", {**PERSONA, "title": "first"}, {**PERSONA, "title": "second"}),
     (CHANNEL, "patch", {"agents": ["ada"]}, {"topic": "ships"}),

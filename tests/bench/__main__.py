@@ -50,7 +50,6 @@ def main() -> None:
             "lists",
             "drift_alarms",
             "coverage",
-            "behavior",
             "clarify",
             "memory",
             "voice",
@@ -62,7 +61,7 @@ def main() -> None:
         "file",
         nargs="*",
         type=Path,
-        help="data to measure on: of behavior, clarify and memory (an example ships with each), or transcripts (voice, repetition)",
+        help="data to measure on: of clarify and memory (an example ships with each), or transcripts (voice, repetition)",
     )
     options = parser.parse_args()
     if options.only == "scale":  # on PostgreSQL, and needs no model server
@@ -99,12 +98,6 @@ def main() -> None:
             from tests.bench.clarify import EXAMPLE, measure_clarify
 
             measure_clarify(*options.file[:1] or [EXAMPLE])
-        return
-    if options.only == "behavior":
-        with on_a_database_of_its_own():
-            from tests.bench.behavior import EXAMPLE, measure_behavior
-
-            measure_behavior(*options.file[:1] or [EXAMPLE])
         return
     if options.only == "memory":
         with on_a_database_of_its_own():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import Decimal
+from html import unescape
 from typing import Any
 
 import pytest
@@ -39,6 +41,12 @@ def card(html: str, dimension: str = "adherence") -> str:
     return html.split(f'id="threshold-{dimension}"')[1].split("</fieldset>")[0]
 
 
+def numbers(html: str) -> dict[str, Any]:
+    got = re.search(r"data-counts>(.*?)</script>", card(html))
+    assert got is not None
+    return dict(json.loads(unescape(got[1])))
+
+
 def press(client: Client, agent: Agent | None, button: str, html: str = "", **typed: Any) -> Any:
     """Fill in the form as it was shown (`html`, or now) and press one of its buttons."""
     shown = filled_in(html or read(client, gate_page(agent)))
@@ -52,7 +60,12 @@ def have_judged(client: Client, agent: Agent, *dimensions: str) -> Any:
 
 def shown_back(html: str) -> list[str]:
     """The messages that are listed as sent back."""
-    return re.findall(r"Remark [\d.]+\.", plain(html.partition("data-messages")[2].partition("</tbody>")[0]))
+    rows = re.findall(
+        r"<tr ([^>]*)>(.*?)</tr>", html.partition("data-messages")[2].partition("</tbody>")[0], flags=re.S
+    )
+    return re.findall(
+        r"Remark [\d.]+\.", plain(" ".join(row for attributes, row in rows if "hidden" not in attributes))
+    )
 
 
 # -- replay
@@ -70,6 +83,8 @@ def test_a_typed_threshold_is_counted_with_its_messages_and_nothing_is_stored(ro
     text = plain(card(html))
     assert "2 of 6 (33 %) scored messages would have been sent back. With the 5 in effect: 3 of 6 (50 %)." in text
     assert "1 of 2 marked alarms below it were right, 50 %" in text
+    assert numbers(html)["drafts"] == [[10, 1], [40, 1], [45, 1], [60, 1], [80, 1], [90, 1]]
+    assert numbers(html)["marks"] == [[10, 1, 0], [40, 0, 1], [45, 1, 0]]
     assert "Sent back 0 % 17 % 17 % 17 % 50 %" in plain(card(html)).replace("\N{NO-BREAK SPACE}", " ")
     assert shown_back(html) == ["Remark 1.0.", "Remark 4.0."]
     assert not AgentEvaluationConfig.objects.exists(), "nothing is stored before a person saves it"
@@ -172,18 +187,23 @@ def test_texts_are_shown_to_those_who_may_read_messages_and_escaped(root: Client
 @pytest.mark.parametrize("mode", ["observe", "enforce"])
 def test_the_mode_is_stored_for_what_is_ticked_and_undone(root: Client, mode: str) -> None:
     ada = make_agent()
-    answer = press(root, ada, "_save", gate_mode=mode, check=["fluency"], fluency="6.5")
+    answer = press(root, ada, "_save", gate_mode=mode, check=["fluency"], fluency="6.5", reason="since build 41")
     assert own(ada) == {"gate_mode": mode, "gate_fluency_enabled": True, "gate_fluency_threshold": Decimal("6.5")}
     text = plain(answer.content.decode())
     assert (
         "Nothing is held back from now on" if mode == "observe" else "Drafts that fail fluency are sent back"
     ) in text
+    assert "“since build 41”" in text
 
-    undo = re.search(r'name="undo" value="(\d+)"', answer.content.decode())
+    undo = re.search(r'name="undo" value="(\d+)"', answer.content.decode().partition('id="changes"')[2])
     assert undo is not None
     root.post(url_of(ada, "target_history"), {"undo": undo[1]})
     assert own(ada) == {}
     assert resolve_config(ada).gate_is_off
+    again = press(root, ada, "_save", gate_mode=mode, check=["fluency"], fluency="6.5").content.decode()
+    assert again.partition('id="changes"')[2].count('name="undo"') == 1, (
+        "of what was changed again only the last change"
+    )
 
 
 def test_a_threshold_alone_does_not_switch_the_gate_on(root: Client) -> None:

@@ -74,6 +74,15 @@ def test_a_page_of_notes_needs_as_many_queries_as_a_page_with_few(root: Client) 
     assert len(many) == len(few), "\n".join(many)
 
 
+def test_a_session_shows_how_long_each_attempt_took(root: Client) -> None:
+    log = CorrectionLog.objects.get(message=corrected(make_agent()), attempt=1)
+    text = plain(read(root, page_of(log)).partition("pl-waterfall")[2].partition("</section>")[0])
+
+    assert "How long it took attempt judging" in text
+    assert text.index("Attempt 1 sent back") < text.index("consistency too late") < text.index("Attempt 2 forced")
+    assert "Between the attempts the agent wrote its next draft." in text
+
+
 def test_a_turn_names_the_interventions_that_were_looked_at(root: Client) -> None:
     run = Run.objects.create(agent=make_agent(), channel=make_channel())
     InterventionLog.objects.create(name="variety", run=run, fired=True, nudge=f"Say something new. {HOSTILE}")

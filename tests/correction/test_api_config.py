@@ -57,6 +57,14 @@ def test_the_list_shows_every_agent_s_values_in_effect_and_where_they_come_from(
     assert client.get(shown["url"]).json()["config"] == shown["config"]
 
 
+def test_one_agent_is_shown_with_every_field_s_meaning_and_range(client: Program) -> None:
+    shown = client.get(MICHAEL).json()
+
+    assert shown["fields"]["gate_fluency_threshold"]["allowed"] == "0 to 9 with at most 1 decimal place"
+    assert set(shown["fields"]) == set(SETTINGS)
+    assert shown["config"]["daily_budget_usd"] is None
+
+
 def test_patch_changes_the_fields_given_answers_what_is_in_effect_and_keeps_who_and_why_ac_7_3_4(
     client: Program,
 ) -> None:

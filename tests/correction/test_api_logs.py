@@ -93,7 +93,13 @@ def test_a_failed_dimension_is_marked_and_the_mark_taken_back(client: Program, a
 
     assert answer.status_code == 200
     assert (answer.json()["mark"], answer.json()["marked_by"]) == ("false_alarm", "eve")
+    precision = client.get("/api/evaluations/gate-precision/").json()["results"]
+    assert [(p["dimension"], p["threshold"], p["false_alarms"], p["precision"]) for p in precision] == [
+        ("fluency", 5.0, 1, 0.0)
+    ]
+    assert precision[0]["low"] <= 0.0 < precision[0]["high"] < 1.0
     assert mark(client, row, "fluency", {"mark": ""}).json()["marked_by"] is None
+    assert client.get("/api/evaluations/gate-precision/").json()["results"] == []
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ from django.test import Client
 from django.urls import reverse
 from hypothesis import given
 from hypothesis import strategies as st
-from pytest_django import Settings
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from agents.models import Agent, Channel, Message
-from correction.gate.thresholds import Scores, failing, mark_result, replay, wilson_interval
+from correction.gate.thresholds import Scores, failing, mark_result, precision, replay, wilson_interval
 from correction.models import CorrectionLog, GateDimensionResult
+from evaluation.scorers.subjects import MessageWindow
 from tests.console import Browser, list_of, page_of, plain, read, signed_in, staff, viewer
 from tests.correction.judged_drafts import MODEL, OFFLINE, make_log, verdict
 from tests.correction.test_gate_statistics import attempt
@@ -136,6 +137,29 @@ def failed(agent: Agent, dimension: str = "adherence", threshold: str = "5.0", *
 
 
 @pytest.mark.django_db
+def test_precision_stands_per_dimension_threshold_and_judge(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    agent = make_agent()
+    for mark in ["right"] * 7 + ["false_alarm"] * 3:
+        mark_result(result=failed(agent), mark=mark, user=None)
+    mark_result(result=failed(agent, threshold="6.5"), mark="right", user=None)
+    mark_result(result=failed(agent, "fluency"), mark="false_alarm", user=None)
+    mark_result(result=failed(agent, judge="offline:lexical-1"), mark="right", user=None)
+    failed(agent)  # not marked: says nothing
+    ever = MessageWindow("")
+    with django_assert_num_queries(1):
+        got = precision(agent=None, window=ever)
+    assert [(p.dimension, str(p.threshold), p.judge, p.right, p.false_alarms) for p in got] == [
+        ("adherence", "5.0", "offline:lexical-1", 1, 0),
+        ("adherence", "5.0", "test-model", 7, 3),
+        ("adherence", "6.5", "test-model", 1, 0),
+        ("fluency", "5.0", "test-model", 0, 1),
+    ]
+    assert got[1].precision == 0.7
+    assert (round(got[1].low, 3), round(got[1].high, 3)) == (0.397, 0.892)  # as published tables have it
+    assert [p.dimension for p in precision(agent=agent, window=ever, dimension="fluency")] == ["fluency"]
+    assert precision(agent=make_agent("bob"), window=ever) == []
+
+
 @given(st.integers(0, 500).flatmap(lambda total: st.tuples(st.integers(0, total), st.just(total))))
 def test_wilsons_interval_holds_the_share_and_stays_within_0_and_1(counted: tuple[int, int]) -> None:
     successes, total = counted

@@ -72,7 +72,7 @@ def test_a_draft_is_tried_edited_and_accepted(
     assert load_file(path).propositions == ()
 
 
-def test_a_typed_threshold_is_counted_with_its_messages_and_is_saved(
+def test_a_typed_threshold_counts_at_once_with_its_messages_and_is_saved(
     visit: Callable[..., Visitor], operator: User, settings: Settings
 ) -> None:
     settings.JUDGE_MODEL = MODEL
@@ -91,19 +91,24 @@ def test_a_typed_threshold_is_counted_with_its_messages_and_is_saved(
     visitor.open(f"/admin/correction/agentevaluationconfig/target/{ada.pk}/gate/")
     panel = page.locator("#threshold-adherence")
     expect(panel).to_contain_text("3 of 6 (50 %) scored messages would have been sent back.")
+    panel.get_by_label("Lowest score that passes, 0 to 9").fill("6.4")
+    expect(panel).to_contain_text("4 of 6 (67 %) scored messages would have been sent back.")
+    expect(panel).to_contain_text("1 of 1 marked alarms below it were right, 100 % (95 % interval 21 to 100 %)")
+    panel.get_by_label("Lowest score that passes, 0 to 9").fill("12")
+    expect(panel.get_by_role("alert")).to_have_text("0 to 9, with one decimal place")
     panel.get_by_label("Lowest score that passes, 0 to 9").fill("4")
+    expect(panel.get_by_role("alert")).to_be_hidden()
+    expect(page.locator("[data-total]")).to_have_text("2 of 6 (33 %)")
     page.get_by_label("Check fluency").check()
-    panel.get_by_role("button", name="Count").click()
-    expect(panel).to_contain_text("2 of 6 (33 %) scored messages would have been sent back.")
-    expect(page.get_by_text("Together: 3 of 6 (50 %)")).to_be_visible()
+    expect(page.locator("[data-total]")).to_have_text("3 of 6 (50 %)")
     expect(page.get_by_role("link", name="Remark 8.0.")).to_be_visible()
-    expect(page.get_by_role("link", name="Remark 4.5.")).to_have_count(0)
+    expect(page.get_by_role("link", name="Remark 4.5.")).to_be_hidden()
     assert visitor.fits
 
     page.get_by_role("radio", name="Enforce").check()
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Drafts that fail adherence, fluency are sent back from now on.")).to_be_visible()
     assert AgentEvaluationConfig.objects.get(agent=ada).gate_adherence_threshold == Decimal("4.0")
-    page.locator(".pl-undo").get_by_role("button", name="Undo").click()
+    page.locator("#changes").get_by_role("button", name="Undo").click()
     expect(page.get_by_text("The gate is off: no draft is checked from now on.")).to_be_visible()
     assert AgentEvaluationConfig.objects.get(agent=ada).gate_adherence_threshold is None

@@ -87,5 +87,5 @@ def test_the_log_is_narrowed_and_what_is_left_is_taken_along(
     page.get_by_role("link", name="Remove filter outcome").click()
     expect(page.locator("#result_list .field-outcome_mark")).to_have_count(2)
     page.locator("#result_list a", has_text="attempt 1").click()
-    expect(page.locator("#attempt-2")).to_contain_text("Attempt 2")
+    expect(page.locator(".pl-waterfall")).to_contain_text("Attempt 2")
     assert visitor.fits

@@ -12,29 +12,43 @@ from agents.models import Agent
 from agents.persona import TraitValue, save_persona
 from evaluation.models import Baseline, EvaluationRun
 from tests.console import list_of, page_of, read
-from tests.evaluation.judged import OFFLINE, cells, make_baseline, make_run, make_score
+from tests.evaluation.judged import LLM, OFFLINE, cells, make_baseline, make_run, make_score
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
 
 
-def test_a_changed_persona_is_marked(root: Client) -> None:
+def test_judges_stand_in_lines_of_their_own_and_a_changed_persona_is_marked(root: Client) -> None:
     agent = make_agent(traits=[TraitValue("dry")])
     make_baseline(agent, make_run(agent))
     make_baseline(agent, make_run(agent, judge=OFFLINE), score=3.5)
-    assert "stale" not in read(root, page_of(agent))
+    fresh = read(root, list_of(Agent))
     save_persona(agent=agent, traits=[TraitValue("dry", strength=0.0)], note="edit")
 
+    assert cells(fresh, "baseline_column") == [f"{LLM} adherence 7.2 → – heuristic lexical-1 adherence 3.5 → –"]
+    assert fresh.count('class="pl-line"') == 2
+    stale = cells(read(root, list_of(Agent)), "baseline_column")
+    assert stale == [f"{LLM} adherence 7.2 → – stale heuristic lexical-1 adherence 3.5 → – stale"]
     assert "stale" in read(root, page_of(agent))
     assert cells(read(root, list_of(Baseline)), "stale") == ["stale version 2, edit: dry 0.5 → 0"] * 2
 
 
-def test_an_overall_score_names_the_dimension_below_it(root: Client) -> None:
-    run = make_run(make_agent(), dimensions=["adherence", "fluency"], overall_score=4.6)
-    make_score(run, 8, dimension="adherence", over_window=True)
-    make_score(run, 1, dimension="fluency")
+def test_the_list_of_agents_shows_how_they_are_now_beside_their_baselines_the_lowest_dimension_first(
+    root: Client,
+) -> None:
+    ada = make_agent()
+    dimensions = ["adherence", "fluency"]
+    captured = make_run(ada, dimensions=dimensions, persona_digest="p")
+    for name in dimensions:
+        make_baseline(ada, captured, dimension=name, score=8.3)
+    now = make_run(ada, dimensions=dimensions, overall_score=4.6)
+    make_score(now, 8, dimension="adherence", over_window=True)
+    make_score(now, 1, dimension="fluency")
+    for score in (9, 9):
+        make_score(make_run(ada, hard=True), score)
 
-    assert cells(read(root, list_of(EvaluationRun)), "overall")[0].startswith("4.6 fluency 1.0")
+    assert cells(read(root, list_of(Agent)), "baseline_column") == ["fluency 8.3 → 1.0 adherence 8.3 → 8.0"]
+    assert cells(read(root, list_of(EvaluationRun, f"?id__exact={now.pk}")), "overall")[0].startswith("4.6 fluency 1.0")
 
 
 @pytest.fixture

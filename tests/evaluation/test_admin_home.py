@@ -13,14 +13,14 @@ from pytest_django import Settings
 
 from agents.models import Agent, Alert, LLMCall, PersonaVersion
 from agents.persona import save_persona
-from evaluation.admin.home import MOST_LINES
+from evaluation.admin.home import USUAL_LINES
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, JudgeCalibration
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
 from tests.console import HOSTILE, drawn, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.change.measured import capture, flattened, measure
 from tests.evaluation.change.test_history import scored
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judged import LLM, make_baseline, make_run
+from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -166,16 +166,16 @@ def test_broken_proposition_files_and_waiting_drafts_are_said(propositions: Prop
 
 # -- the chart
 def test_the_chart_shows_a_few_agents_who_lost_most_each_message_at_its_time() -> None:
-    for number in range(MOST_LINES + 2):
+    for number in range(USUAL_LINES + 2):
         fell(make_agent(f"agent-{number}", display_name=f"Agent {number}"), now=8 - number)
     html = home()
     times = {
         point["x"] for dataset in drawn(drift(html))[0]["datasets"] for point in dataset["data"] if "text" in point
     }
 
-    assert legend(html)[0] == f"Agent {MOST_LINES + 1} {(15 - MOST_LINES) / 2:.1f} baseline 8.0"
-    assert len(legend(html)) == MOST_LINES
-    assert len(times) == 2 * MOST_LINES
+    assert legend(html)[0] == f"Agent {USUAL_LINES + 1} {(15 - USUAL_LINES) / 2:.1f} baseline 8.0"
+    assert len(legend(html)) == USUAL_LINES
+    assert len(times) == 2 * USUAL_LINES
     assert max(times) - min(times) > 7 * 86_400
 
 
@@ -193,6 +193,22 @@ def test_a_point_leads_to_its_message_for_those_who_may_read_it() -> None:
     assert points(home())[-1].endswith(f"/transcript/?at={message.position}#m{message.position}")
     blind = home(staff("evaluation.view_baseline", "agents.view_agent", "evaluation.view_evaluationrun"))
     assert points(blind) == ["", ""]
+
+
+def test_agents_dimension_and_judge_are_chosen_in_the_url() -> None:
+    ada, bob = make_agent("ada"), make_agent("bob")
+    fell(ada)
+    fell(bob)
+    scored(ada, 2, days_ago=2, judge=OFFLINE)
+    client = signed_in(superuser())
+
+    assert len(legend(read(client, HOME))) == 2
+    assert legend(read(client, f"{HOME}?agent=bob")) == ["Bob 5.5 baseline 8.0"]
+    assert legend(read(client, f"{HOME}?judge={OFFLINE}+plumbline")) == ["Ada 2.0"]
+    assert "heuristic" in drift(read(client, f"{HOME}?judge={OFFLINE}+plumbline"))
+    assert "Fluency has no score of these agents yet" in plain(read(client, f"{HOME}?dimension=fluency"))
+    assert len(points(read(client, HOME))) == 4
+    assert len(legend(read(client, f"{HOME}?agent=nobody&dimension=%00&judge={HOSTILE}"))) == 2
 
 
 def test_the_first_message_of_a_build_is_marked_and_what_has_no_score_is_counted() -> None:

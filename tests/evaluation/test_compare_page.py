@@ -79,7 +79,18 @@ def test_without_more_it_is_the_baseline_and_the_newest_evaluation(root: Client,
     assert verdicts(compare(root, agent="michael", **numbers)) == verdicts(tags) != {}
 
 
-def test_the_file_holds_the_numbers_of_the_command(root: Client) -> None:
+def test_only_worse_leaves_out_what_did_not_fall(root: Client) -> None:
+    every, worse = (verdicts(compare(root, agent="michael", **more)) for more in (dict[str, str](), {"worse": "on"}))
+
+    assert set(worse) < set(every)
+    assert "michael-dry" in worse
+    assert "michael-no-lists" not in worse
+    assert "Nothing fell" in compare(
+        root, baseline=run_of("pam", "40").pk, candidate=run_of("pam", "41").pk, worse="on"
+    )
+
+
+def test_the_files_hold_the_numbers_of_the_command(root: Client) -> None:
     asked: dict[str, str | int] = {
         "agent": "michael",
         "baseline": run_of("michael", "40").pk,
@@ -107,6 +118,7 @@ def test_the_file_holds_the_numbers_of_the_command(root: Client) -> None:
         assert row["verdict"] == named["verdict"]
         assert (row["delta"].lstrip("'") or None) == (None if named["delta"] is None else str(named["delta"]))
         assert row["heuristic"] == "True"
+    assert json.loads(compare(root, **asked, export="json"))["comparisons"] == command["comparisons"]
 
 
 def test_a_build_that_was_not_evaluated_is_named_with_the_page_that_evaluates_it(root: Client) -> None:

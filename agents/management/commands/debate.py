@@ -34,7 +34,7 @@ OFF = "off"
 ANSWER_CHARACTERS = 300  # of a position, while it is played
 # Options that only a new debate takes; they are named as the settings are.
 NEW = ("mode", "agents", "rounds", "model", "perspectives", "assignment", "seed", "consensus", "convergence_rounds",
-       "convergence_similarity", "confidence", "poll", "judge", "real")  # fmt: skip
+       "convergence_similarity", "confidence", "extra_rounds_on_groupthink", "poll", "judge", "real")  # fmt: skip
 
 
 class Command(BaseCommand):
@@ -81,6 +81,7 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
             (ends, "--convergence-similarity", number,
              f"from which two positions of a seat are the same, 0 to 1 (default: {CRITERIA.convergence_similarity})"),
             (ends, "--confidence", number, f"that every seat has, 0 to 1 (default: {CRITERIA.confidence})"),
+            (ends, "--extra-rounds-on-groupthink", integer, "played at most where it would end and they agree too easily (default: 0)"),
         )  # fmt: skip
         for group, name, more, about in arguments:
             group.add_argument(name, help=about, **more)

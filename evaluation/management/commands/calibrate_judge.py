@@ -14,7 +14,7 @@ from rich.console import Console
 from agents.commands import NOT_ENOUGH, CodedCommand, console_on, print_table
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.calibration.agreement import Calibration, calibration, labelled_keys, labels_of, refresh
-from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels
+from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels, is_json
 from evaluation.calibration.labels import NothingToDraw, check_dimension, draw_label_set, procedure_fields
 from evaluation.commands import as_text, wrong
 from evaluation.models import EvaluationRun, LabelSet, Method
@@ -53,10 +53,10 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         add("--run", action="append", type=int, metavar="ID", help="draw only from this evaluation; repeatable")
         add("--seed", type=int, help="of the draw (default: 0)")
         add("--template", **file, help="write the label set to be filled in, without the judge's scores")
-        add("--import", dest="labels", **file, help="store labels from a CSV file")
+        add("--import", dest="labels", **file, help="store labels from CSV or JSON lines (.jsonl)")
         add("--annotator", help="for rows of the file that name none, and in the template")
         add("--replace", action="store_true", help="labels of the file win over stored ones that differ")
-        add("--export", **file, help="write the labels as CSV")
+        add("--export", **file, help="write the labels, CSV or (.jsonl) JSON lines")
         add("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -103,12 +103,12 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
             self._say(str(done), options)
         if options["template"] and label_set is not None:
             which = label_set
-            _write(options["template"], lambda out: export_template(which, out, annotator=name))
+            _write(options["template"], lambda out, lines: export_template(which, out, annotator=name, as_json=lines))
             self._say(f"{options['template']}: fill in the column value, then --import it.", options)
         filters = {field: options[field] for field in ("judge", "procedure", "dimension")}
         if options["export"]:
             labels = labels_of(**filters, label_set=label_set)
-            count = _write(options["export"], lambda out: export_labels(labels, out))
+            count = _write(options["export"], lambda out, lines: export_labels(labels, out, as_json=lines))
             self._say(f"{options['export']}: {counted(count, 'label')} written.", options)
         figures = self._figures(filters, None if options["draw"] is not None else label_set)
         document["calibrations"] = [row.model_dump() for row in figures]
@@ -173,10 +173,10 @@ def _nothing(options: dict[str, Any]) -> str:
     return f"nothing to calibrate: there are no labels{which}. --draw 80 --name NAME --dimension DIMENSION begins."
 
 
-def _write(path: Path, write: Callable[[IO[str]], int]) -> int:
+def _write(path: Path, write: Callable[[IO[str], bool], int]) -> int:
     try:
         with path.open("w", encoding="utf-8", newline="") as out:
-            return write(out)
+            return write(out, is_json(path))
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
 

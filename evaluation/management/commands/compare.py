@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -18,7 +19,7 @@ from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.change import choosing
 from evaluation.change.change import Change
 from evaluation.change.choosing import Compared
-from evaluation.change.comparison import Comparison
+from evaluation.change.comparison import Comparison, Detection, detections
 from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.ci.render import print_example
 from evaluation.ci.verdict import worst_message
@@ -45,8 +46,7 @@ CHANGE = (">Baseline", ">Now", ">Change", ">95 % interval", "Verdict", ">More")
 class Command(CodedCommand):
     help = (
         "Compare two measurements: of two tags (--a build=40 --b build=41; measured now unless they were before), the newest against the "
-        "baseline (the default; evaluate --baseline FILE takes a file), or two evaluations. Per dimension and proposition: the change, its "
-        "95 % interval and a verdict. "
+        "baseline (the default) or a file, or two evaluations. Per dimension and proposition: the change, its 95 % interval and a verdict. "
         "Exit code: 0 nothing surely got worse, 1 something did, 2 something could not be compared, 3 wrong usage."
     )
 
@@ -56,6 +56,7 @@ class Command(CodedCommand):
         parser.add_argument("--a", metavar="TAG=VALUE", help="baseline: messages with these tags, separated by commas")
         parser.add_argument("--b", metavar="TAG=VALUE", help="candidate: messages with these tags")
         parser.add_argument("--runs", nargs=2, type=int, metavar="ID", help="two evaluations, the older first")
+        parser.add_argument("--baseline", type=Path, metavar="FILE", help="what capture_baseline --out FILE wrote")
         parser.add_argument(
             "--dimensions",
             help=f"separated by commas; allowed: {','.join(SCORERS)} (default with --a and --b: adherence,fluency; of a channel both)",
@@ -68,6 +69,12 @@ class Command(CodedCommand):
         parser.add_argument("--seed", type=int, default=0, help="seed of the sampling (default: 0)")
         parser.add_argument(
             "--margin", type=float, default=0.5, help="changes within ± this many points do not matter (default: 0.5)"
+        )
+        parser.add_argument(
+            "--detect",
+            type=float,
+            metavar="POINTS",
+            help="also say how many messages finding such a change takes",
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -89,16 +96,18 @@ class Command(CodedCommand):
         Raises:
             CommandError: Names the option, its value and what is allowed; exit code 3.
         """
-        if options["runs"] and (options["a"] or options["b"]):
-            raise wrong("one way of comparing at a time: --a with --b, or --runs")
+        if sum(map(bool, (options["a"] or options["b"], options["runs"], options["baseline"]))) > 1:
+            raise wrong("one way of comparing at a time: --a with --b, --runs, or --baseline FILE")
         if bool(options["a"]) != bool(options["b"]):
             raise wrong("--a and --b go together, e.g. --a build=40 --b build=41")
         if options["channel"] and options["agents"]:
             raise wrong("--channel or --agents, one of the two")
         if options["channel"] and not (options["a"] or options["runs"]):
             raise wrong("--channel goes with --a and --b: baselines are of agents")
-        if not 0 < options["margin"] <= 9:
-            raise wrong(f"--margin {options['margin']}: allowed: more than 0, at most 9")
+        for name in ("margin", "detect"):
+            value = options[name]
+            if value is not None and not 0 < value <= 9:
+                raise wrong(f"--{name} {value}: allowed: more than 0, at most 9")
         for name in _named(options["dimensions"]):
             if name not in SCORERS:
                 raise wrong(f"--dimensions {name!r}: allowed: {', '.join(SCORERS)}")
@@ -110,6 +119,9 @@ class Command(CodedCommand):
         if options["runs"]:
             first, second = (_run(pk) for pk in options["runs"])
             return choosing.of_runs(first, second, margin=margin, dimensions=dimensions)
+        if options["baseline"]:
+            chosen = find_agents(options["agents"]) if options["agents"] else None
+            return choosing.with_file(options["baseline"], chosen, margin=margin, dimensions=dimensions)
         agents = _agents(options["agents"])
         return choosing.with_baselines(agents, judge=settings.JUDGE_MODEL, margin=margin, dimensions=dimensions)
 
@@ -133,11 +145,19 @@ class Command(CodedCommand):
             return choosing.of_tags(specs, a, b, margin=options["margin"], prepared=bar.prepared, progress=bar.progress)
 
     def _show(self, compared: Compared, options: dict[str, Any]) -> None:
+        change = options["detect"]
+        detect = [] if change is None else detections(compared.comparisons, change)
         if options["json"]:
-            comparisons = [c.model_dump() for c in compared.comparisons]
-            self.stdout.write(as_text({"comparisons": comparisons, "not_compared": compared.undecidable}))
-        else:
-            comparisons_table(compared.comparisons, self.stdout)
+            document = {
+                "comparisons": [c.model_dump() for c in compared.comparisons],
+                "not_compared": compared.undecidable,
+                **({} if change is None else {"detect": [row.model_dump() for row in detect]}),
+            }
+            self.stdout.write(as_text(document))
+            return
+        comparisons_table(compared.comparisons, self.stdout)
+        if change is not None:
+            detection_table(detect, self.stdout)
 
     def _end(self, compared: Compared) -> None:
         refused = compared.undecidable
@@ -280,6 +300,10 @@ def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
     ]
     if large:  # these would be lost among the rows, and no exit code says anything of them
         lines.append(f"large, but with no interval neither sure nor in the exit code: {', '.join(large)}.")
+    found = sorted(change.smallest_detectable for _, change in rows if change.smallest_detectable is not None)
+    if found:
+        first, last = number(found[0]), number(found[-1])
+        lines.append(f"In 4 of 5 cases a change of {first if first == last else f'{first} to {last}'} points is found.")
     if any(change.verdict == "steady" for _, change in rows):
         lines.append(f"steady: the whole interval lies within ±{margin:g} points.")
     if any(change.n_more for _, change in rows):
@@ -296,6 +320,8 @@ def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
     for note, targets in notes.items():
         who = f"{len(targets)} of {len(comparisons)}" if len(targets) > 3 else ", ".join(targets)
         lines.append(f"{who}: {note}.")
+    if any("takes a larger one" in change.reason for _, change in rows):
+        lines.append("--detect 0.5 says how many messages a baseline takes.")
     return lines
 
 
@@ -324,3 +350,25 @@ def _notes(comparison: Comparison, *, alone: bool) -> list[str]:
 def _fall(change: Change) -> str:
     before = words_or_share(number(change.baseline), change.baseline_share, of_words=change.of_words)
     return f"{before} → {words_or_share(number(change.candidate), change.share, of_words=change.of_words)}"
+
+
+def detection_table(rows: Sequence[Detection], out: Any) -> None:
+    """What the sample at hand can detect, and what a change of the size asked for takes."""
+    console = console_on(out)
+    if not rows:
+        console.print("Nothing to plan by: no dimension has an interval over messages.\n")
+        return
+    cells: list[list[Cell]] = [
+        [
+            *(row.target, heading_of(row.dimension, narrow=True), f"{row.sd:.1f}", row.baseline_n or "exact"),
+            *(row.n, None if row.smallest is None else f"{row.smallest:.1f}", row.needed, row.needed_now),
+        ]
+        for row in rows
+    ]
+    heads = ["Target", "Dim.", ">Spread", ">Baseline", ">Now", ">Finds", ">Needs each", ">Needs now"]
+    title = f"Messages to find a change of {rows[0].change:g} points in 4 of 5 cases"
+    print_table(console, heads, cells, title=title)
+    console.print(
+        "Spread: standard deviation between messages. Baseline, Now: how many were judged. Finds: the smallest change these\n"
+        "find. Needs each: messages in both. Needs now: with the baseline as it is; – no number suffices.\n"
+    )

@@ -28,6 +28,7 @@ CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
     ({"consensus": 1.5}, "consensus", ("1.5", "less than or equal to 1")),
     ({"confidence": -0.1}, "confidence", ("-0.1", "greater than or equal to 0")),
     ({"convergence_rounds": 1}, "convergence_rounds", ("1", "greater than or equal to 2")),
+    ({"extra_rounds_on_groupthink": -1}, "extra_rounds_on_groupthink", ("-1", "greater than or equal to 0")),
     ({"mode": "expert-panel", "seed": 2**31}, "seed", ("2147483648", "less than")),
     ({"models": {"7": "offline:scripted"}}, "models", ("'7'", "allowed: 1")),
 ]  # fmt: skip

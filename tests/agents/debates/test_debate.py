@@ -149,6 +149,22 @@ def test_a_debate_that_has_ended_is_not_played_on() -> None:
         ask_rounds(debate, 1)
 
 
+def test_groupthink_at_the_exit_asks_for_extra_rounds_and_says_so(llm_server: LLMServer) -> None:
+    Panel(llm_server, fields=lambda seat, turn: {"confidence": 0.9}, agreement=1.0)
+    agents = seated()
+
+    debate = played(start_debate(topic=TOPIC, mode="delphi", agents=agents, extra_rounds_on_groupthink=2))
+
+    assert (debate.exit_reason, debate.rounds.count()) == ("consensus", 4)
+    assert debate.exit_details.endswith("after 2 extra rounds because of groupthink")
+    assert debate.rounds.get(number=3).groupthink["detected"] is True
+    assert debate.rounds.get(number=0).groupthink["detected"] is False, "independent answers are no group"
+
+    plain = played(start_debate(topic=TOPIC, mode="delphi", agents=agents))
+    assert (plain.exit_reason, plain.rounds.count()) == ("consensus", 2)
+    assert "heuristic" not in plain.exit_details  # a model said how far they agree
+
+
 def test_what_a_round_changed_is_stored_with_it(llm_server: LLMServer) -> None:
     """Bob follows the majority in round 1 and has nothing new to say; Dan follows in round 2, with an argument."""
 
@@ -366,6 +382,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any] | Callable[[], Mapping[str, Any]], st
     ),
     "an assignment there is not": ({"mode": "expert-panel", "assignment": "dice"}, "assignment", "'round-robin'"),
     "a threshold out of range": ({"consensus": 1.5}, "consensus", "less than or equal to 1"),
+    "too many extra rounds": ({"extra_rounds_on_groupthink": 11}, "extra_rounds_on_groupthink", "less than or equal to 10"),
     "a setting there is not": ({"speed": 3}, "speed", "not a setting of delphi; allowed: "),
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from agents.debates.answers import Answer
 from agents.debates.measures import (
     Criteria,
+    Groupthink,
     Quartiles,
     Round,
     changes,
@@ -226,6 +227,9 @@ def by_specification(
     rounds: Sequence[Round],
     agreements: Sequence[float | None],
     criteria: Criteria,
+    detected: bool,
+    extra_rounds: int,
+    extra_played: int,
 ) -> tuple[bool, str | None]:
     verdicts: list[tuple[str, bool]] = []
     latest = list(rounds[-1]) if rounds else []
@@ -257,6 +261,8 @@ def by_specification(
     # 4. currentRound >= maxRounds
     verdicts.append(("max_rounds", len(rounds) >= criteria.max_rounds))
     reason = next((name for name, holds in verdicts if holds), None)
+    if reason is not None and detected and extra_rounds - extra_played > 0:
+        reason = None  # extra_rounds_on_groupthink: that many more rounds first
     return reason is not None, reason
 
 
@@ -335,14 +341,32 @@ EXITS: list[tuple[str, list[str], list[float | None], dict[str, Any], str | None
 @pytest.mark.parametrize(
     ("rounds", "agreements", "asked", "reason"), [case[1:] for case in EXITS], ids=[c[0] for c in EXITS]
 )
+@pytest.mark.parametrize(
+    ("detected", "extra", "extra_played"), [(False, 0, 0), (False, 1, 0), (True, 0, 0), (True, 1, 0), (True, 1, 1)]
+)
 def test_a_debate_ends_as_the_specification_says(
-    rounds: list[str], agreements: list[float | None], asked: dict[str, Any], reason: str | None
-) -> None:
+    rounds: list[str],
+    agreements: list[float | None],
+    asked: dict[str, Any],
+    reason: str | None,
+    detected: bool,
+    extra: int,
+    extra_played: int,
+) -> None:  # fmt: skip
     criteria, answers = Criteria(**asked), [played(text) for text in rounds]
-    result = check_exit(answers, agreements, criteria)
-    assert (result.ends, result.reason) == by_specification(answers, agreements, criteria)
-    assert result.reason == reason
+    found = Groupthink(detected=detected, indicators=[], recommendation="")
+    result = check_exit(answers, agreements, criteria, groupthink=found, extra_rounds=extra, extra_played=extra_played)
+    deferred = detected and extra > extra_played
+    assert (result.ends, result.reason) == by_specification(
+        answers, agreements, criteria, detected, extra, extra_played
+    )
+    assert result.reason == (None if deferred else reason)
     assert bool(result.details) is (reason is not None)
+    if reason is not None and deferred:
+        assert reason in result.details
+        assert "extra round 1 of 1" in result.details
+    if result.ends and extra_played:
+        assert "after 1 extra round" in result.details
 
 
 def test_the_table_of_exits_is_large_enough() -> None:
@@ -463,13 +487,21 @@ def test_the_order_of_the_seats_does_not_matter(
         confidence=st.sampled_from([None, 0.0, 0.85]),
         max_rounds=st.integers(1, 4),
     ),
+    detected=st.booleans(),
+    extra=st.integers(0, 2),
+    extra_played=st.integers(0, 2),
 )
 def test_any_debate_ends_as_the_specification_says(
-    rounds: list[tuple[list[Answer], float | None]], criteria: Criteria
+    rounds: list[tuple[list[Answer], float | None]], criteria: Criteria, detected: bool, extra: int, extra_played: int
 ) -> None:
     answers, agreements = [one for one, _ in rounds], [agreement for _, agreement in rounds]
-    result = check_exit(answers, agreements, criteria)
-    assert (result.ends, result.reason) == by_specification(answers, agreements, criteria)
+    noticed = Groupthink(detected=detected, indicators=[], recommendation="")
+    result = check_exit(
+        answers, agreements, criteria, groupthink=noticed, extra_rounds=extra, extra_played=extra_played
+    )
+    assert (result.ends, result.reason) == by_specification(
+        answers, agreements, criteria, detected, extra, extra_played
+    )
 
 
 @given(rounds_)

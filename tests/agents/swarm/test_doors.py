@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -14,12 +15,14 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django import Settings
 
 from agents.models import (
     Agent,
     Channel,
     DialogState,
     DialogSummary,
+    LLMCall,
     Message,
     Run,
     Swarm,
@@ -116,15 +119,111 @@ def test_the_second_of_two_editors_is_told(client: Program) -> None:
     assert client.patch(url, {"enabled": True}, headers={"If-Match": etag}).status_code == 412
 
 
+def test_a_message_is_tried_and_no_row_is_written_but_calls(client: Program, ada: Agent) -> None:
+    swarm = ensure_default_swarm()
+    tables = (Message, Channel, DialogState, SwarmTurn, Run)
+    before = [table.objects.count() for table in tables]
+
+    answer = client.post(
+        f"{SWARMS}{swarm.pk}/try/",
+        {"agent": "ada", "message": "I would like a friendly note about the blue vase from Delft, briefly"},
+    )
+
+    tried = answer.json()
+    assert answer.status_code == 200, tried
+    assert (tried["intent"], tried["calibration"]["length"], tried["heuristic"]) == ("general", "brief", True)
+    assert tried["draft"] == "To sum up, I would take the blue one for 40 euros."
+    assert tried["text"] == "I would take the blue one for 40 euros."
+    assert tried["polished"] == tried["text"]
+    assert tried["steps"] == [{"phase": "post", "text": tried["text"], "why": ""}]
+    assert [table.objects.count() for table in tables] == before
+    assert set(LLMCall.objects.values_list("purpose", flat=True)) == {"swarm"}
+
+
+def test_a_trial_shows_the_question_instead_of_a_draft(client: Program, ada: Agent) -> None:
+    swarm = ensure_default_swarm()
+
+    tried = client.post(f"{SWARMS}{swarm.pk}/try/", {"agent": "ada", "message": "How much ibuprofen should I take?"})
+
+    assert tried.json()["decision"]["kind"] == "clarify"
+    assert (tried.json()["text"][-1], tried.json()["draft"], tried.json()["steps"]) == ("?", "", [])
+
+
+def test_a_trial_is_held_to_the_rules_of_the_agent(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.SWARM_GUARDS = [f"{__name__}.sums_up"]
+    swarm = ensure_default_swarm()
+
+    tried = client.post(f"{SWARMS}{swarm.pk}/try/", {"agent": "ada", "message": "Write me a note on the blue vase"})
+
+    assert tried.json()["text"] == tried.json()["draft"] == ada.sample_lines[0]
+    assert tried.json()["refused"] == tried.json()["steps"]
+    assert "rule" in tried.json()["steps"][0]["why"]
+
+
+def sums_up(agent: Agent) -> list[Callable[[str], bool]]:
+    """A rule of every agent."""
+    return [lambda text: text.startswith("To sum up")]
+
+
 # -- what is remembered, over the API
 def dialog(client: Program) -> str:
     return "/api/agents/ada/dialogs/dm/"
 
 
-def test_a_state_is_read_with_the_right_to_view_messages(remembered: DialogState) -> None:
+def test_entries_are_pinned_changed_added_with_their_quote_and_removed(
+    client: Program, remembered: DialogState
+) -> None:
+    [fact] = client.get(dialog(client)).json()["facts"]
+    new = {"text": "lives in Oslo", "position": 1, "quote": "i live in  Oslo"}
+
+    both = client.patch(dialog(client), {"facts": [{"key": fact["key"], "pinned": True}, new]}).json()["facts"]
+    left = client.patch(dialog(client), {"facts": []}).json()["facts"]
+
+    assert [(one["text"], one["pinned"]) for one in both] == [(fact["text"], True), ("lives in Oslo", False)]
+    assert both[1]["quote"] == "I live in Oslo."
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "part"),
+    [
+        (
+            {"facts": [{"text": "has a dog", "position": 1, "quote": "I have a dog"}]},
+            "facts.quote",
+            "allowed: words of the message",
+        ),
+        (
+            {"facts": [{"text": "x", "position": 9, "quote": "I live in Oslo"}]},
+            "facts.quote",
+            "does not stand in message 9",
+        ),
+        ({"facts": [{"text": "x", "position": 1}]}, "facts.quote", "allowed: text, position, quote, pinned"),
+        (
+            {"facts": [{"text": "x", "position": 10**20, "quote": "x"}]},
+            "facts[0].position",
+            "allowed: less than or equal",
+        ),
+        ({"facts": [{"key": "nope"}]}, "facts[0].key", "'nope'; allowed: "),
+        ({"preferences": {"tone": "rude"}}, "preferences.tone", "'rude'; allowed: calm, friendly, direct"),
+        ({"preferences": {"mood": "x"}}, "preferences.mood", "allowed: tone, units, length, learning_style"),
+        ({"summary": "All is well."}, "summary", "allowed: with more than 12"),
+        ({"dreams": []}, "dreams", "allowed: anchor, goal, facts"),
+    ],
+)
+def test_a_change_that_nobody_said_is_a_400_and_changes_nothing(
+    client: Program, remembered: DialogState, body: dict[str, Any], field: str, part: str
+) -> None:
+    before = client.get(dialog(client)).json()
+
+    assert part in refused(client.patch(dialog(client), body))[field][0]
+    assert client.get(dialog(client)).json() == before
+
+
+def test_a_state_is_read_with_the_right_to_view_messages_and_changed_by_operators(remembered: DialogState) -> None:
     reader, blind = program(viewer()), program(staff("agents.view_dialogstate"))
 
     assert reader.get(dialog(reader)).status_code == 200
+    assert reader.patch(dialog(reader), {"facts": []}).status_code == 403
     assert blind.get(dialog(blind)).status_code == 403
 
 
@@ -140,6 +239,7 @@ def test_a_state_read_before_a_new_summary_is_not_the_present_one(client: Progra
     )
 
     assert client.get(dialog(client), headers={"If-None-Match": etag}).status_code == 200
+    assert client.patch(dialog(client), {"facts": []}, headers={"If-Match": etag}).status_code == 412
 
 
 # -- the terminal
@@ -234,6 +334,19 @@ def test_a_prompt_changed_in_the_console_is_a_version_with_its_difference(client
     assert "<ins>people" in page
 
 
+def test_the_bench_shows_calibration_draft_and_what_polishing_changed(ada: Agent) -> None:
+    page = f"{page_of(ensure_default_swarm()).removesuffix('change/')}try/"
+    root = signed_in(superuser("c"))
+
+    shown = root.post(page, {"agent": "ada", "message": "Write a short note about the blue vase"}).content.decode()
+    wrong = root.post(page, {"agent": "nobody", "message": "Hello"}).content.decode()
+
+    assert "<del>To sum up" in shown
+    assert "What would be sent" in plain(shown)
+    assert "nobody" in plain(wrong)
+    assert "What would be sent" not in plain(wrong)
+
+
 def test_the_page_of_a_state_shows_entries_with_quotes_and_lets_those_who_may_pin_them(remembered: DialogState) -> None:
     root = signed_in(superuser("c"))
     entry = Entry.model_validate(DialogState.objects.get().facts[0])
@@ -250,6 +363,25 @@ def test_the_page_of_a_state_shows_entries_with_quotes_and_lets_those_who_may_pi
     root.post(url, {"edit": "gone"})
     root.post(url, {"remove": entry.key})
     assert DialogState.objects.get().facts == []
+
+
+def test_people_add_an_entry_with_its_words_and_write_the_summary_in_the_console(remembered: DialogState) -> None:
+    root, url = signed_in(superuser("c")), f"{page_of(remembered).removesuffix('change/')}entry/"
+    entry = {"add": "1", "kind": "facts", "text": "lives in Oslo", "position": "1", "pinned": "on"}
+
+    root.post(url, {**entry, "quote": "I live in Rome"})
+    refused = plain(read(root, page_of(remembered)))
+    root.post(url, {**entry, "quote": "I live in Oslo"})
+    held = DialogState.objects.get().facts
+    for number in range(20):
+        say(remembered.channel, "Mia", f"Message {number}.")
+    text = " ".join(["They talk about Oslo.", *(one["quote"] for one in held)])
+    root.post(url, {"write": "1", "summary": text})
+
+    assert "does not stand in message 1" in refused
+    assert [(one["text"], one["pinned"], one["by"]) for one in held[1:]] == [("lives in Oslo", True, "person")]
+    assert DialogSummary.objects.get().origin == "person"
+    assert "Written by a person." in plain(read(root, page_of(remembered)))
 
 
 def test_no_form_stands_in_another_where_a_browser_would_drop_it(remembered: DialogState) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.llm.requests import CHARACTERS_PER_TOKEN
+from agents.llm.requests import CHARACTERS_PER_TOKEN, LLMRequest
 from agents.models import (
     Agent,
     Channel,
@@ -30,13 +30,15 @@ from agents.swarm.assign import assign_swarms
 from agents.swarm.memory import (
     memory_section,
     newest_summary,
+    offline,
     queue_summary,
     quotes_of,
     window,
     work_one,
+    write_summary,
 )
 from agents.swarm.phases import ensure_default_swarm
-from agents.swarm.state import Entry, add_quoted, advance, entries, folded, pinned, remove, updating
+from agents.swarm.state import Entry, StateRefused, add_quoted, advance, edit, entries, folded, pinned, remove, updating
 from agents.turn import orchestrator
 from agents.turn.prompt import Prompt
 from agents.turn.receive import receive_message
@@ -386,6 +388,68 @@ def test_a_pinned_entry_leaves_the_state_only_with_a_summary_that_holds_it(db: N
     held = {entry.position for entry in pinned(state)}
     for number in range(1, 41):
         assert 2 * number - 1 in held or f"number {number} in" in texts
+
+
+def written_meanwhile(request: LLMRequest) -> Any:
+    """Answer as the rules do, but only after a person has written a summary (a responder)."""
+    if not DialogSummary.objects.filter(origin="person").exists():
+        agent, channel = seated()
+        state = DialogState.objects.get()
+        write_summary(agent, channel, " ".join(["A person wrote this.", *(entry.quote for entry in pinned(state))]))
+    return offline(request)
+
+
+def test_what_a_person_writes_while_a_summary_is_made_is_not_replaced(
+    talked: tuple[Agent, Channel], settings: Settings
+) -> None:
+    settings.OFFLINE_RESPONDERS = {"swarm_summary": f"{__name__}.written_meanwhile"}
+
+    summary = _next_summary(*talked)
+    for number in range(13, 17):
+        take_turn(*talked, number)
+
+    assert DialogSummary.objects.filter(origin="person").exists()
+    assert summary == newest_summary(*talked) or "A person wrote this." in summary.text
+    newest = newest_summary(*talked)
+    assert newest is not None
+    assert newest.origin == "worker"
+    assert newest.text.startswith("A person wrote this.")
+
+
+# -- people
+def test_a_persons_summary_is_shown_and_later_ones_begin_with_it(talked: tuple[Agent, Channel]) -> None:
+    agent, channel = talked
+    with updating(agent, channel) as state:
+        for entry in pinned(state):
+            edit(state, entry.key, f"thing {entry.position}")
+    older = " ".join(f"thing {position};" for position in range(1, 18, 2))
+
+    written = write_summary(agent, channel, f"Mia furnishes a house: {older}")
+
+    assert newest_summary(agent, channel) == written
+    assert "Mia furnishes a house" in _text(prompt_of(agent, channel))
+    later = _next_summary(agent, channel)
+    assert later.status == "completed"
+    assert later.text.startswith("Mia furnishes a house")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("  ", "it is empty"), ("Mia bought things.", "it lacks"), ("x" * 2001, "at most 2,000")]
+)
+def test_a_persons_summary_is_held_to_the_same(text: str, why: str, talked: tuple[Agent, Channel]) -> None:
+    before = newest_summary(*talked)
+
+    with pytest.raises(StateRefused, match=why):
+        write_summary(*talked, text)
+
+    assert newest_summary(*talked) == before
+
+
+def test_a_summary_of_messages_that_are_all_shown_is_refused(db: None) -> None:
+    agent, channel = _talked(2)
+
+    with pytest.raises(StateRefused, match="allowed: with more than 12"):
+        write_summary(agent, channel, "They met.")
 
 
 # -- injection

@@ -204,39 +204,63 @@ def test_people_may_pin_thirty_and_no_more(room: tuple[Agent, Channel, Message])
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda s: states.edit(s, "nothing", "x"), "key: there is no entry 'nothing'; allowed: none"),
-        (lambda s: states.remove(s, "nothing"), "key: "),
-        (lambda s: states.pin(s, "nothing"), "key: "),
+        (lambda s, m: states.add(s, "wishes", {}, m), "kind: 'wishes'; allowed: anchor, goal, facts"),
+        (lambda s, m: states.add(s, "facts", {"text": "x", "position": 1}, m), "facts.quote: "),
+        (lambda s, m: states.add(s, "facts", {"text": "x", "position": 1, "quote": "I eat fish"}, m), "facts.quote: "),
+        (
+            lambda s, m: states.add(s, "facts", {"text": "x", "position": 9, "quote": "fish"}, m),
+            "in message 9; allowed",
+        ),
+        (lambda s, m: states.add(s, "facts", {"text": "x" * 301, "position": 1, "quote": "fish"}, m), "1 to 300"),
+        (lambda s, m: states.add(s, "facts", {"text": "x", "position": 0, "quote": "fish"}, m), "facts.position: "),
+        (lambda s, m: states.add(s, "facts", {"text": "x", "by": "model"}, m), "facts.by: unknown; allowed: text"),
+        (lambda s, m: states.edit(s, "nothing", "x"), "key: there is no entry 'nothing'; allowed: none"),
+        (lambda s, m: states.remove(s, "nothing"), "key: "),
+        (lambda s, m: states.pin(s, "nothing"), "key: "),
     ],
 )
 def test_a_change_by_a_person_that_is_not_allowed_says_what_is(
     change: Any, says: str, room: tuple[Agent, Channel, Message]
 ) -> None:
-    agent, channel, _ = room
+    agent, channel, message = room
     with pytest.raises(StateRefused, match=re.escape(says)), updating(agent, channel) as state:
-        change(state)
+        change(state, [message])
 
 
-def test_people_edit_and_remove_and_what_they_removed_does_not_enter_again(
-    room: tuple[Agent, Channel, Message],
-) -> None:
+def test_people_add_edit_and_remove(room: tuple[Agent, Channel, Message]) -> None:
+    agent, channel, message = room
+    with updating(agent, channel) as state:
+        entry = states.add(
+            state, "facts", {"text": "No fish", "position": 1, "quote": "eat fish", "pinned": True}, [message]
+        )
+        states.edit(state, entry.key, "Never serve fish")
+
+    held = entries(DialogState.objects.get(), "facts")
+    assert [(e.text, e.quote, e.by, e.pinned) for e in held] == [
+        ("Never serve fish", "I don’t eat fish.", "person", True)
+    ]
+    with updating(agent, channel) as state:
+        states.remove(state, entry.key)
+    assert entries(DialogState.objects.get(), "facts") == []
+
+
+def test_what_a_person_removed_enters_again_only_by_a_person(room: tuple[Agent, Channel, Message]) -> None:
     agent, channel, message = room
     fish = Entry(text="x", position=1, quote="eat fish")
     with updating(agent, channel) as state:
         add_quoted(state, "facts", [fish], [message])
-        [entry] = entries(state, "facts")
-        states.edit(state, entry.key, "Never serve fish")
-
-    [held] = entries(DialogState.objects.get(), "facts")
-    assert (held.text, held.quote, held.by) == ("Never serve fish", "I don’t eat fish.", "person")
-    with updating(agent, channel) as state:
-        with pytest.raises(StateRefused, match="1 to 300"):
-            states.edit(state, held.key, "x" * 301)
-        states.remove(state, held.key)
+        states.remove(state, entries(state, "facts")[0].key)
     for kind in ("facts", "decisions", "goal"):
         with updating(agent, channel) as state:
             add_quoted(state, kind, [fish, fish.with_(quote="fish. I weigh 72 kg")], [message])
             assert entries(state, kind) == []
+
+    with updating(agent, channel) as state:
+        states.add(state, "facts", {"text": "No fish", "position": 1, "quote": "eat fish"}, [message])
+        add_quoted(state, "decisions", [fish], [message])
+
+    state = DialogState.objects.get()
+    assert [len(entries(state, kind)) for kind in ("facts", "decisions")] == [1, 1]
 
 
 def test_the_words_of_an_agent_are_no_goal_of_the_person(room: tuple[Agent, Channel, Message]) -> None:

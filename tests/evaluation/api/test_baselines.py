@@ -86,14 +86,16 @@ def _hard() -> dict[str, object]:
 def test_how_well_a_judge_agrees_with_people_stands_beside_it(client: Program) -> None:
     ada = make_agent("ada")
     make_baseline(ada, make_run(ada))
+    alpha = {"value": 0.69, "interval": [0.58, 0.79], "n": 60, "reason": ""}
     JudgeCalibration.objects.create(
-        judge=LLM, procedure="plumbline", dimension="adherence", kappa=0.71, kappa_low=0.6, kappa_high=0.8,
+        judge=LLM, procedure="plumbline", dimension="adherence", kappa=0.71, kappa_low=0.6, kappa_high=0.8, figures={"alpha": alpha},
         labels=60, items=60, annotators=2, computed_at=timezone.now(),
     )  # fmt: skip
 
     (row,) = client.get(BASELINES).json()["results"]
 
     assert (row["calibration"]["kappa"], row["calibration"]["interval"]) == (0.71, [0.6, 0.8])
+    assert (row["calibration"]["alpha"], row["calibration"]["spearman"]) == (alpha, None)
     run = client.get(row["run_url"]).json()
     assert run["summary"]["dimensions"]["adherence"]["calibration"] == row["calibration"]
 

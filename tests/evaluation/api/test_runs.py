@@ -169,8 +169,8 @@ def test_an_agent_s_evaluation_leads_to_those_of_its_channels(client: Program, l
 
     shown = client.get(f"{RUNS}{run.pk}/").json()
 
-    (channel,) = shown["summary"]["dimensions"]["convergence"]["channels"]
-    assert (channel["channel"], channel["messages"]) == ("diverse", 5)
-    assert shown["progress"] == client.get(f"{RUNS}{channel['evaluation_run']}/").json()["progress"]
+    (channel,) = shown["channels"]
+    assert (channel["channel"], channel["messages"], channel["status"]) == ("diverse", 5, "completed")
+    assert shown["progress"] == client.get(channel["url"]).json()["progress"]
     assert shown["progress"]["settled"] == shown["progress"]["total"] > 0
     assert shown["scores"] == [], "they are the channel's"

@@ -11,6 +11,7 @@ from django.db import connection
 
 from evaluation.calibration.agreement import (
     Calibration,
+    Figure,
     agreements_text,
     calibration,
     calibration_of,
@@ -23,7 +24,7 @@ from evaluation.commands import outcome_table
 from evaluation.models import Baseline, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.runs.execute import run_json
 from evaluation.runs.summary import summarize
-from evaluation.statistics.agreement import quadratic_weighted_kappa
+from evaluation.statistics.agreement import krippendorff_alpha, quadratic_weighted_kappa
 from tests.console import list_of, page_of, queries, read, signed_in, superuser
 from tests.evaluation.calibration.labelled import KEY, drawn, judgements, label_all
 from tests.evaluation.conftest import PropositionFolder
@@ -52,6 +53,17 @@ def test_alpha_among_people_is_krippendorffs_own_example() -> None:
 
     assert row.people_alpha.value == pytest.approx(0.849, abs=5e-4)
     assert (row.people_alpha.n, row.annotators) == (11, 4)
+
+
+def test_judge_and_people_are_two_raters_of_alpha() -> None:
+    judge, people = FOUR_OBSERVERS[0], FOUR_OBSERVERS[1]
+    both = [(a, b) for a, b in zip(judge, people, strict=True) if a is not None and b is not None]
+    label_all(judgements([int(a) for a, _ in both]), [int(b) for _, b in both])
+    row = figures()
+
+    assert row.alpha == Figure.of(krippendorff_alpha(both))
+    assert row.alpha.value != row.kappa.value
+    assert ("Krippendorff's alpha, judge and people", "as two raters", row.alpha) in row.rows()
 
 
 # -- what is compared

@@ -27,7 +27,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_from_draw_to_figures_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     judgements(JUDGE * 2)
-    template, exported = tmp_path / "labels.csv", tmp_path / "out.csv"
+    template, exported = tmp_path / "labels.csv", tmp_path / "out.jsonl"
     output = command(
         capsys, "--draw", "60", "--name", "first", "--dimension", "adherence", "--judge", LLM, "--seed", "3",
         "--template", str(template), "--annotator", "ann",
@@ -52,7 +52,7 @@ def test_from_draw_to_figures_on_the_command_line(capsys: pytest.CaptureFixture[
     ):
         assert name in output
     assert "a second annotator" in output
-    assert len(exported.read_text(encoding="utf-8").splitlines()) == 61
+    assert len(exported.read_text(encoding="utf-8").splitlines()) == 60
     assert not JudgeCalibration.objects.get().is_stale
 
     document = json.loads(command(capsys, "--json", "--label-set", "first"))

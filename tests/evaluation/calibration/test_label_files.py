@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import tempfile
 from pathlib import Path
 
@@ -48,6 +49,18 @@ def scores() -> list[EvaluationScore]:
 # -- reading
 
 
+def test_a_file_of_json_lines(tmp_path: Path, scores: list[EvaluationScore]) -> None:
+    a, b, c = (score.pk for score in scores)
+    rows = [
+        {"score": a, "annotator": "ann", "value": 1, "note": "dry"},
+        {"score": b, "annotator": "ann", "value": "cannot tell"},
+        {"score": c, "annotator": "ann", "value": None},
+    ]
+    import_labels(written(tmp_path, "\n".join(map(json.dumps, rows)), "labels.jsonl"))
+
+    assert stored() == [(a, "ann", 1, "dry"), (b, "ann", None, "")]
+
+
 # -- what is wrong is named
 @pytest.mark.parametrize(
     ("line", "expected"),
@@ -86,6 +99,23 @@ def test_a_bad_cell_is_named_with_its_place(
 )
 def test_a_bad_table_is_named_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
     assert expected in problems(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("{", "line 1: not valid JSON"),
+        ("[1]", "line 1: '[1]': allowed: one JSON object per line"),
+        ('{"score": true, "annotator": "ann", "value": 1}', "line 1, column score: 'true': allowed"),
+        ('{"score": 1, "annotator": "ann", "value": true}', "line 1, column value: 'true': allowed"),
+        (
+            '{"score": 1, "annotator": "ann", "value": 1, "blind": "maybe"}',
+            "column blind: 'maybe': allowed: true, false",
+        ),
+    ],
+)
+def test_bad_json_is_named_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
+    assert expected in problems(written(tmp_path, line, "labels.jsonl"))
 
 
 def test_what_the_judge_did_not_score_is_refused(tmp_path: Path, scores: list[EvaluationScore]) -> None:
@@ -180,8 +210,9 @@ def test_a_window_is_written_with_its_lines(tmp_path: Path) -> None:
     out = io.StringIO(newline="")
     export_template(label_set, out)
     (row,) = csv.DictReader(io.StringIO(out.getvalue()))
+    export_template(label_set, lines := io.StringIO(), as_json=True)
 
-    assert row["shown"] == "# What Ada said\nAda: No.\nAda: Never."
+    assert row["shown"] == json.loads(lines.getvalue())["shown"] == "# What Ada said\nAda: No.\nAda: Never."
 
 
 def test_hostile_texts_are_no_formulas(scores: list[EvaluationScore]) -> None:
@@ -205,17 +236,17 @@ LABELS = st.lists(
 
 
 class RoundTrip(TestCase):
-    """What is written is read again."""
+    """What is written is read again, in both formats."""
 
-    @given(labels=LABELS)
-    def test_labels_survive_a_file(self, labels: list[tuple[int, str, int | None, str]]) -> None:
+    @given(labels=LABELS, as_json=st.booleans())
+    def test_labels_survive_a_file(self, labels: list[tuple[int, str, int | None, str]], as_json: bool) -> None:
         scores = judgements([0, 3, 6])
         for place, annotator, value, note in labels:
             save_label(score=scores[place], annotator=annotator, value=value, note=note)
         before, out = stored(), io.StringIO(newline="")
-        export_labels(ScoreLabel.objects.all(), out)
+        export_labels(ScoreLabel.objects.all(), out, as_json=as_json)
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "labels.csv"
+            path = Path(folder) / ("labels.jsonl" if as_json else "labels.csv")
             path.write_bytes(out.getvalue().encode())
             again = import_labels(path)
             assert (again.added, again.replaced, again.unchanged) == (0, 0, len(before))

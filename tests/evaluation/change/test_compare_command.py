@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,13 +20,13 @@ from evaluation.change.measurements import Measurement
 from evaluation.management.commands.compare import comparisons_table
 from evaluation.models import EvaluationRun
 from tests.agents.test_seed import CAST
-from tests.evaluation.change.samples import OFFLINE, measurement, of
+from tests.evaluation.change.samples import OFFLINE, adherence, measurement, of
 from tests.evaluation.change.test_against_baseline import ada, judge, run_of
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import answers, claims_of, entry, tail_of
 from tests.evaluation.test_planted_drift import LOSE_THEIR_VOICE
-from tests.factories import make_channel, talk
+from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
 __all__ = ["ada"]
@@ -97,6 +99,28 @@ def test_agents_who_said_nothing_on_a_side_cannot_be_compared_and_end_with_2(llm
     assert out == ""
 
 
+def test_detect_says_how_many_messages_a_change_takes(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    agent = make_agent("ada")
+    for build in ("1", "2"):
+        talk(agent, [f"Line {n} of {build}." for n in range(30)], channel=make_channel(build), tags={"build": build})
+
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
+        return {"json": entry(5 + int(re.findall(r"Line (\d+) of", tail_of(body))[-1]) % 3)}
+
+    llm_server.respond = respond
+
+    code, found = document(*TAGS, "--dimensions", "adherence", "--samples", "30", "--detect", "0.5")
+
+    (row,) = found["detect"]
+    assert code == 0
+    assert row["sd"] == pytest.approx(0.83, abs=0.1)
+    assert row["needed"] == pytest.approx(2 * (2.8 * 0.83 / 0.5) ** 2, rel=0.25)
+    text = ran(*TAGS, "--detect", "0.5", "--samples", "30")[1]
+    assert "Messages to find a change of 0.5 points" in text
+    assert f"In 4 of 5 cases a change of {row['smallest_detectable']:.1f}" in text
+
+
 def test_the_newest_evaluation_is_compared_with_the_baseline(llm_server: LLMServer, ada: Agent) -> None:
     judge(llm_server, voice=8)
     code, _, err = ran()
@@ -123,6 +147,27 @@ def test_a_baseline_by_another_judge_is_named(llm_server: LLMServer, settings: S
     code, _, err = ran("--agents", "ada")
 
     assert (code, "no baseline by another-model; there are baselines by test-model" in err) == (2, True)
+
+
+def test_a_file_serves_as_a_baseline(llm_server: LLMServer, ada: Agent, tmp_path: Path) -> None:
+    judge(llm_server, voice=8)
+    path = tmp_path / "baseline.json"
+    with (tmp_path / "printed").open("w") as printed:
+        where = ["--where", "build=1", "--dimensions", "adherence"]
+        call_command("capture_baseline", *where, "--json", "--out", str(path), stdout=printed)
+    judge(llm_server, voice=2)
+    run_of(ada, "2")
+    judge(llm_server, voice=9)
+    run_of(ada, "2", position_bins=((1, 4), (5, None)))  # drawn otherwise: passed over
+
+    code, found = document("--baseline", str(path))
+
+    assert code == 1
+    change = found["comparisons"][0]["dimensions"]["adherence"]
+    assert (change["delta"], change["baseline_n"], change["n"]) == (-3.0, 8, 8)
+    path.write_text(path.read_text().replace('"test-model"', '"older-model"'))
+    code, _, err = ran("--baseline", str(path))
+    assert (code, "was judged by older-model" in err, "by test-model" in err) == (2, True, True)
 
 
 def test_two_runs_are_compared(llm_server: LLMServer, ada: Agent) -> None:
@@ -164,6 +209,9 @@ def test_a_channel_is_compared_by_tags(llm_server: LLMServer, propositions: Prop
         ([*TAGS, "--agents", "zed"], "no agent 'zed'; agents: ada"),
         ([*TAGS, "--dimensions", "charm"], "--dimensions 'charm': allowed: adherence"),
         ([*TAGS, "--margin", "0"], "--margin 0.0: allowed: more than 0"),
+        ([*TAGS, "--detect", "nan"], "--detect nan: allowed: more than 0"),
+        ([*TAGS, "--baseline", "b.json"], "one way of comparing at a time"),
+        (["--baseline", "/nowhere/b.json"], "/nowhere/b.json: No such file"),
         ([*TAGS, "--samples", "0"], "samples 0: 1 to 100000"),
         ([*TAGS, "--window", "soon"], "window 'soon' is not understood"),
         (["--runs", "0", "0"], "--runs 0: no such evaluation"),
@@ -197,6 +245,13 @@ def test_a_large_change_without_an_interval_is_not_lost_among_the_rows() -> None
 
     assert f"{LARGE} ada fluency 9.0 → 0.0, bob fluency 7.0 → 6.0." in text
     assert LARGE not in shown(*calm)
+
+
+def test_a_baseline_that_is_too_small_leads_to_detect() -> None:
+    text = shown(compare(adherence([8, 2, 9, 5]), adherence([8, 3, 9, 5, 7, 6, 8, 4], first=100)))
+
+    assert "the baseline of 4 messages is too small to decide by: it takes a larger one" in text
+    assert "--detect 0.5 says how many messages a baseline takes." in text
 
 
 def test_those_who_lose_their_voice_are_found_and_nobody_else_is_accused_ac_6_5_4(settings: Settings) -> None:

@@ -69,14 +69,14 @@ EMPTY = measurement({"adherence": {"voice": ()}})
         (window([9]), window([2]), -7, "possibly drifted", False, {}, "takes repeats (--repeats 3) for both"),
         (
             *(window([8, 7, 8, 8]), window([2, 3, 2, 2]), -5.5, "drifted", True),
-            *({"unit": "repeats"}, "of the judge's noise alone"),
+            *({"unit": "repeats", "smallest_detectable": None}, "of the judge's noise alone"),
         ),
         (
             *(window([8] * 8), window([7.4] * 8), -0.6, "possibly drifted", True, {"n_more": None}),
             "not surely by more than 0.5",
         ),
         (
-            *(window([8], exact=True), window([7.4] * 8), -0.6, "possibly drifted", True, {"n_more": None}),
+            *(window([8], exact=True), window([7.4] * 8), -0.6, "possibly drifted", True, {"sd": None, "n_more": None}),
             "of the judge's noise alone",
         ),
         (window([8], exact=True), window([2] * 8), -6, "drifted", True, {}, ""),
@@ -124,6 +124,7 @@ def test_the_interval_is_the_cluster_bootstrap_over_messages_ac_6_5_8() -> None:
     change = only(compare(adherence(HIGH), adherence(LOW, first=11)))
 
     assert change.interval == bootstrap_difference(of(HIGH), of(LOW, first=11)).interval
+    assert change.smallest_detectable == pytest.approx(1.1, abs=0.15)
 
 
 def test_what_is_not_decided_says_what_would() -> None:

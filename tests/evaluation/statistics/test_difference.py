@@ -108,11 +108,18 @@ def test_the_smallest_change_is_found_with_the_power_promised(n: int, paired: bo
     assert exact == pytest.approx(0.8, abs=0.02)
 
 
-@given(st.floats(0.1, 3), st.floats(0.1, 4))
-def test_the_number_of_messages_is_the_least_that_finds_the_change(change: float, sd: float) -> None:
-    n = n_to_detect(change, sd)
-    assert n is not None
-    enough = smallest_detectable_change(n, sd)
+@given(st.floats(0.1, 3), st.floats(0.1, 4), st.one_of(st.none(), st.integers(10, 200)))
+def test_the_number_of_messages_is_the_least_that_finds_the_change(
+    change: float, sd: float, baseline_n: int | None
+) -> None:
+    n = n_to_detect(change, sd, baseline_n=baseline_n)
+    if n is None:
+        assert baseline_n is not None
+        unlimited = smallest_detectable_change(10_000_000, sd, baseline_n=baseline_n)
+        assert unlimited is not None
+        assert unlimited > change
+        return
+    enough = smallest_detectable_change(n, sd, baseline_n=baseline_n)
     assert enough is not None
     assert enough <= change
-    assert n == 2 or (smallest_detectable_change(n - 1, sd) or math.inf) > change
+    assert n == 2 or (smallest_detectable_change(n - 1, sd, baseline_n=baseline_n) or math.inf) > change
