@@ -47,7 +47,7 @@ def saved(root: Client, **typed: str) -> None:
 
 
 def test_a_pattern_saved_in_the_console_does_not_stop_those_who_send(root: Client, ada: Agent) -> None:
-    saved(root, not_matches=ESCAPED + "x")
+    saved(root, rule=f"not_matches: '{ESCAPED}x'")
     configure(ada, "adherence")
     channel = join(ada)
     sender = program(staff("agents.view_message", "agents.add_message", "agents.view_agent", "agents.view_channel"))
@@ -64,7 +64,7 @@ def test_a_pattern_saved_in_the_console_does_not_stop_those_who_send(root: Clien
         [row] = log.dimension_results.all()
         assert (row.status, row.passed) == ("unscored", True)
         assert row.reason == f"pattern timed out: /{ESCAPED}x/"
-    for url in (propositions_url("ada"), url_of("try", name="brief"), url_of("edit", name="brief")):
+    for url in (propositions_url("ada"), url_of("edit", name="brief")):
         shown = plain(read(root, url))
         assert f"The pattern /{ESCAPED}x/ timed out 3 times, last" in shown
     assert "in use" in plain(read(root, propositions_url("ada"))), "nothing is switched off"
@@ -73,8 +73,8 @@ def test_a_pattern_saved_in_the_console_does_not_stop_those_who_send(root: Clien
 @pytest.mark.parametrize(
     "typed",
     [
-        {"matches": r"(?:a|aa)+$"},
-        {"contains_none": r"/(?:a|aa)+$/"},
+        {"rule": "matches: (?:a|aa)+$"},
+        {"rule": "contains_none: ['/(?:a|aa)+$/']"},
         {"supports": r"/(?:a|aa)+$/"},
         {"contradicts": r"/(?:a|aa)+$/"},
     ],
@@ -88,15 +88,15 @@ def test_an_evaluation_leaves_it_unscored_and_counts_it(root: Client, ada: Agent
     [row] = EvaluationScore.objects.filter(proposition_id="brief", message__text__startswith="aaa")
     assert (row.status, row.score, row.reason) == ("unscored", None, "pattern timed out: /(?:a|aa)+$/")
     assert "The pattern /(?:a|aa)+$/ timed out 1 time, last" in plain(read(root, propositions_url("ada")))
-    tried = root.post(url_of("try", name="brief")).content.decode()
+    tried = change(root, url_of("edit", name="brief"), "_try")
     assert "pattern timed out: /(?:a|aa)+$/" in tried
 
 
 def test_the_page_asks_once_for_the_counts_of_all_propositions(root: Client, ada: Agent) -> None:
-    saved(root, not_matches="x")
+    saved(root, rule="not_matches: x")
     few = len(queries(root, propositions_url("ada")))
     for number in range(5):
-        change(root, url_of("new"), claim="{{agent_name}} is brief", id=f"brief-{number}", not_matches="x")
+        change(root, url_of("new"), claim="{{agent_name}} is brief", id=f"brief-{number}", rule="not_matches: x")
 
     assert len(queries(root, propositions_url("ada"))) == few
 

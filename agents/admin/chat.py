@@ -1,4 +1,4 @@
-"""Chats in the console: talk to an agent, follow its turns, and hear the answer again under an edited persona.
+"""Chats in the console: talk to an agent, see what its stages did with each message, and hear the answer again under an edited persona.
 
 A turn is taken by a worker: the page asks every second whether anything changed (``?progress=1``, see ``live.js``).
 """
@@ -28,10 +28,12 @@ from agents.chat import ChatOpen, answers_again, ask, ask_again, begin_chat, cha
 from agents.console import display
 from agents.console.filters import number_in
 from agents.console.panels import seconds_of
-from agents.console.site import GrowingTextarea, ModelAdmin, console_page
+from agents.console.site import GrowingTextarea, ModelAdmin, TextInput, console_page, extensions
 from agents.llm.endpoints import problem_of, provider_of
-from agents.models import Agent, Channel, Message, Run, RunStep
+from agents.models import Agent, Channel, DialogState, Message, Run, RunMessage, RunStep, SwarmTurn
 from agents.persona import PersonaMovedOn, current_digest, save_system_prompt
+from agents.swarm.state import KINDS, entries
+from agents.swarm.talk import trace_lines, trace_of
 from agents.text.fences import MAX_CHARACTERS
 from agents.turn.orchestrator import cancel
 from agents.turn.pipeline import Overrides, StageFailed
@@ -89,6 +91,7 @@ class AgainForm(ChatForm):
         label="System prompt",
         help_text="used for this answer only, until you save it; traits stay as they are",
     )
+    note = forms.CharField(required=False, max_length=150, widget=TextInput, label="What changed, and why")
     opened = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def clean_system_prompt(self) -> str:
@@ -176,6 +179,7 @@ class ChatPages(ModelAdmin[Channel]):
                 Overrides.of(again.overrides).system_prompt if again else agent.system_prompt
             )
             form.initial["opened"] = current_digest(agent)
+        edited = str(form["system_prompt"].value() or "")
         return self.page(
             request,
             f"{PAGES}again.html",
@@ -186,6 +190,8 @@ class ChatPages(ModelAdmin[Channel]):
             pace=_pace(again),
             box=again_box(request, agent, question, first, tries),
             may_save=request.user.has_perm(EDITING),
+            is_edited=edited != agent.system_prompt,
+            diff=display.word_diff(agent.system_prompt, edited),
         )
 
     def _frame(self, request: HttpRequest, agent: Agent, chat: Channel | None, form: ChatForm) -> dict[str, Any]:
@@ -271,11 +277,11 @@ class ChatPages(ModelAdmin[Channel]):
     ) -> HttpResponseRedirect:
         if not request.user.has_perm(EDITING):
             raise PermissionDenied
-        text, seen = form.cleaned_data["system_prompt"], form.cleaned_data["opened"]
+        given, user = form.cleaned_data, user_of(request)
+        note = f"edited in a chat: {given['note']}" if given["note"] else "edited in a chat"
+        text, seen = given["system_prompt"], given["opened"]
         try:
-            made = save_system_prompt(
-                agent=agent, system_prompt=text, seen=seen, note="edited in a chat", user=user_of(request)
-            )
+            made = save_system_prompt(agent=agent, system_prompt=text, seen=seen, note=note, user=user)
         except PersonaMovedOn as problem:
             self.message_user(request, f"Nothing was saved: {problem}.", messages.ERROR)
             return HttpResponseRedirect(here)
@@ -306,7 +312,7 @@ def _digest(html: str) -> JsonResponse:
 
 
 def chat_box(request: HttpRequest, agent: Agent, chat: Channel) -> str:
-    """The part of the page that changes while one looks: the messages with their turns."""
+    """The part of the page that changes while one looks: the messages with their turns, and what is known of the newest turn."""
     page = transcript_page(channel=chat, before=number_in(request.GET, "before"))
     add_notes(request, page.lines)
     asked = [line["message"].pk for line in page.lines if line["message"].agent_id is None]
@@ -323,6 +329,7 @@ def chat_box(request: HttpRequest, agent: Agent, chat: Channel) -> str:
         "chat": chat,
         "channel": chat,
         "agent": agent,
+        "last": _beside(request, agent, chat, last) if last else None,
         "may_stop": request.user.has_perm(CANCELLING),
         "may_talk": request.user.has_perm(MAY_RUN),
     }
@@ -370,3 +377,25 @@ def _turns(runs: list[Run], spoke: Collection[int | None]) -> list[dict[str, Any
         }
         for run in runs
     ]
+
+
+def _beside(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> dict[str, Any]:
+    """What the stages wrote on the newest turn, what the other apps know of it, and what the swarm remembers."""
+    steps = list(RunStep.objects.filter(run=run).order_by("number"))
+    begun = RunMessage.objects.filter(run=run, role=RunMessage.Role.SYSTEM).order_by("number").first()
+    sections = begun.content.get("sections", []) if begun else []
+    row = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
+    state = DialogState.objects.filter(agent=agent, channel=chat).first()
+    stages = [{**one, "counters": {name: n for name, n in one.get("counters", {}).items() if n}} for one in run.trace]
+    return {
+        "run": run,
+        "steps": steps,
+        "sections": [one for one in sections if one["stage"] not in ("persona", "instructions", "memory", "")],
+        "stages": [one for one in stages if one["status"] != "skipped" and (one.get("why") or one["counters"])],
+        "skipped": sorted({f"{one['stage']}: {one['why']}" for one in stages if one["status"] == "skipped" and one.get("why")}),
+        "panels": [shown for extension in extensions(Run, request) for panel in extension.panels if (shown := panel(request, run)).strip()],
+        "trace": trace_lines(trace_of(row)) if row and request.user.has_perm("agents.view_swarmturn") else [],
+        "swarm_turn": row,
+        "state": state if request.user.has_perm("agents.view_dialogstate") else None,
+        "remembered": [(kind, entries(state, kind)) for kind in KINDS if getattr(state, kind)] if state else [],
+    }  # fmt: skip

@@ -8,12 +8,14 @@ from correction.admin import agents, behavior, config, home, interventions, logs
 from correction.admin.agents import (
     config_panel,
     copy_corrections,
+    corrections_panel,
+    costs_panel,
     gate_in_chat,
     gate_overrides,
     gate_steps,
     nudges_panel,
 )
-from correction.admin.behavior import behavior_notes
+from correction.admin.behavior import agent_behavior_panel, behavior_notes
 from correction.admin.gate import gate_buttons
 from correction.admin.home import checks_panel
 from correction.admin.sessions import gate_notes, gate_panel, run_panel
@@ -31,8 +33,16 @@ extend(
     buttons=(gate_buttons,),
     anchors=(("config", "Corrections"),),
 )
+extend(
+    Agent,
+    "correction.view_correctionlog",
+    sections=(corrections_panel,),
+    anchors=(("corrections", "Last corrections"),),
+)
 extend(Agent, "correction.view_interventionlog", sections=(nudges_panel,), anchors=(("nudges", "Nudges"),))
+extend(Agent, "agents.view_llmcall", sections=(costs_panel,), anchors=(("costs", "Costs"),))
 extend(Agent, "correction.change_agentevaluationconfig", actions=(copy_corrections,))
+extend(Agent, "correction.view_behaviorrequest", sections=(agent_behavior_panel,), anchors=(("requests", "Requests"),))
 extend(ApiToken, "correction.view_correctionlog", panels=(checks_panel,))
 extend(
     Message,

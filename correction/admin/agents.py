@@ -13,15 +13,21 @@ from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
 from agents.console import display
 from agents.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
 from agents.console.forms import confirmed, tell_done
+from agents.console.panels import table
 from agents.console.site import Select
-from agents.models import Agent
+from agents.models import Agent, LLMCall
 from correction.admin.config import history_url
+from correction.admin.display import (
+    attempt_badge,
+    endings,
+)
 from correction.admin.matrix import config_url, gate_url, row_of
 from correction.config.configure import (
     ConfigChange,
@@ -36,7 +42,8 @@ from correction.config.settings import (
     resolve_all,
     resolve_config,
 )
-from correction.models import AgentEvaluationConfig, BehaviorRequest, CorrectionLog, GateMode, InterventionLog
+from correction.costs import CORRECTION, CostSums, get_cost_summary
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
 from evaluation.admin.drift_overview import Step
 from evaluation.change.overview import Card
 from evaluation.wording import counted, judge_label
@@ -52,14 +59,32 @@ def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
         "history_url": history_url(agent),
         "logs_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
         "interventions_url": display.list_url(InterventionLog, agent__id__exact=agent.pk),
-        "requests_url": display.list_url(BehaviorRequest, agent__id__exact=agent.pk),
         "may_change": request.user.has_perm("correction.change_agentevaluationconfig"),
     }
     return SafeString(render_to_string("admin/correction/agent_config.html", context, request))
 
 
 SHOWN = 5
-MOST_LOOKED_AT = 500  # newest rows of the agent's that are searched for nudges
+MOST_LOOKED_AT = 500  # newest rows of the agent's that are searched for what the panel shows
+COST_WINDOW = "7d"
+CORRECTED = (Outcome.CORRECTED, Outcome.PASSED_AFTER_RETRY, Outcome.FORCED_THROUGH)
+READING = "agents.view_message"
+
+
+def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """The last drafts that did not pass at once."""
+    newest = CorrectionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values("pk")[:MOST_LOOKED_AT]
+    held_back = CorrectionLog.objects.filter(pk__in=list(newest.values_list("pk", flat=True)), outcome__in=CORRECTED)
+    held_back = held_back.select_related("message__channel").prefetch_related("dimension_results").order_by("-pk")
+    logs = list(held_back[:SHOWN])
+    ended = endings(logs)
+    context = {
+        "logs": [(log, attempt_badge(log, ended[log.session])) for log in logs],
+        "may_read": request.user.has_perm(READING),
+        "most": MOST_LOOKED_AT,
+        "all_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
+    }
+    return SafeString(render_to_string("admin/correction/agent_corrections.html", context, request))
 
 
 def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -69,6 +94,36 @@ def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
     all_url = display.list_url(InterventionLog, agent__id__exact=agent.pk)
     context = {"logs": list(fired.order_by("-pk")[:SHOWN]), "all_url": all_url}
     return SafeString(render_to_string("admin/correction/agent_nudges.html", context, request))
+
+
+def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """What its calls cost in the last seven days, by what they were for; the same sums as everywhere."""
+    summary = get_cost_summary(agent=agent, window=COST_WINDOW, by=("mechanism",))
+    rows = []
+    for row in summary.by["mechanism"]:
+        used, name = row, display.visible((row.key or row.purpose or "other").replace("_", " "))
+        if row.purpose in CORRECTION:
+            name = format_html(
+                "{} {}", name, display.badge("correction", "plain", "looks at messages before they are said")
+            )
+        read = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
+        rows.append((name, f"{used.calls:,}", f"{read:,} · {used.output_tokens:,}", _money(used)))
+    context = {
+        "table": table(("For", "Calls", "Tokens in · out", "US dollars"), rows, label="Costs of the last 7 days"),
+        "calls": f"{summary.total.calls:,}",
+        "total": _money(summary.total),
+        "correction": _money(summary.correction),
+        "calls_url": display.list_url(LLMCall, agent__id__exact=agent.pk),
+        "slug": agent.slug,
+    }
+    return SafeString(render_to_string("admin/correction/agent_costs.html", context, request))
+
+
+def _money(used: CostSums) -> SafeString:
+    """Where no call has a price there is no sum, not even one of 0."""
+    return display.money(
+        used.cost_usd if used.unpriced < used.calls or not used.calls else None, unpriced=used.unpriced
+    )
 
 
 class CopyForm(forms.Form):

@@ -8,7 +8,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -22,7 +22,7 @@ from agents.console.display import Tone, word_diff
 from agents.console.filters import number_in
 from agents.console.forms import tell_done
 from agents.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput, console_action
-from agents.models import LLMCall, Message
+from agents.models import Agent, LLMCall, Message
 from agents.persona import TraitValue, render_persona, values_of
 from correction.behavior.applying import (
     APPLICABLE,
@@ -182,6 +182,31 @@ def request_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString:
     undecidable = dict.fromkeys(("form", "apply_url", "edited_url", "reject_url", "revert_url", "retry_url"))
     context = page_context(request, row) | undecidable
     return SafeString(render_to_string("admin/correction/behavior/request.html", context, request))
+
+
+def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """For the agent's page: how many of its requests stand where, and the newest that changed something. Two queries.
+
+    Messages that asked for nothing, which are nearly all, are not counted, nor read.
+    """
+    kinds = (Status.PENDING_REVIEW, Status.APPLIED, Status.REJECTED, Status.REVERTED, Status.DETECTED, Status.FAILED)
+    asked = BehaviorRequest.objects.filter(agent=agent, status__in=kinds).order_by()
+    counts = {row["status"]: row["n"] for row in asked.values("status").annotate(n=Count("pk"))}
+    newest = BehaviorRequest.objects.filter(agent=agent, status=Status.APPLIED).select_related(*_SHOWN)
+    context = {
+        "counts": [
+            {
+                "label": kind.label,
+                "count": f"{counts[kind]:,}",
+                "url": display.list_url(BehaviorRequest, agent__id__exact=agent.pk, status__exact=kind.value),
+            }
+            for kind in kinds
+            if counts.get(kind)
+        ],
+        "newest": [(row, change(row)) for row in newest.order_by("-applied_at")[:3]],
+        "url": display.list_url(BehaviorRequest, agent__id__exact=agent.pk),
+    }
+    return SafeString(render_to_string("admin/correction/behavior/agent.html", context, request))
 
 
 def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:

@@ -140,7 +140,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
 
     @console_page("target/<str:target>/gate/")
     def gate_view(self, request: HttpRequest, target: str) -> HttpResponse:
-        """Replay the latest messages with other thresholds, choose what the gate does, check a sentence."""
+        """Replay the latest messages with other thresholds, choose what the gate does, see and undo what was changed, check a sentence."""
         self._allow(request)
         agent = _agent(target)
         own, defaults, config = _stored_rows(agent)
@@ -153,7 +153,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             self._allow(request, change=True)
             try:
                 changes, seen = changes_of_choice(posted, choice, own=own, defaults=defaults)
-                back, reason = gate_url(agent), posted.get("reason", "")
+                back, reason = gate_url(agent) + "#changes", posted.get("reason", "")
                 return self._save(request, agent, BY_ID["gate"], changes, back=back, reason=reason, seen=seen)
             except ConfigError as error:
                 again = " Look at what is stored now and save again." if isinstance(error, ConfigConflict) else ""

@@ -25,7 +25,7 @@ from agents.models import Agent, Message
 from agents.work.worker import alive
 from correction.admin.display import number, outcome_badge, share
 from correction.admin.matrix import BY_ID, config_url, gate_url
-from correction.config.configure import ConfigChange, notes_on
+from correction.config.configure import ConfigChange, config_history, notes_on
 from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError, ResolvedConfig, merge
 from correction.gate.observe import Needs, judge_later, needs_of
 from correction.gate.quality_check import QualityCheck, check_quality
@@ -38,8 +38,10 @@ from evaluation.wording import counted
 TRIED = range(1, 10)  # thresholds whose share stands in the table
 NOT_MARKED = "no alarm below it was marked right or false alarm yet"
 KINDS = {"model": "by a model", "heuristic": "offline"}
+CHANGES = 5  # latest ones that are shown
 READING, CHECKING = "agents.view_message", "correction.add_correctionlog"
 FIELDS = ("gate_mode", *(f"gate_{d}_{what}" for d in GATE_DIMENSIONS for what in ("enabled", "threshold")))
+OF_GATE = {name for one in ("gate", *GATE_DIMENSIONS, "rules") for name in BY_ID[one].fields}
 
 
 def kind_of_judge() -> str:
@@ -238,6 +240,7 @@ def gate_context(
         "seconds": seconds_of(needs.seconds) if needs and needs.seconds is not None else "",
         "deadlines": (config.show("gate_deadline_seconds"), config.show("gate_total_deadline_seconds")),
         "retries": config["max_correction_attempts"],
+        "changes": _changes(agent),
         "logs_url": display.list_url(CorrectionLog, **({"agent__id__exact": agent.pk} if agent else {})),
         "config_url": config_url(agent),
     }
@@ -263,6 +266,17 @@ def _cost(needs: Needs | None, messages: int) -> SafeString:
     if needs.cost_usd is None:
         return display.money(None, unpriced=needs.calls * messages)
     return display.money(needs.cost_usd * messages)
+
+
+def _changes(agent: Agent | None) -> list[tuple[Any, list[Any], bool]]:
+    """The latest changes of the gate, each with its settings and whether it can be undone: none of them was changed again."""
+    newer: set[str] = set()
+    shown = []
+    for change in config_history(agent):
+        if not OF_GATE.isdisjoint(change.changes):
+            shown.append((change, settings_of(change), newer.isdisjoint(change.changes)))
+        newer |= change.changes.keys()
+    return shown[:CHANGES]
 
 
 def settings_of(change: ConfigChange) -> list[tuple[str, str, str]]:

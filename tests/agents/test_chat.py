@@ -277,10 +277,10 @@ def test_the_edited_persona_is_tried_beside_the_answer_and_saved_as_a_version(ad
     ada.refresh_from_db()
     assert "pirate" not in ada.system_prompt
 
-    given = {"system_prompt": "You are a pirate.\r\nAhoy.", "opened": opened, "save": "1"}
+    given = {"system_prompt": "You are a pirate.\r\nAhoy.", "opened": opened, "note": "bolder", "save": "1"}
     assert client.post(url, given, follow=True).status_code == 200
     version = PersonaVersion.objects.latest("number")
-    assert (version.system_prompt, version.note) == ("You are a pirate.\nAhoy.", "edited in a chat")
+    assert (version.system_prompt, version.note) == ("You are a pirate.\nAhoy.", "edited in a chat: bolder")
     page = client.post(url, {**given, "system_prompt": "You are a nun."}, follow=True)
     assert "Nothing was saved" in plain(page.content.decode())
     assert PersonaVersion.objects.count() == 2

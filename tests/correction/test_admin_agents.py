@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
+from decimal import Decimal
 from html import unescape
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
-from agents.models import Agent
+from agents.models import Agent, LLMCall
 from correction.config.configure import config_history, configure
 from correction.config.settings import resolve_config
-from correction.models import AgentEvaluationConfig, InterventionLog
-from tests.console import list_of, page_of, plain, read, signed_in, staff, viewer
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, InterventionLog
+from tests.console import list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in
 from tests.evaluation.change.measured import flattened
 from tests.factories import make_agent
@@ -76,6 +80,78 @@ def test_copying_needs_the_right_to_change_configurations() -> None:
 @pytest.fixture
 def ada() -> Agent:
     return make_agent()
+
+
+def judged(agent: Agent, outcome: str, *, text: str = "As per my last mail.") -> CorrectionLog:
+    log = CorrectionLog.objects.create(
+        session=uuid4(), attempt=1, agent=agent, original_text=text, judged_text=text, outcome=outcome, judge="m"
+    )
+    GateDimensionResult.objects.create(
+        log=log, dimension="adherence", status="scored", score=2, threshold=Decimal(5), passed=False, judge="m"
+    )
+    return log
+
+
+def called(agent: Agent, **fields: object) -> None:
+    defaults = {
+        "role": "judge",
+        "purpose": "gate",
+        "mechanism": "gate",
+        "provider": "anthropic",
+        "model": "m",
+        "status": "ok",
+    }
+    LLMCall.objects.create(agent=agent, **{**defaults, "input_tokens": 900, "output_tokens": 80, **fields})
+
+
+def test_the_last_drafts_that_were_held_back_stand_with_their_scores(root: Client, ada: Agent) -> None:
+    judged(ada, "passed", text="All is well.")
+    log = judged(ada, "forced_through")
+    text = plain(read(root, page_of(ada)))
+
+    assert "attempt 1 forced through gate" in text
+    assert "As per my last mail." in text
+    assert "All is well." not in text
+    assert f'href="{page_of(log)}"' in read(root, page_of(ada))
+
+
+def test_nudges_and_costs_of_the_last_days_stand_on_the_page(root: Client, ada: Agent) -> None:
+    InterventionLog.objects.create(name="variety", agent=ada, fired=True, nudge="Say something new.", why="7 messages")
+    called(ada, cost_usd=Decimal("0.0125"))
+    called(ada, purpose="evaluation", mechanism="adherence")
+    called(ada, cost_usd=Decimal("7"))
+    LLMCall.objects.filter(cost_usd=7).update(created_at=timezone.now() - timedelta(days=8))
+    text = plain(read(root, page_of(ada)))
+
+    assert "Say something new." in text
+    assert "Costs, last 7 days 2 calls $0.0125 + 1 unpriced" in text
+    assert "gate correction 1 900 · 80 $0.0125" in text
+    assert "evaluation 1 900 · 80 unpriced" in text
+    assert "Of these $0.0125 for correcting." in text
+
+
+def test_each_part_takes_its_own_right(ada: Agent) -> None:
+    judged(ada, "corrected")
+    seen = plain(read(signed_in(staff("agents.view_agent", "correction.view_correctionlog")), page_of(ada)))
+    others = plain(read(signed_in(staff("agents.view_agent", username="other")), page_of(ada)))
+
+    assert "Last corrections" in seen
+    assert "As per my last mail." not in seen  # which takes the right to read messages
+    assert "Costs" not in seen
+    assert "Last corrections" not in others
+
+
+def test_the_page_of_an_agent_with_a_long_past_takes_no_more_queries(ada: Agent) -> None:
+    client = signed_in(viewer())
+    judged(ada, "corrected")
+    called(ada)
+    few = queries(client, page_of(ada))
+    for _ in range(8):
+        judged(ada, "corrected")
+        called(ada)
+    many = queries(client, page_of(ada))
+
+    assert len(many) == len(few), "\n".join(many)
 
 
 @pytest.mark.parametrize(

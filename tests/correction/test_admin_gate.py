@@ -187,18 +187,23 @@ def test_texts_are_shown_to_those_who_may_read_messages_and_escaped(root: Client
 @pytest.mark.parametrize("mode", ["observe", "enforce"])
 def test_the_mode_is_stored_for_what_is_ticked_and_undone(root: Client, mode: str) -> None:
     ada = make_agent()
-    answer = press(root, ada, "_save", gate_mode=mode, check=["fluency"], fluency="6.5")
+    answer = press(root, ada, "_save", gate_mode=mode, check=["fluency"], fluency="6.5", reason="since build 41")
     assert own(ada) == {"gate_mode": mode, "gate_fluency_enabled": True, "gate_fluency_threshold": Decimal("6.5")}
     text = plain(answer.content.decode())
     assert (
         "Nothing is held back from now on" if mode == "observe" else "Drafts that fail fluency are sent back"
     ) in text
+    assert "“since build 41”" in text
 
-    undo = re.search(r'name="undo" value="(\d+)"', answer.content.decode())
+    undo = re.search(r'name="undo" value="(\d+)"', answer.content.decode().partition('id="changes"')[2])
     assert undo is not None
     root.post(url_of(ada, "target_history"), {"undo": undo[1]})
     assert own(ada) == {}
     assert resolve_config(ada).gate_is_off
+    again = press(root, ada, "_save", gate_mode=mode, check=["fluency"], fluency="6.5").content.decode()
+    assert again.partition('id="changes"')[2].count('name="undo"') == 1, (
+        "of what was changed again only the last change"
+    )
 
 
 def test_a_threshold_alone_does_not_switch_the_gate_on(root: Client) -> None:

@@ -53,6 +53,7 @@ def test_a_person_talks_by_keyboard_and_hears_the_answer(visit: Callable[..., Vi
     expect(answer).to_have_count(1)
     expect(page.get_by_role("status").filter(has_text="Ada: ")).to_have_text(f"Ada: {answer.text_content()}")
     expect(page.locator(".pl-by-agent .pl-gate-note")).to_have_count(1)
+    expect(page.get_by_text("Stages of the last turn")).to_be_visible()
     assert grave_faults(page) == []
 
     expect(page.get_by_label("Gate")).to_have_value("enforce")

@@ -109,6 +109,6 @@ def test_a_typed_threshold_counts_at_once_with_its_messages_and_is_saved(
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Drafts that fail adherence, fluency are sent back from now on.")).to_be_visible()
     assert AgentEvaluationConfig.objects.get(agent=ada).gate_adherence_threshold == Decimal("4.0")
-    page.locator(".pl-undo").get_by_role("button", name="Undo").click()
+    page.locator("#changes").get_by_role("button", name="Undo").click()
     expect(page.get_by_text("The gate is off: no draft is checked from now on.")).to_be_visible()
     assert AgentEvaluationConfig.objects.get(agent=ada).gate_adherence_threshold is None

@@ -82,7 +82,7 @@ def test_from_home_to_a_gate_that_observes_takes_five_clicks_at_most(
     michael = Agent.objects.get(slug="michael")
     assert (resolve_config(michael).gate_mode, resolve_config(michael).gate_dimensions) == ("observe", ("adherence",))
 
-    page.locator(".pl-undo").get_by_role("button", name="Undo").click()
+    page.locator("#changes").get_by_role("button", name="Undo").click()
     expect(page.get_by_text("everything is as before")).to_be_visible()
     assert resolve_config(michael).gate_is_off
 

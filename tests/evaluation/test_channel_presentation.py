@@ -45,13 +45,8 @@ def test_json_names_the_channels(cast: dict[str, Agent]) -> None:
     assert [idea["idea"] for idea in one["ideas_quantity"]["ideas"]] == ["a pond", "a boat"]
 
 
-def test_the_table_shows_counts_apart_and_a_line_per_channel(cast: dict[str, Agent]) -> None:
-    out = command("--agents", "ada,bea")
-
-    assert "Ideas (n)" in out
-    channels = out[out.index("Channels these agents spoke in") :]
-    assert "#one" in channels
-    assert "8.0" in channels
+def test_the_table_shows_counts_apart(cast: dict[str, Agent]) -> None:
+    assert "Ideas (n)" in command("--agents", "ada,bea")
 
 
 def test_a_dry_run_counts_each_channel_once(llm_server: LLMServer, cast: dict[str, Agent]) -> None:

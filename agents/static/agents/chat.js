@@ -49,7 +49,10 @@
     for (const part of parts) known.add(part.id);
     return parts;
   }
+  // live.js keeps open what is open, so what a person folded stays so
+  const unfold = () => fresh(".pl-beside > details").forEach((details) => (details.open ||= wide));
   const answers = () => fresh(".pl-by-agent, .pl-turn-failed");
+  unfold();
   answers();
   if (compose && !location.hash) toEnd();
   let follow = nearEnd();
@@ -58,7 +61,8 @@
     const parts = answers();
     const text = (part, what) => part.querySelector(what)?.textContent ?? "";
     const words = (part) => [text(part, ".pl-head strong"), text(part, ".pl-text")].filter(Boolean).join(": ");
-      if (parts.length) said.textContent = parts.map(words).join(" ");
+    unfold();
+    if (parts.length) said.textContent = parts.map(words).join(" ");
     if (compose && follow) toEnd();
   });
 })();

@@ -125,10 +125,12 @@ def test_who_may_not_read_messages_reads_none_in_the_queue_nor_what_quotes_them(
     assert "windbag" in plain(read(signed_in(viewer()), list_of(BehaviorRequest)))
 
 
-def test_the_conversation_says_what_was_asked(ada: Agent) -> None:
+def test_the_agent_s_page_and_the_conversation_say_what_was_asked(ada: Agent) -> None:
     client, row = signed_in(superuser()), proposed(ada)
+    assert "1 pending review" in plain(read(client, page_of(ada)))
     assert row.message is not None
     assert "behaviour request" in plain(read(client, transcript_url(row.message)))
+    assert "No person has asked this agent to behave differently yet" in plain(read(client, page_of(make_agent("bob"))))
 
 
 BEFORE = {**CONCISE, "strength": 0.5}
