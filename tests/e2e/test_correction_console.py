@@ -115,7 +115,7 @@ def test_what_fell_is_observed_and_nothing_is_held_back(
     assert resolve_config(ada).gate_mode == "observe"
 
 
-def test_a_threshold_is_tried_in_the_cell_and_saved(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
+def test_a_threshold_is_changed_in_the_cell(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
     visitor = visit(width=390)
     page = visitor.page
     visitor.enter(operator)
@@ -123,10 +123,7 @@ def test_a_threshold_is_tried_in_the_cell_and_saved(visit: Callable[..., Visitor
     page.get_by_role("link", name="adherence of Ada: settings").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
-    expect(dialog).to_contain_text("1 of 3 (33 %) scored messages would have been sent back")
-
     dialog.get_by_label("adherence threshold").fill("7")
-    expect(dialog).to_contain_text("2 of 3 (67 %) scored messages would have been sent back")
     assert not AgentEvaluationConfig.objects.exists()
     dialog.get_by_label("on", exact=True).first.check()
     dialog.get_by_label("Why").fill("too loud")

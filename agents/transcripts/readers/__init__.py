@@ -68,19 +68,31 @@ FORMATS: dict[str, Format] = {  # the last that recognises a file reads it
     "tinytroupe": Format("TinyTroupe", read_console, is_notebook),
 }
 
-# What is known, but not read, and what to do instead, by how a file begins.
+# What is known, but not read, and what to do instead: by how a file begins, by its keys, by most of its first lines.
 _OTHER_STARTS = {
     b"\x89PNG": "a PNG image; a character card is imported by manage.py import_agents",
     b"%PDF": "a PDF document; export the chat as JSON or as text",
     b"SQLi": "an SQLite database; export the chat as JSON or CSV",
     b"\x1f\x8b": "a gzip archive; unpack it and import the file in it",
     b"PAR1": "a Parquet file; export it as JSON Lines or CSV",
+    b"{\\rt": "an RTF document; save it as plain text",
+}
+_OTHER_KEYS = {
+    ("resourceLogs",): "a batch of OpenTelemetry's logs; export spans: messages are read from these",
+    ("resourceMetrics",): "a batch of OpenTelemetry's metrics; export spans: messages are read from these",
+    ("id", "type", "name", "messages"): "Telegram's export",
+    ("participants", "messages"): "an export of Messenger or Instagram",
+    ("chat_messages",): "Claude's export",
+    ("visible",): "a chat of text-generation-webui",
+    ("team_id",): "Slack's list of users; import the zip, or a day file",
+    ("creator", "members"): "Slack's list of channels; import the zip, or a day file",
+    ("dialog",): "a conversation of ParlAI",
 }
 _INSTEAD = "convert it to JSON Lines or CSV"
-_OTHER_TEXTS = {  # by most of its first lines
-    "WeeChat": re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\t[^\t]*\t.*"),
-    "HexChat": re.compile(r"[^\W\d_]{3} {1,2}\d{1,2} \d\d:\d\d:\d\d (?:<[^<>]{1,64}>|\*|-\S*>?|<-+)[ \t].*"),
-    "ParlAI": re.compile(r"text:[^\n]*\t(?:labels|eval_labels|episode_done).*"),
+_OTHER_TEXTS = {
+    "a log of WeeChat": re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\t[^\t]*\t.*"),
+    "a log of HexChat": re.compile(r"[^\W\d_]{3} {1,2}\d{1,2} \d\d:\d\d:\d\d (?:<[^<>]{1,64}>|\*|-\S*>?|<-+)[ \t].*"),
+    "a log of ParlAI": re.compile(r"text:[^\n]*\t(?:labels|eval_labels|episode_done).*"),
 }
 
 
@@ -103,9 +115,11 @@ def detect(source: Source) -> str:
     if head[0] == "{" or (head[0] == "[" and head[1:].lstrip()[:1] in {"{", "[", "]", '"'}):
         return _json_format(source)
     lines = [line.rstrip("\r") for line in head.split("\n") if line.strip() and not line.startswith("**** ")][:60]
-    for whose, pattern in _OTHER_TEXTS.items():
+    if head[:5].lower() in ("<!doc", "<html", "<?xml"):
+        raise TranscriptError(source.name, 1, "this is a page of HTML or XML; export the chat as JSON or as text")
+    for what, pattern in _OTHER_TEXTS.items():
         if 2 * sum(pattern.fullmatch(line) is not None for line in lines) > len(lines):
-            raise TranscriptError(source.name, 1, f"this is a log of {whose}, which is not read; {_INSTEAD}")
+            raise TranscriptError(source.name, 1, f"this is {what}, which is not read; {_INSTEAD}")
     if looks_like_console(head):
         return "tinytroupe"
     if looks_like_csv(head):
@@ -129,10 +143,13 @@ def _json_format(source: Source) -> str:
         return "jsonl"
     if name := next((name for name, form in reversed(FORMATS.items()) if form.in_json(value)), ""):
         return name
-    if isinstance(value.get("dialog"), list):
-        raise TranscriptError(source.name, 1, f"this is a conversation of ParlAI, which is not read; {_INSTEAD}")
     if {"persona", "system_prompt", "spec"} & set(value):
         raise TranscriptError(source.name, 1, "this is a persona, not a transcript; use manage.py import_agents")
+    for known, what in _OTHER_KEYS.items():
+        if set(known) <= set(value):
+            raise TranscriptError(
+                source.name, 1, f"this is {what if ';' in what else f'{what}, which is not read; {_INSTEAD}'}"
+            )
     keys = ", ".join(map(str, value))[:200] or "no object"
     raise TranscriptError(
         source.name, 1, f"JSON, but no transcript format that is known (its keys: {keys}); name it: --format"

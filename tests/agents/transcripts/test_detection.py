@@ -69,6 +69,15 @@ def test_formats_are_recognised_in_every_encoding(tmp_path: Path, name: str, enc
         ("[]", "no transcript format that is known .its keys: no object"),
         ('["a"]', "no transcript format"),
         (
+            '{"name": "Quay", "type": "private_group", "id": 1, "messages": [{"id": 1, "type": "message"}]}',
+            "this is Telegram's export, which is not read; convert it",
+        ),
+        ('{"resourceLogs": []}', "OpenTelemetry's logs; export spans"),
+        ('[{"uuid": "u", "name": "n", "chat_messages": []}]', "this is Claude's export, which is not read; convert it"),
+        ('{"participants": [], "messages": [{"sender_name": "A"}]}', "an export of Messenger or Instagram"),
+        ('[{"id": "U1", "team_id": "T1", "profile": {}}]', "Slack's list of users; import the zip"),
+        ("<!DOCTYPE html>\n<html></html>", "this is a page of HTML or XML; export the chat as JSON"),
+        (
             "2026-03-01 09:11:58\t-->\tann (~ann@quay) has joined\n2026-03-01 09:12:03\tann\tLate: why?\n",
             "this is a log of WeeChat",
         ),
