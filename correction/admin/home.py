@@ -9,7 +9,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.home import HomePart, add_home, card, number_link, percent, since, step
+from agents.console.home import HomePart, add_home, card, listing, number_link, percent, since, step
 from agents.console.panels import table
 from agents.models import LLMCall
 from agents.ops.sums import LEDGER, end_for_page, says_end
@@ -177,7 +177,7 @@ def never_past(request: HttpRequest) -> SafeString | None:
     )
 
 
-CHECKS = 20
+CHECKS, CHECKS_AT_HOME = 20, 5
 
 
 def checks_panel(request: HttpRequest, _token: object) -> SafeString:
@@ -190,6 +190,13 @@ def checks_panel(request: HttpRequest, _token: object) -> SafeString:
         if rows
         else "None yet. A new token comes with an example that makes one.",
     )
+
+
+def checks_list(request: HttpRequest) -> SafeString | None:
+    """The same on the first page, once there are any."""
+    rows = _checks(request, CHECKS_AT_HOME)
+    more = [(_logs(source__exact="external"), "All checks")]
+    return listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=more) if rows else None
 
 
 CHECK_HEADS = ("Check", "Speaker", "Draft", "Outcome")
@@ -211,6 +218,7 @@ def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
 
 
 add_home(
+    HomePart(place="lists", order=40, permission="correction.view_correctionlog", render=checks_list),
     HomePart(place="setup", order=70, permission="correction.view_correctionlog", render=never_observed),
     HomePart(place="setup", order=80, permission="correction.view_behaviorrequest", render=people_unheard),
     HomePart(place="setup", order=90, permission="correction.view_interventionlog", render=never_past),
