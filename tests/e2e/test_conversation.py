@@ -20,7 +20,6 @@ from tests.factories import make_agent
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
 HOSTILE = "<img src=x onerror=alert(1)>"
-PATIENCE = 15_000  # milliseconds: the page asks every five seconds
 
 
 @pytest.fixture
