@@ -18,12 +18,12 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
-from agents.alerts.delivery import payload, send_test
+from agents.alerts.delivery import MOST_TRIES, payload, send_test
 from agents.alerts.raising import acknowledge, reopen
 from agents.alerts.webhook import secret_of
 from agents.console import display
 from agents.console.forms import confirmed, tell_done
-from agents.console.panels import facts
+from agents.console.panels import facts, table
 from agents.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from agents.console.site import ModelAdmin, ReadOnlyAdmin, TextInput, console_action
 from agents.models import Agent, Alert, AlertKind, Delivery, Receiver
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     ReceiverModelForm = forms.ModelForm[Receiver]
 else:
     ReceiverModelForm = forms.ModelForm
+
+DELIVERIES_SHOWN = 10
 
 
 class NoteForm(forms.Form):
@@ -154,6 +156,14 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
 
     def get_panels(self, request: HttpRequest, obj: Receiver) -> list[SafeString]:
         stored = Receiver.objects.get(pk=obj.pk)  # a form that was refused has put what was typed into `obj`
+        log = []
+        for one in stored.deliveries.select_related("alert").order_by("-pk")[:DELIVERIES_SHOWN]:
+            due = display.moment(one.lease_expires_at) if one.status == "pending" and one.tries else ""
+            again = SafeString(f"next try {due}") if due else ""
+            outcome = display.lines(display.status_badge(one), display.visible(one.error), again)
+            about = display.page_of(one.alert) if one.alert else "test"
+            answer = one.answer_code or display.EMPTY
+            log.append((about, outcome, answer, f"{one.tries} of {MOST_TRIES}", display.moment(one.tried_at)))
         alert = Alert.objects.select_related("agent").order_by("-pk").first()
         may = self.has_change_permission(request, obj)
         context = {
@@ -165,6 +175,7 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
             "payload": json.dumps(payload(alert), indent=2, ensure_ascii=False),
             "is_test": alert is None,
             "test": reverse("admin:agents_receiver_test", args=[obj.pk]),
+            "log": log and table(("Alert", "Outcome", "Answer", "Tries", "Last try"), log, label="Deliveries"),
             "all": display.list_url(Delivery, receiver__id__exact=obj.pk),
         }
         return [

@@ -192,7 +192,9 @@ class AgentForm(AgentModelForm):
             self.add_error(None, problem)
         if is_typed and _plain(self.data.get(shown, "")) != _plain(now.description):
             self.data[shown] = now.description
-            self.add_error("description", f"It was changed since you opened the page, to: {now.description[:LONGEST_SHOWN]}")
+            self.add_error(
+                "description", f"It was changed since you opened the page, to: {now.description[:LONGEST_SHOWN]}"
+            )
         self.cleaned_data["description"] = as_stored(typed, now.description) if is_typed else now.description
         self.instance.description_origin = origin.PERSON if is_typed else now.description_origin
 
