@@ -4,10 +4,9 @@
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const linked = (chart, [hit]) => hit && chart.data.datasets[hit.datasetIndex].data[hit.index].url;
 
-  function scales({ data, type }) {
+  function scales(data) {
     const ticks = { color: () => colour("--pl-subtle"), maxRotation: 0 };
     const y = { border: { display: false }, ticks: { ...ticks, precision: 0, maxTicksLimit: 5 } };
-    if (type === "bar") return { x: { stacked: true, grid: { display: false }, ticks }, y: { ...y, stacked: true, beginAtZero: true } };
     const x = { type: "linear", min: data.axis[0], max: data.axis[1], grid: { display: false }, ticks };
     x.afterBuildTicks = (scale) => (scale.ticks = data.days.map(([value]) => ({ value })));
     x.ticks = { ...ticks, align: "inner", callback: (value) => data.days.find(([at]) => at === value)?.[1] ?? "" };
@@ -63,9 +62,8 @@
     id: "console",
     beforeInit(chart) {
       const { data, options } = chart.config;
-      const bar = chart.config.type === "bar";
-      Object.assign(options, { animation: false, maintainAspectRatio: false, scales: scales({ data, type: chart.config.type }) });
-      options.interaction = { mode: "nearest", intersect: bar || Boolean(data.exact) };
+      Object.assign(options, { animation: false, maintainAspectRatio: false, scales: scales(data) });
+      options.interaction = { mode: "nearest", intersect: Boolean(data.exact) };
       if (data.markers.some(({ name }) => name)) options.layout = { padding: { top: 16 } };
       const tooltip = { callbacks: { title: () => "", label: (item) => item.raw.text ?? "" } };
       options.plugins = { legend: { display: false }, tooltip };
@@ -77,7 +75,7 @@
       for (const dataset of data.datasets) {
         const own = () => colour(dataset.colour);
         const inside = () => (dataset.fill || dataset.showLine === false ? `${own()}${dataset.fill ? "22" : "99"}` : own());
-        Object.assign(dataset, { borderColor: own, backgroundColor: inside, borderWidth: bar || dataset.edge ? 0 : dataset.showLine === false ? 1 : 2, clip: 8 });
+        Object.assign(dataset, { borderColor: own, backgroundColor: inside, borderWidth: dataset.edge ? 0 : dataset.showLine === false ? 1 : 2, clip: 8 });
       }
     },
     afterInit(chart) {
