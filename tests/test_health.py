@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -20,16 +21,19 @@ from agents.ops import health
 from agents.ops.metrics import instruments
 from agents.work.worker import Worker
 from tests.factories import make_agent
+from tests.llm_server import LLMServer
 
 TOKEN = "a-token-for-prometheus"
 
 
 @pytest.fixture(autouse=True)
 def _anew(settings: Settings) -> Iterator[None]:
-    settings.METRICS_TOKEN = TOKEN
-    health._written_at = -health.WRITE_SECONDS
+    settings.METRICS_TOKEN, settings.READY_WITHOUT = TOKEN, []
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    health._latest.clear()
     health._migrated = False
     yield
+    health._latest.clear()
     instruments.cache_clear()
     cache.clear()
 
@@ -65,11 +69,38 @@ def test_probes_are_answered_by_address_over_plain_http(settings: Settings) -> N
 
 # -- /readyz
 @pytest.mark.django_db
-def test_ready_while_judge_and_broker_are_away(settings: Settings) -> None:
-    settings.CELERY_BROKER_URL = settings.JUDGE_BASE_URL = "http://127.0.0.1:1"
+def test_ready_when_everything_it_needs_answers(settings: Settings, llm_server: LLMServer) -> None:
     settings.JUDGE_MODEL = "test-model"
 
-    assert get("/readyz") == (200, {"status": "ready", "checks": {"database": "ok", "migrations": "ok"}})
+    status, found = get("/readyz")
+
+    assert (status, found["status"]) == (200, "ready")
+    assert found["checks"] == {"database": "ok", "migrations": "ok", "broker": "ok", "judge": "ok"}
+    assert llm_server.calls == 0, "nothing is asked, nothing is paid"
+
+
+@pytest.mark.django_db
+def test_a_judge_that_is_not_there_is_named_and_words_are_for_those_with_the_token(settings: Settings) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # bound, not listening
+        settings.JUDGE_BASE_URL, settings.JUDGE_MODEL = f"http://127.0.0.1:{nobody.getsockname()[1]}", "test-model"
+        settings.ANTHROPIC_API_KEY = "sk-secret"
+
+        status, found = get("/readyz")
+        told = get("/readyz", token=TOKEN)[1]
+
+    assert (status, found["status"], found["checks"]["judge"]) == (503, "not ready", "failed")
+    assert told["checks"]["judge"] == "not reached: ConnectionRefusedError"
+    assert "secret" not in json.dumps(told)
+
+
+@pytest.mark.django_db
+def test_what_is_not_essential_is_reported_and_fails_nothing(settings: Settings) -> None:
+    settings.CELERY_BROKER_URL, settings.READY_WITHOUT = "redis://:password@127.0.0.1:1/0", ["broker"]
+
+    status, found = get("/readyz", token=TOKEN)
+
+    assert (status, found["checks"]["broker"]) == (200, "not reached: ConnectionError")
 
 
 @pytest.mark.django_db
@@ -83,8 +114,16 @@ def test_missing_migrations_and_a_dead_database_are_said(monkeypatch: pytest.Mon
 
     assert status == 503
     assert found["checks"]["database"] == "server closed the connection"
-    assert get("/readyz")[1]["checks"]["database"] == "failed", "words need the token"
     assert found["checks"]["migrations"] != "ok"
+
+
+@pytest.mark.django_db
+def test_a_judge_is_knocked_at_once_in_a_while(settings: Settings, llm_server: LLMServer) -> None:
+    settings.JUDGE_MODEL = "test-model"
+    for _ in range(5):
+        assert get("/readyz")[0] == 200
+
+    assert llm_server.wait_until(lambda: llm_server.connections == 1)
 
 
 # -- /metrics

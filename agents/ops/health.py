@@ -9,12 +9,16 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
+import socket
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.sessions.models import Session
@@ -25,6 +29,7 @@ from django.db.models import F, Q
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 from django.utils import timezone
 
+from agents.llm.endpoints import route_of
 from agents.llm.ledger import write_late
 from agents.llm.requests import Role
 from agents.models import LLMCall
@@ -33,8 +38,9 @@ from agents.ops.sums import LEDGER, read
 
 logger = logging.getLogger(__name__)
 
-PROBE_SECONDS = 1.0  # that a probe waits for SQLite's lock
-WRITE_SECONDS = 1.0  # for which a write that worked counts: anyone may ask, and each time costs the disk a little
+PROBE_SECONDS = 1.0  # for broker and judge each
+FRESH_SECONDS = 15.0  # an answer about broker and judge holds so long: frequent probes must not connect there each time
+WRITE_SECONDS = 1.0  # the same for a write that worked: anyone may ask, and each time costs the disk a little
 WRITTEN_CHARACTERS = 8_000  # more than a page holds, and not to be compressed: is there room for new pages?
 Probe = Callable[[], str]  # what is wrong; empty when all is well
 
@@ -62,12 +68,14 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 
 def readyz(request: HttpRequest) -> HttpResponse:
-    """Whether this process can serve: 200, or 503 with which check failed; its message needs the token of ``/metrics``.
+    """Whether this process can serve: 200, or 503 with what is wrong.
 
-    Judge and broker do not count: while they are away drafts pass and work waits, which is no reason to serve nobody.
+    Everyone sees which check failed; its message needs the token of ``/metrics``. What `READY_WITHOUT` names is reported and fails
+    nothing.
     """
-    problems = {name: _asked(probe) for name, probe in CHECKS.items()}
-    failed, in_words = any(problems.values()), may_see_metrics(request)
+    problems = {name: problem for name, probe in CHECKS.items() if (problem := _asked(name, probe)) is not None}
+    failed = [name for name, problem in problems.items() if problem and name not in settings.READY_WITHOUT]
+    in_words = may_see_metrics(request)
     checks = {name: (problem if in_words else "failed") if problem else "ok" for name, problem in problems.items()}
     return JsonResponse({"status": "not ready" if failed else "ready", "checks": checks}, status=503 if failed else 200)
 
@@ -98,27 +106,27 @@ PATHS: dict[str, Callable[[HttpRequest], HttpResponse]] = {"/healthz": healthz, 
 
 # -- checks
 _migrated = False  # once the database is as this code needs it, it stays so
-_written_at = -WRITE_SECONDS
+_latest: dict[str, tuple[float, str]] = {}
+_probing = ThreadPoolExecutor(max_workers=4, thread_name_prefix="readyz")
 
 
-def _asked(probe: Probe) -> str:
+def _asked(name: str, probe: Probe) -> str | None:
     try:
         return probe()
-    except Exception as error:
-        logger.exception("readyz")
+    except Exception as error:  # noqa: BLE001 (a check that crashes is a check that failed)
+        logger.warning("readyz: %s: %r", name, error)
         return type(error).__name__
 
 
 def _database() -> str:
-    global _written_at
     if not connection.in_atomic_block:  # a transaction is open in tests only
         connection.close_if_unusable_or_obsolete()
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
-        if time.monotonic() - _written_at >= WRITE_SECONDS:
+        if time.monotonic() - _latest.get("write", (-WRITE_SECONDS, ""))[0] >= WRITE_SECONDS:
             _write()
-            _written_at = time.monotonic()
+            _latest["write"] = time.monotonic(), ""
             write_late()
     except DatabaseError as error:
         connection.close()
@@ -137,7 +145,7 @@ def _write() -> None:
 
 @contextmanager
 def _waiting_briefly() -> Iterator[None]:
-    """Wait for SQLite's lock for a second only: a probe gives up after a few."""
+    """Wait for SQLite's lock no longer than for the other checks: a probe gives up after a few seconds."""
     if connection.vendor != "sqlite" or connection.in_atomic_block:
         yield
         return
@@ -163,22 +171,59 @@ def _migrations() -> str:
     return f"{len(left)} not applied: run manage.py migrate" if left else ""
 
 
-CHECKS: dict[str, Probe] = {"database": _database, "migrations": _migrations}
-
-
 def broker_problem() -> str:
     """Why the broker cannot be reached; empty where it can, or there is none."""
     if not settings.CELERY_BROKER_URL:
         return ""
+    return _lately("broker", lambda: _ping_broker(settings.CELERY_BROKER_URL))
+
+
+def _judge() -> str:
+    way = route_of("judge")
+    if way.provider != "anthropic":
+        return ""
+    if way.problem:
+        return "not configured: see manage.py check"
+    return _lately(f"judge {way.base_url}", lambda: _connect(way.base_url))
+
+
+CHECKS: dict[str, Probe] = {"database": _database, "migrations": _migrations, "broker": broker_problem, "judge": _judge}
+
+
+def _lately(key: str, probe: Probe) -> str:
+    """Answer with what a probe over the network said in the last seconds, else ask it; it has one second, name lookup included."""
+    if key in _latest and time.monotonic() - _latest[key][0] < FRESH_SECONDS:
+        return _latest[key][1]
+    asked: Future[str] = _probing.submit(probe)
+    try:
+        problem = asked.result(timeout=PROBE_SECONDS + 0.5)
+    except TimeoutError:
+        problem = f"no answer within {PROBE_SECONDS:g} s"
+    except Exception as error:  # noqa: BLE001 (whatever the network does is the answer)
+        problem = f"not reached: {type(error).__name__}"
+    _latest[key] = time.monotonic(), problem
+    return problem
+
+
+def _ping_broker(url: str) -> str:
     import redis
 
+    client = redis.Redis.from_url(url, socket_timeout=PROBE_SECONDS, socket_connect_timeout=PROBE_SECONDS)
     try:
-        with redis.Redis.from_url(
-            settings.CELERY_BROKER_URL, socket_timeout=PROBE_SECONDS, socket_connect_timeout=PROBE_SECONDS
-        ) as client:
-            client.ping()
-    except Exception as error:  # noqa: BLE001 (whatever the network does is the answer; its text may hold the password)
-        return f"not reached: {type(error).__name__}"
+        client.ping()
+    finally:
+        client.close()
+    return ""
+
+
+def _connect(base_url: str) -> str:
+    """Open a connection to where the judge's requests go, and close it: nothing is asked, nothing is paid."""
+    parts = urlsplit(base_url)
+    proxy = urllib.request.getproxies().get(parts.scheme, "")
+    if proxy and parts.hostname and not urllib.request.proxy_bypass(parts.hostname):
+        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    socket.create_connection((parts.hostname or "", port), timeout=PROBE_SECONDS).close()
     return ""
 
 
