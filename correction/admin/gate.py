@@ -35,7 +35,7 @@ from evaluation.admin.display import MEASURE, judge_badge
 from evaluation.models import is_heuristic
 from evaluation.wording import counted
 
-TRIED = range(1, 10)  # thresholds whose share stands in the table
+TRIED = range(3, 8)  # thresholds whose share stands in the table
 NOT_MARKED = "no alarm below it was marked right or false alarm yet"
 KINDS = {"model": "by a model", "heuristic": "offline"}
 CHANGES = 5  # latest ones that are shown

@@ -85,7 +85,7 @@ def test_a_typed_threshold_is_counted_with_its_messages_and_nothing_is_stored(ro
     assert "1 of 2 marked alarms below it were right, 50 %" in text
     assert numbers(html)["drafts"] == [[10, 1], [40, 1], [45, 1], [60, 1], [80, 1], [90, 1]]
     assert numbers(html)["marks"] == [[10, 1, 0], [40, 0, 1], [45, 1, 0]]
-    assert "Sent back 0 % 17 % 17 % 17 % 50 %" in plain(card(html)).replace("\N{NO-BREAK SPACE}", " ")
+    assert "Sent back 17 % 17 % 50 % 50 % 67 %" in plain(card(html)).replace("\N{NO-BREAK SPACE}", " ")
     assert shown_back(html) == ["Remark 1.0.", "Remark 4.0."]
     assert not AgentEvaluationConfig.objects.exists(), "nothing is stored before a person saves it"
 
