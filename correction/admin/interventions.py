@@ -188,32 +188,6 @@ class InterventionAdmin(ModelAdmin[Intervention]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Intervention]:
         return super().get_queryset(request).prefetch_related("agents")
 
-    @admin.display(description="intervention", ordering="slug")
-    def name(self, row: Intervention) -> SafeString:
-        return display.lines(
-            format_html("<strong>{}</strong>", display.isolated(row.slug)), display.visible(row.description)
-        )
-
-    @admin.display(description="enabled", ordering="is_enabled")
-    def enabled(self, row: Intervention) -> SafeString:
-        return display.badge("on", "good") if row.is_enabled else display.badge("off")
-
-    @admin.display(description="fires when")
-    def preconditions(self, row: Intervention) -> SafeString:
-        parts = []
-        if row.function:
-            parts.append(format_html("{} holds", display.visible(row.function)))
-        if row.textual_claim:
-            parts.append(format_html("“{}”", display.visible(display.shortened(row.textual_claim, 60))))
-        if row.proposition_claim:
-            below = f" scores below {row.proposition_threshold}" if row.proposition_threshold is not None else " holds"
-            parts.append(format_html("“{}”{}", display.visible(display.shortened(row.proposition_claim, 60)), below))
-        return format_html('<div class="pl-wide">{}</div>', display.lines(*parts) if parts else display.EMPTY)
-
-    @admin.display(description="nudge")
-    def nudged(self, row: Intervention) -> SafeString:
-        return display.folded(row.nudge, 60) if row.nudge else display.badge(row.nudge_type)
-
     @admin.display(description="for")
     def reach(self, row: Intervention) -> SafeString:
         names = [display.isolated(agent.display_name) for agent in row.agents.all()]

