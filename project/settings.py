@@ -486,7 +486,9 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 CELERY_BEAT_SCHEDULE = {"sweep": {"task": "agents.work.tasks.sweep", "schedule": WORKER_SWEEP}}
 
 # --- Metrics ------------------------------------------------------------------------------------------------------------
-READY_WITHOUT = env.list("READY_WITHOUT", default=[])  # checks of /readyz that fail nothing: database, migrations, broker, judge
+READY_WITHOUT = env.list(
+    "READY_WITHOUT", default=[]
+)  # checks of /readyz that fail nothing: database, migrations, broker, judge
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 # Shared by the processes of one server, whose master is the parent of all of them; may be a tmpfs.
 METRICS_DIR = (
