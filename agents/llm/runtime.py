@@ -85,9 +85,13 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
     finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
     more, window, index = True, 1, -1
 
+    def over(future: Future) -> None:
+        _handed_over.add(-1)
+        finished.put(future)
+
     try:
         while more or pending:
-            while more and finished.empty() and len(pending) < window:
+            while more and finished.empty() and (not pending or _handed_over.calls < window):
                 check_stop()
                 try:
                     request = next(source)
@@ -106,7 +110,8 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 call = _call(request, way, deadline=deadline, waiting_counts=request.gate)
                 future = call.background.submit(anthropic_api.answer(call))
                 pending[future] = index, call
-                future.add_done_callback(finished.put)
+                _handed_over.add(1)
+                future.add_done_callback(over)
             if pending:
                 arrived = [_next(finished)]
                 while not finished.empty():  # what came while the caller was busy shares an insert
@@ -154,6 +159,24 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
         _settle_all([(asked[index][0], exchanges) for index, exchanges in (answered | left).items()])
         raise
     return _settle_all([(request, answered[index]) for index, (request, _) in enumerate(asked)])
+
+
+class _HandedOver:
+    """Calls that all `complete_many` of this process have handed over and that are not over yet: they share one window.
+
+    Else a question of another caller would wait for the windows of all of them.
+    """
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._lock = threading.Lock()
+
+    def add(self, number: int) -> None:
+        with self._lock:
+            self.calls += number
+
+
+_handed_over = _HandedOver()
 
 
 def _wait(futures: Collection[Future], seconds: float) -> None:
