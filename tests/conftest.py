@@ -105,6 +105,13 @@ def _flush_what_was_filled(django_db_setup: None, django_db_blocker: DjangoDbBlo
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", empty)
         yield
+    with (
+        django_db_blocker.unblock(),
+        connection.cursor() as cursor,
+    ):  # threads of a live server may hold some: no database is dropped then
+        cursor.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+        )
 
 
 @pytest.fixture(scope="session")
