@@ -38,7 +38,7 @@ NEW = ("mode", "agents", "rounds", "model", "perspectives", "assignment", "seed"
 
 
 class Command(BaseCommand):
-    help = f"""Have agents debate a question, round by round, until they agree, nothing moves any more, or the rounds are over.
+    help = f"""Have agents debate a question, round by round, until they agree, their positions stop changing, or the rounds are over.
 
 First each seat is asked alone (the blind poll), then round by round with what the others said. At the end: what talking changed
 against the poll, what it cost, how far they agree, and a warning where they agree too easily. Offline it is free and scripted.

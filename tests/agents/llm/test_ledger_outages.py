@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 from django.test import Client
 from django.utils import timezone
 
@@ -70,6 +70,15 @@ def test_rows_of_an_outage_are_written_with_the_next_one(llm_server: LLMServer, 
     assert all(begun <= row.created_at <= ended for row in rows[:2])
     assert written.created_at > ended
     assert {row.cost_usd for row in rows} == {Decimal("0.001")}
+
+
+def test_a_row_of_an_outage_inside_a_transaction_is_written_afterwards_too(llm_server: LLMServer, priced: None) -> None:
+    with transaction.atomic(), away():
+        assert complete(asking("one")).call_id is None
+
+    complete(asking("two"))
+
+    assert list(LLMCall.objects.order_by("created_at").values_list("dimension", flat=True)) == ["one", "two"]
 
 
 def a_worker_looks_for_work() -> None:
