@@ -39,7 +39,7 @@ def csv_cell(value: Any) -> Any:
 
 def csv_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
     """A header, then a line for each row, made as they are read."""
-    writer = csv.writer(_Echo(), lineterminator="\n")
+    writer = csv.writer(_Echo(), lineterminator="\r\n")  # with "\n" alone a lone CR inside a cell is not quoted
     yield writer.writerow(columns)
     for row in rows:
         yield writer.writerow([csv_cell(row[column]) for column in columns])

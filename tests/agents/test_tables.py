@@ -84,3 +84,11 @@ def test_a_json_line_keeps_texts_as_they_are_and_amounts_exact() -> None:
 def test_what_no_file_can_hold_is_named() -> None:
     with pytest.raises(TypeError, match="object cannot be exported"):
         list(json_lines([{"strange": object()}]))
+
+
+def test_a_lone_carriage_return_in_a_cell_comes_back_from_csv() -> None:
+    text = "one\rtwo"
+
+    (_, cells) = csv.reader(io.StringIO("".join(csv_lines([{"text": text}], ["text"])), newline=""))
+
+    assert cells == [text]
