@@ -23,6 +23,11 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 GLOBAL_V6 = ipaddress.ip_network("2000::/3")
+NOT_PUBLIC = [  # further networks that Python's `is_global` takes for public ones, or that lead elsewhere
+    ipaddress.ip_network("192.0.0.0/24"),  # protocol assignments (RFC 6890)
+    ipaddress.ip_network("192.88.99.0/24"),  # former 6to4 relays (RFC 7526)
+    ipaddress.ip_network("3fff::/20"),  # documentation (RFC 9637)
+]
 METADATA = ipaddress.ip_network("168.63.129.16/32")  # Azure's, which looks like any other address
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -77,6 +82,8 @@ def may_post_to(address: Address, *, trusted: bool = False) -> bool:
         return may_post_to(address.ipv4_mapped, trusted=trusted)
     if trusted or _is_named(address):
         return True
+    if any(address in network for network in NOT_PUBLIC):
+        return False
     if address in METADATA or address.is_multicast or not address.is_global:
         return False
     if isinstance(address, ipaddress.IPv4Address):

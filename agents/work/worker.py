@@ -29,6 +29,7 @@ from agents.work.running import LOOK, Stop, Stopped, is_outage, patient, stoppin
 
 LOOK_FOR_CHORES = 10.0  # seconds between two looks
 INTERACTIVE_IN_A_ROW = 10  # then bulk work has its turn, so that it never starves
+ALERTS = "alerts"  # the queue that is looked at before the others of its group
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between two tries while the database is away
 BEAT_EVERY = 10.0  # seconds between two heartbeats
 ROWS_KEPT = timedelta(days=1)
@@ -73,7 +74,7 @@ class Worker:
         self.stop, self.done = Stop(), Counter[str]()
         self._lock, self._of_thread, self._numbers = threading.Lock(), threading.local(), itertools.count(1)
         self._doing: dict[str, str] = {}
-        self._in_a_row, self._last_bulk = 0, ""
+        self._in_a_row, self._last_bulk, self._after_alert = 0, "", False
         self._chores_at = self._beat_at = -math.inf
         self._shown, self._took_over = "", False
 
@@ -203,15 +204,21 @@ class Worker:
             self.done[name] += 1
             interactive = name in settings.INTERACTIVE_QUEUES
             self._in_a_row = self._in_a_row + 1 if interactive else 0
-            self._last_bulk = self._last_bulk if interactive else name
+            self._after_alert = name == ALERTS
+            if not interactive and name != ALERTS:
+                self._last_bulk = name
 
     def _order(self, group: Group | None) -> list[str]:
         """Names of the queues in the order in which to look."""
         interactive = [name for name in self.queues if name in settings.INTERACTIVE_QUEUES]
-        bulk = [name for name in self.queues if name not in interactive]
+        bulk = [name for name in self.queues if name not in interactive and name != ALERTS]
         if self._last_bulk in bulk:
             after = bulk.index(self._last_bulk) + 1
             bulk = bulk[after:] + bulk[:after]
+        if (
+            ALERTS in self.queues
+        ):  # a person should know at once; but a receiver that hangs holds up no more than every second piece
+            bulk = [*bulk, ALERTS] if self._after_alert else [ALERTS, *bulk]
         if group is not None:
             return interactive if group == "interactive" else bulk
         return bulk + interactive if self._in_a_row >= INTERACTIVE_IN_A_ROW else interactive + bulk

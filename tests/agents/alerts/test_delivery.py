@@ -20,8 +20,12 @@ from pytest_django import Settings
 from agents.alerts import raise_alert
 from agents.alerts.delivery import MOST_TRIES, send_test, work_one
 from agents.alerts.webhook import Refused, Unreachable, headers_for, post, secret_of
-from agents.models import Alert, Delivery, Receiver
+from agents.models import Alert, Delivery, Receiver, WorkerHeartbeat
+from agents.work.queues import work_queues
+from agents.work.worker import Worker
+from correction.models import ObservedMessage
 from tests.agents.alerts.receiving import Hook, listening, silent_mail_server
+from tests.correction.gating import gated, send
 from tests.factories import make_agent
 from tests.machinery import Plumbline, kill_at_once
 
@@ -289,6 +293,7 @@ def test_no_secret_is_in_the_log_or_the_database(hook: Hook, caplog: pytest.LogC
         "127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.100.100.200", "168.63.129.16", "0.0.0.0",  # noqa: S104
         "224.0.0.1", "[::1]", "[::]", "[fe80::1]", "[fd00:ec2::254]", "[::ffff:10.0.0.1]", "[::ffff:169.254.169.254]",
         "[2002:a00:1::]", "[64:ff9b::a00:1]", "[fec0::1]", "[ff02::1]", "2130706433", "0x7f000001", "127.1", "localhost",
+        "192.0.0.192", "192.88.99.1", "[3fff::1]",
     ],
 )  # fmt: skip
 def test_addresses_that_are_not_of_the_internet_are_refused(address: str, settings: Settings) -> None:
@@ -336,3 +341,16 @@ def test_a_name_that_answers_differently_the_second_time_gains_nothing(
         post("https://rebinding.example/", b"{}", {}, seconds=5)
 
     assert (asked, connected) == (["rebinding.example"], [public])
+
+
+def test_alerts_are_sent_before_observed_messages_are_judged(hook: Hook) -> None:
+    agent, channel = gated("fluency", gate_mode="observe")
+    send(agent, channel, "Hello.")
+    webhook(hook)
+    alert()
+
+    done = Worker(WorkerHeartbeat.Kind.WORK, work_queues()).work_once()
+
+    assert done.queue == "alerts"
+    assert len(hook.requests) == 1
+    assert ObservedMessage.objects.get().status == "pending"
