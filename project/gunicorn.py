@@ -36,9 +36,13 @@ logconfig_dict = {
 
 def post_worker_init(worker: Any) -> None:
     """Load the routes and make the client of the judge now: it takes a second or two, which the first request should not wait for."""
+    from django.db import connection
     from django.urls import get_resolver
 
     from agents.llm import warm_up
 
+    if connection.vendor == "sqlite":
+        # Kept open, for the last connection that closes removes the shared-memory file: on a full disk nobody could read then.
+        connection.ensure_connection()
     get_resolver().url_patterns  # noqa: B018
     warm_up("judge")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import resource
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,7 @@ import pytest
 
 from tests import zygote
 from tests.database_file import make_tables
-from tests.machinery import ROOT, Postgres, running
+from tests.machinery import ROOT, Plumbline, Postgres, free_port, running, wait_until
 
 # A web process that has everything it needs, waits for a line, and is then asked while the database has its fault.
 ASKED = """
@@ -155,3 +159,71 @@ def test_a_command_on_a_locked_sqlite_file_ends_with_a_sentence(database_file: P
     assert "locked" in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.fixture
+def served(database_file: Path, tmp_path: Path) -> Iterator[tuple[Program, subprocess.Popen[bytes]]]:
+    """gunicorn on a SQLite file, asked by a program."""
+    port = free_port()
+    here = Plumbline(
+        tmp_path, {"DATABASE_URL": f"sqlite:///{database_file}", "WEB_BIND": f"127.0.0.1:{port}", "WEB_PROCESSES": "1"}
+    )
+    token = here.manage("shell", "-v", "0", "-c", A_TOKEN).split()[-1]
+    process = here.start("gunicorn", "-m", "gunicorn", "-c", "python:project.gunicorn", "project.wsgi")
+    try:
+        program = Program(port, token)
+        wait_until(lambda: program.ask("GET", "/api/agents/") == 200, timeout=60, what="gunicorn answers")
+        yield program, process
+    finally:
+        here.stop()
+
+
+A_TOKEN = """
+from django.contrib.auth.models import User
+from agents.models import ApiToken
+print(ApiToken.make(user=User.objects.create_superuser("eve"), name="test", expires_at=None)[1])
+"""
+
+
+@dataclass
+class Program:
+    port: int
+    token: str
+
+    def ask(self, method: str, path: str, **body: str) -> int:
+        """The status of an answer, 0 without one."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        headers = {"Authorization": f"Token {self.token}", "Content-Type": "application/json"}
+        try:
+            connection.request(method, path, json.dumps(body) if body else None, headers)
+            return connection.getresponse().status
+        except OSError:
+            return 0
+        finally:
+            connection.close()
+
+
+def test_on_a_full_disk_reading_works_and_writing_is_a_503(served: tuple[Program, subprocess.Popen[bytes]]) -> None:
+    program, server = served
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    for pid in (server.pid, *map(int, children)):
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, 0))  # no file can grow any more, as on a full disk
+
+    assert [program.ask("GET", path) for path in ("/api/agents/", "/api/channels/", "/api/agents/") * 3] == [200] * 9
+    new = {"slug": "ada", "display_name": "Ada", "system_prompt": "You are Ada. " * 2000}
+    assert program.ask("POST", "/api/agents/", **new) == 503
+    assert program.ask("GET", "/api/agents/") == 200
+
+
+def test_a_request_waits_three_seconds_for_a_locked_file(
+    served: tuple[Program, subprocess.Popen[bytes]], database_file: Path
+) -> None:
+    program, _ = served
+    with closing(sqlite3.connect(database_file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        status = program.ask("POST", "/api/agents/", slug="ada", display_name="Ada", system_prompt="You are Ada.")
+        waited = time.monotonic() - began
+
+    assert status == 503
+    assert waited < 10  # three seconds, on a busy machine; a worker waits twenty
