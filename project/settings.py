@@ -19,7 +19,18 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.templatetags.static import static
 
-from project.environment import ALLOWED_HOSTS, BASE_DIR, DEBUG, LOCAL_DIR, NOT_SET, PRODUCTION, env, flag, number  # noqa: F401
+from project.environment import (  # noqa: F401
+    ALLOWED_HOSTS,
+    BASE_DIR,
+    DEBUG,
+    LOCAL_DIR,
+    LOCAL_HOSTS,
+    NOT_SET,
+    PRODUCTION,
+    env,
+    flag,
+    number,
+)
 
 
 def _local_secret_key() -> str:

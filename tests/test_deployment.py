@@ -250,12 +250,12 @@ def test_compose_file_sets_only_settings_that_exist_and_passes_secrets_by_file()
 
     assert ours.keys() == {"migrate", "web", "worker", "turns", "beat"}
     assert all("mem_limit" in service and "pids_limit" in service for service in compose["services"].values())
+    assert all(service["cap_drop"] == ["ALL"] for service in compose["services"].values())
     for name, service in ours.items():
         files = {key: value for key, value in service["environment"].items() if key.endswith("_FILE")}
         assert {key.removesuffix("_FILE") for key in service["environment"]} <= known, name
         assert {value.removeprefix("/run/secrets/") for value in files.values()} == set(service["secrets"]), name
         assert service["read_only"] is True
-        assert service["cap_drop"] == ["ALL"]
         assert (
             not {"SECRET_KEY", "DATABASE_URL", "CELERY_BROKER_URL", "ANTHROPIC_API_KEY", "METRICS_TOKEN"}
             & service["environment"].keys()

@@ -207,3 +207,26 @@ def test_large_files_and_the_client_s_address_pass(servers: tuple[Server, Server
         for n in range(24)
     ]
     assert 429 in refused, "an address that the client made up is believed"
+
+
+def test_one_address_cannot_hold_more_than_its_share_of_requests(tmp_path: Path) -> None:
+    port = free_port()
+    program, main = nginx_with(
+        tmp_path / "nginx",
+        {"web:8000": "127.0.0.1:9", "listen 8080": f"listen 127.0.0.1:{port}", "plumbline_addresses 100": "plumbline_addresses 3"},
+    )  # fmt: skip
+    server, here = Server(port, ""), Plumbline(tmp_path, {})
+
+    def status() -> int:
+        try:
+            return server.ask("GET", "/admin/login/").status
+        except OSError:
+            return 0
+
+    try:
+        here.run("nginx", program, "-c", main)
+        wait_until(lambda: status() == 502, timeout=30, what="nginx answers")  # nothing is behind it
+        with slow_clients(server, 3, SLOW_BODY):
+            wait_until(lambda: status() == 429, timeout=8, what="a fourth request is refused")
+    finally:
+        here.stop()

@@ -86,9 +86,9 @@ def _check_prices() -> Iterator[CheckMessage]:
         servers = dict.fromkeys(without_credentials(base_url_of(role)) for role in having if base_url_of(role))
         where = f" (served by {', '.join(servers)})" if servers else ""
         hint = (
-            f"Until it has one its calls are shown as unpriced. Add it in the console under Model prices, for the model {model}, 0 if it "
-            "costs nothing. Then set SILENCED_SYSTEM_CHECKS=agents.W002 in the environment or .env: this check reads "
-            "only the shipped prices, not the console's."
+            "Until it has one its calls are shown as unpriced. Add it in the console under More › Logs › Prices, "
+            f"for the model {model}, 0 if it costs nothing. Then set SILENCED_SYSTEM_CHECKS=agents.W002 in the environment or "
+            ".env: this check reads only the shipped prices, not the console's."
         )
         yield Warning(f"{names}: the price of {model!r}{where} is not known.", hint=hint, id="agents.W002")
 
@@ -166,6 +166,23 @@ def check_unset(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Itera
     if "DATABASE_URL" in settings.NOT_SET:
         text = "DATABASE_URL is not set: what is stored goes to .local/plumbline.sqlite3 in the checkout."
         yield Warning(text, hint="Set it to postgres://USER:PASSWORD@HOST:PORT/NAME", id="agents.W005")
+
+
+SHORTEST_KEY = 32  # characters
+
+
+@register("plumbline")
+def check_exposed(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """Warn, with every command, of what gives a server away that others can reach."""
+    public = sorted(set(settings.ALLOWED_HOSTS) - {*settings.LOCAL_HOSTS, "testserver"})
+    if not public:
+        return
+    if settings.DEBUG:
+        text = f"DEBUG is on, and ALLOWED_HOSTS names {', '.join(public)}: an error shows settings and source to whoever causes it."
+        yield Warning(text, hint="Remove DEBUG, or the public names from ALLOWED_HOSTS.", id="agents.W006")
+    if "SECRET_KEY" not in settings.NOT_SET and len(settings.SECRET_KEY) < SHORTEST_KEY:
+        text = f"SECRET_KEY has {len(settings.SECRET_KEY)} characters; allowed: at least {SHORTEST_KEY}. Who guesses it can sign sessions."
+        yield Warning(text, hint=f"Set it to a long random string, e.g. the output of: {NEW_KEY}", id="agents.W007")
 
 
 @register("plumbline", deploy=True)

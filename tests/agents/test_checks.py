@@ -219,3 +219,24 @@ def test_production_that_has_all_is_not_told_anything(settings: Settings, monkey
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
     assert found(deploy=True) == {}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"DEBUG": True, "ALLOWED_HOSTS": ["plumbline.example.org"]}, {"agents.W006"}),
+        ({"DEBUG": True, "ALLOWED_HOSTS": ["*"]}, {"agents.W006"}),
+        ({"DEBUG": True, "ALLOWED_HOSTS": ["localhost", "127.0.0.1"], "SECRET_KEY": "short"}, set()),
+        ({"ALLOWED_HOSTS": ["plumbline.example.org"], "SECRET_KEY": "short"}, {"agents.W007"}),
+        ({"ALLOWED_HOSTS": ["plumbline.example.org"], "SECRET_KEY": "k" * 50}, set()),
+    ],
+)
+def test_what_gives_a_public_server_away_is_a_warning(
+    settings: Settings, changed: dict[str, object], expected: set[str]
+) -> None:
+    settings.DEBUG, settings.NOT_SET = False, []
+    settings.SECRET_KEY = "k" * 50
+    for name, value in changed.items():
+        setattr(settings, name, value)
+
+    assert set(found()) == expected
