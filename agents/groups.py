@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from django.apps import AppConfig, apps
-from django.contrib.auth.models import Group, Permission
+from django.contrib.auth.models import Group, Permission, User
 from django.db import connections
 
 from agents.registry import homes, tables
@@ -28,6 +28,15 @@ def grants() -> dict[str, list[str]]:
         for group, acts in (("Operator", table.operator), ("Editor", table.editor)):
             granted[group] += [f"{model._meta.app_label}.{act}_{model._meta.model_name}" for act in acts.split()]
     return granted
+
+
+def make_admin() -> User:
+    """Return the user `admin` of a personal machine; one that is made now has no password until `manage.py serve` sets one."""
+    user, made = User.objects.get_or_create(username="admin", defaults={"is_staff": True, "is_superuser": True})
+    if made:
+        user.set_unusable_password()
+        user.save(update_fields=["password"])
+    return user
 
 
 def note_what_is_there(app_config: AppConfig, using: str, **kwargs: Any) -> None:

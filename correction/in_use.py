@@ -46,7 +46,9 @@ INSTEAD = (
 OBSERVED = "I left the sample cards at the front desk, kind of sorted by color. It's nothing, really."
 ASKED = "@pam could you please be a bit shorter from now on?"
 SORRY = "Sorry, the phones are a little wild today, so it might be a bit. I saved you the good chair, though."
-DRAWN, LABELLED = 40, 12  # fewer labels than a judge's agreement is shown from
+DRAWN, LABELLED = 40, 9  # by each of two people: fewer labels than a judge's agreement is shown from
+# At which of these two people see it another way than what was planted: they agree neither with a judge nor with each other on all.
+DISAGREEMENTS = {"planted drift": {2}, "second reader": {2, 7}}
 
 
 def fill_console(out: Any) -> None:
@@ -100,9 +102,10 @@ def _label(runs: list[EvaluationRun]) -> None:
             "pk", flat=True
         )
     )
-    for pk in drawn_ids(drawn)[:LABELLED]:
-        holds = pk not in lost
-        save_label(score=scores[pk], annotator="planted drift", value=1 if holds == scores[pk].inverted else 8)
+    for annotator, disagrees_at in DISAGREEMENTS.items():
+        for place, pk in enumerate(drawn_ids(drawn)[:LABELLED]):
+            holds = (pk not in lost) != (place in disagrees_at)
+            save_label(score=scores[pk], annotator=annotator, value=1 if holds == scores[pk].inverted else 8)
     refresh(key_of(next(iter(scores.values()))))
 
 

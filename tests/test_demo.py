@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from io import StringIO
 
 import pytest
 from django.apps import apps
 from django.contrib import admin
+from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.test import Client
 from pytest_django.plugin import DjangoDbBlocker
 
 from agents.models import Agent, Channel
@@ -29,7 +32,6 @@ EMPTY = {
     "agents.delivery": "nothing is sent without a receiver",
     "agents.import": "an import belongs to the account that uploads it",
     "agents.workerheartbeat": "`make run` starts a worker",
-    "auth.user": "`make run` makes an account",
     "agents.apitoken": "a token belongs to an account",
 }
 
@@ -50,7 +52,7 @@ def test_every_list_but_the_named_ones_has_rows_and_each_says_what_fills_it() ->
     assert {label for label, rows in counts().items() if not rows} == set(EMPTY)
 
     client = signed_in(superuser())
-    for label in EMPTY.keys() - {"evaluation.proposition", "auth.user"}:
+    for label in EMPTY.keys() - {"evaluation.proposition"}:
         model = apps.get_model(label)
         assert table_of(model).empty.split(".")[0] in plain(read(client, list_of(model))), label
     assert all(table_of(model).empty for model in admin.site._registry)
@@ -118,6 +120,32 @@ def test_the_examples_go_with_all_that_the_demo_made_and_only_then(sure: bool) -
         "agents.modelprice",
         "agents.swarm",
         "auth.group",
+        "auth.user",
         "correction.agentevaluationconfig",
     }
     assert not Agent.objects.exists()
+
+
+def test_a_token_for_admin_can_be_made_at_once() -> None:
+    out = StringIO()
+
+    call_command("make_token", "admin", "--quiet", stdout=out)
+
+    assert (
+        Client()
+        .get("/api/agents/", headers={"Authorization": f"Token {out.getvalue().strip()}"}, secure=True)
+        .status_code
+        == 200
+    )
+    assert not User.objects.get(username="admin").has_usable_password()
+
+
+def test_the_labels_disagree_with_the_judge_now_and_then() -> None:
+    out = StringIO()
+
+    call_command("calibrate_judge", "--json", stdout=out)
+
+    (calibration,) = json.loads(out.getvalue())["calibrations"]
+    assert calibration["annotators"] == 2
+    assert 0.3 < calibration["kappa"]["value"] < 1
+    assert 0.3 < calibration["people_alpha"]["value"] < 1

@@ -14,17 +14,17 @@ from types import FrameType
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from agents.commands import BaseCommand
+from agents.groups import make_admin
 
 
 class Command(BaseCommand):
     help = (
         "Start web and worker on this machine, for local use: migrates, creates the user `admin` once and prints its password. "
-        "For production see the end of the README: gunicorn project.wsgi and `manage.py work`."
+        "For production see docs/how-to/deploy.md: gunicorn project.wsgi and `manage.py work`."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -72,12 +72,13 @@ class Command(BaseCommand):
                 raise CommandError(f"--port {port}: {error.strerror}; choose another with --port") from None
 
     def _ensure_admin(self) -> None:
-        users = get_user_model().objects
-        if users.filter(username="admin").exists():
+        admin = make_admin()
+        if admin.has_usable_password():
             self.stdout.write(
                 "Login: admin, with the password printed when it was created (`manage.py changepassword admin` sets another)."
             )
             return
         password = secrets.token_urlsafe(12)
-        users.create_superuser(username="admin", password=password)
+        admin.set_password(password)
+        admin.save(update_fields=["password"])
         self.stdout.write(self.style.SUCCESS(f"Login: admin   Password: {password}   (shown once)"))

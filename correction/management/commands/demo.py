@@ -13,6 +13,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from agents.commands import BaseCommand, Cell, Emphasis, console_on, print_table
+from agents.groups import make_admin
 from agents.models import Agent
 from correction.demonstration import show_correction, show_debate, show_experiment, show_swarm
 from correction.in_use import fill_console
@@ -58,6 +59,8 @@ class Command(BaseCommand):
     def _show(self, options: dict[str, Any]) -> None:
         self._heading("1. Database")
         call_command("migrate", verbosity=0, stdout=self.stdout)
+        if not settings.PRODUCTION:
+            make_admin()
         database = settings.DATABASES["default"]
         self.stdout.write(f"Ready: {database['ENGINE'].rpartition('.')[2]}, {database['NAME']}")
         self._heading("2. Example agents")
@@ -73,7 +76,7 @@ class Command(BaseCommand):
         results += self._measure(later, again=options["again"])
         overview_table(drift_overview(agents, next(iter(judged_ways()), None), quotes=False), self.stdout)
         self.stdout.write(
-            f"{DRIFT}\nWhere it was planted: docs/reference/seed-data.md. With messages and reasons: Drift overview, in the console."
+            f"{DRIFT}\nWhere it was planted: docs/reference/seed-data.md. With messages and reasons: Quality › Overview in the console."
         )
         self._heading("5. Before it is said")
         show_correction(self.stdout, again=options["again"])
