@@ -50,7 +50,7 @@ fuzz: $(VENV)/.dev ## many generated examples: parsers, aggregation, every route
 chaos: $(VENV)/.dev ## five minutes of load while everything fails, then the invariants (needs PostgreSQL's and Redis's programs; ARGS="--seconds 60")
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
-bench: $(VENV)/.runtime ## measure speed against a stub model server on loopback
+bench: $(VENV)/.dev ## measure speed against a stub model server on loopback
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 screenshots: $(VENV)/.dev ## photograph the main pages with the demo's data into docs/screenshots (needs Chromium)

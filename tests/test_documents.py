@@ -229,3 +229,19 @@ def test_every_line_of_the_security_page_names_tests_that_exist() -> None:
         named = re.findall(r"`(test_\w+)`", line.split(" | ")[-1])
         assert named, line
         assert set(named) <= there, line
+
+
+def test_the_test_on_the_page_of_builds_passes_on_its_own_files(tmp_path: Path) -> None:
+    for block in blocks("docs/how-to/fail-a-build.md"):
+        if block.language in ("json", "markdown", "yaml", "python") and not block.title.startswith(".github"):
+            file = tmp_path / block.title
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(block.text)
+
+    run = zygote.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:django", "-p", "no:cacheprovider", "test_personas.py"],
+        cwd=tmp_path, env=environment(tmp_path / "none.sqlite3") | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        timeout=LONGEST,
+    )  # fmt: skip
+
+    assert run.returncode == 0, run.stdout
