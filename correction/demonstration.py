@@ -274,7 +274,7 @@ def _sums(out: Any, stage: Stage) -> None:
         f"{figures.judged_count} judged first drafts passed{rate}, {figures.regeneration_count} further drafts, "
         f"{figures.forced_through_count} forced through\n"
         f"     correction of all agents so far: {spent.calls} judgements asked, {money(spent.cost_usd, spent.unpriced)}\n"
-        "     manage.py costs --by dimension     and: Correction logs in the console"
+        "     manage.py costs --by dimension     and: Gate › Log in the console"
     )
 
 
@@ -328,7 +328,7 @@ def show_swarm(out: Any, *, again: bool = False) -> None:
     before = SwarmTurn.objects.filter(channel__synthetic=True, channel__topic=SWARM_TOPIC).order_by("-pk").first()
     if before is not None and not again:
         out.write(
-            f"Shown before: channel {before.channel.slug}, see Swarm turns in the console. --again shows it again."
+            f"Shown before: channel {before.channel.slug}, see More › Logs › Swarm turns in the console. --again shows it again."
         )
         return
     agent = example_agents([EATER])[EATER]
@@ -357,7 +357,7 @@ def show_swarm(out: Any, *, again: bool = False) -> None:
             out.write(f"     {agent.display_name}: “{_short(reply)}”")
         for line in trace_lines(trace) if trace is not None else ():
             out.write(f"       {_short(line)}")
-    out.write(f"     manage.py chat {EATER} --trace     and: Swarms in the console; {EATER} has none now")
+    out.write(f"     manage.py chat {EATER} --trace     and: Agents › Swarms in the console; {EATER} has none now")
 
 
 def show_experiment(out: Any, *, again: bool = False) -> None:
@@ -408,4 +408,6 @@ def show_experiment(out: Any, *, again: bool = False) -> None:
     judge_here(experiment)
     experiment.refresh_from_db()
     show_report(experiment_report(experiment), console_on(out))
-    out.write(f"  manage.py experiment report {experiment.pk} --format markdown     and: Experiments in the console")
+    out.write(
+        f"  manage.py experiment report {experiment.pk} --format markdown     and: Quality › Experiments in the console"
+    )

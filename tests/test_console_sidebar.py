@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.contrib.auth.models import User
 from django.http import HttpRequest
@@ -12,6 +14,7 @@ from agents.console.home import breadcrumbs, navigation, tabs
 from agents.registry import tables
 from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
 from tests.factories import make_agent
+from tests.machinery import ROOT
 
 pytestmark = pytest.mark.django_db
 
@@ -76,3 +79,25 @@ def test_a_list_shows_its_tabs_and_a_row_its_way_from_the_sidebar() -> None:
     assert "Swarms" in plain(read(client, list_of(type(agent))).partition('id="tabs-items"')[2].partition("</nav>")[0])
     heading = read(client, page_of(agent)).partition("<h1")[2].partition("</h1>")[0]
     assert [part for part in plain("<" + heading).split() if part != "chevron_right"] == ["Agents", *str(agent).split()]
+
+
+def named_places() -> list[tuple[str, str]]:
+    """Every place of the console that a message, a help text or a document names, as ``Gate › Log``, and where it is named."""
+    files = [*ROOT.glob("*/**/*.py"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/help/*.md")]
+    ours = [file for file in files if not {"tests", ".venv", "site"} & set(file.relative_to(ROOT).parts)]
+    pattern = re.compile(r"(?:Agents|Conversations|Quality|Gate|More)(?: › [A-Z][A-Za-z]+(?: [a-z]+)?)+")
+    return [(place, str(file)) for file in ours for place in pattern.findall(file.read_text(encoding="utf-8"))]
+
+
+def test_the_places_of_the_console_that_texts_name_exist() -> None:
+    request = asking(superuser(), "index")
+    known = set()
+    for group in navigation(request):
+        for item in group["items"]:
+            way = " › ".join(filter(None, (group["title"], item["title"])))
+            known |= {way, *(f"{way} › {tab['title']}" for tab in item["tabs"])}
+
+    places = named_places()
+
+    assert len(places) > 10
+    assert [place for place in places if not any(place[0].startswith(way) for way in known)] == []

@@ -62,7 +62,7 @@ def cost_tables(summary: CostSummary, out: Any) -> None:
             print_table(console, heads, rows, title=f"By {grouping}", unwrapped=[name])
     if total.unpriced:
         out.write(
-            "Unpriced calls are not in the dollars: give their model a price in the console (0 if it costs nothing)."
+            "Unpriced calls are not in the dollars: give their model a price in the console (More › Logs › Prices; 0 if it costs nothing)."
         )
 
 

@@ -30,7 +30,7 @@ class Command(CodedCommand):
     help = """How well a judge agrees with people: kappa, Spearman, Krippendorff's alpha and bias with intervals, per dimension.
 
   1. calibrate_judge --draw 80 --name first --dimension adherence    draws judgements at random
-  2. people label them in the console (Label sets), or in a file:
+  2. people label them in the console (Quality › Labels), or in a file:
      --label-set first --template labels.csv, then --import labels.csv
   3. calibrate_judge                                                 prints the figures
 
@@ -145,7 +145,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         fewer = f" (there are no {options['draw']:,})" if drawn < options["draw"] else ""
         self._say(
             f"{label_set.name}: {drawn:,} judgements drawn{fewer} of {label_set.population_size:,} by {label_set.judge}, "
-            f"{label_set.procedure}, {label_set.dimension}.\nLabel them in the console under Label sets, or with "
+            f"{label_set.procedure}, {label_set.dimension}.\nLabel them in the console under Quality › Labels, or with "
             f"--label-set {label_set.name} --template FILE.",
             options,
         )

@@ -82,7 +82,7 @@ class Command(CodedCommand):
                 self.stdout.write(f"  {one.agent}: {cost_line(one.spent)}")
         if usable and target is not None:
             self.stdout.write("Try one first: manage.py try_proposition FILE:ID --agent AGENT.")
-            self.stdout.write("Accept or reject them in the console (Propositions), or by editing the files.")
+            self.stdout.write("Accept or reject them in the console (Quality › Propositions), or by editing the files.")
 
 
 def _show_agent(suggestions: Suggestions, console: Any) -> None:
