@@ -39,6 +39,7 @@ from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, P
 from agents.models.conversations import no_agent
 from agents.persona import save_persona
 from agents.personas_io.shape import Aliases, not_reserved
+from agents.text.fences import check_name
 from agents.turn.pipeline import StageFailed
 from agents.turn.prompt import preview_prompt
 from agents.turn.tools import tool_definitions
@@ -102,7 +103,7 @@ SampleLine = Annotated[str, StringConstraints(strip_whitespace=False, min_length
 class AgentChange(Body):
     """What may be changed of an agent. Changed system prompt or traits make a new version of the persona."""
 
-    display_name: str = Field("", min_length=1, max_length=120)
+    display_name: Annotated[str, AfterValidator(check_name)] = Field("", min_length=1, max_length=120)
     aliases: Aliases = Field([], description='further names by which people call it, e.g. ["Mike"]')
     title: str = Field("", max_length=200, description="role or job, shown under the name")
     description: str = Field("", max_length=2_000)
@@ -121,7 +122,7 @@ class AgentChange(Body):
 class AgentBody(AgentChange):
     """An agent and its persona as they are to be."""
 
-    display_name: str = Field(min_length=1, max_length=120)
+    display_name: Annotated[str, AfterValidator(check_name)] = Field(min_length=1, max_length=120)
     system_prompt: str = Field(min_length=1, max_length=200_000)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from django.contrib.auth import get_user_model
 from django.db.models import Prefetch, QuerySet
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -20,6 +20,7 @@ from agents.api.rows import Row
 from agents.api.views import Editable, new_slug
 from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import no_agent
+from agents.text.fences import check_name
 
 
 class ChannelRow(Row):
@@ -50,7 +51,7 @@ class ChannelRow(Row):
 class ChannelChange(Body):
     """What may be changed of a channel; `agents` and `users` name all members of their kind."""
 
-    name: str = Field("", min_length=1, max_length=200)
+    name: Annotated[str, AfterValidator(check_name)] = Field("", min_length=1, max_length=200)
     kind: Annotated[str, OneOf(*Channel.Kind.values)] = "public"
     topic: str = Field("", max_length=10_000)
     tags: Tags = Field({})
@@ -65,7 +66,7 @@ class ChannelChange(Body):
 class ChannelBody(ChannelChange):
     """A channel as it is to be."""
 
-    name: str = Field(min_length=1, max_length=200)
+    name: Annotated[str, AfterValidator(check_name)] = Field(min_length=1, max_length=200)
 
 
 class NewChannel(ChannelBody):

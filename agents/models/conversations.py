@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 import uuid
+from collections.abc import Container
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
@@ -14,6 +16,8 @@ from django.db import models
 from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Lower
 from django.utils import timezone
+
+from agents.text.fences import check_name
 
 hex_color = RegexValidator(r"^#[0-9a-fA-F]{6}$", "Write a colour as # and six hex digits, e.g. #1d4ed8.")
 
@@ -31,6 +35,14 @@ def validate_aliases(value: object) -> None:
                 "characters, with a letter or digit and without an @.",
                 params={"value": value, "most": MOST_ALIASES, "characters": ALIAS_CHARACTERS},
             )
+
+
+def validate_name(value: object) -> None:
+    """A name is on one line and holds no control character."""
+    try:
+        check_name(str(value))
+    except ValueError as error:
+        raise ValidationError("%(fault)s.", params={"fault": str(error)}) from None
 
 
 class AgentQuerySet(models.QuerySet["Agent"]):
@@ -79,7 +91,7 @@ class Agent(models.Model):
         editable=False,
         help_text="an example of `manage.py seed`, or your own; the examples' propositions and nudges are for examples only",
     )
-    display_name = models.CharField(max_length=120)
+    display_name = models.CharField(max_length=120, validators=[validate_name])
     aliases = models.JSONField(
         default=list,
         blank=True,
@@ -301,6 +313,28 @@ def _agent_of(name: str) -> Agent | None:
     return exact or Agent.objects.filter(Q(slug__iexact=name) | Q(display_name__iexact=name)).order_by("slug").first()
 
 
+OUTSIDER_MARK = " (outsider)"
+
+
+def names_of_agents() -> frozenset[str]:
+    """Return the display names of all agents, folded as `outsider_name` compares them."""
+    return frozenset(_folded_name(name) for name in Agent.objects.values_list("display_name", flat=True))
+
+
+def outsider_name(name: str, names: Container[str]) -> str:
+    """Return the name under which an outsider is stored: marked where an agent has the same name.
+
+    Args:
+        name: As the outsider gave it.
+        names: Those of the agents, see `names_of_agents`.
+    """
+    return name + OUTSIDER_MARK if _folded_name(name) in names else name
+
+
+def _folded_name(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
 def no_agent(name: str) -> str:
     """A sentence for a name that is no agent's, with the nearest slugs."""
     slugs = list(Agent.objects.listed().order_by("slug").values_list("slug", flat=True)[:1000])
@@ -341,7 +375,7 @@ class Channel(models.Model):
         EXPERIMENT = "experiment", "experiment"
 
     slug = models.SlugField(max_length=120, unique=True, help_text="the channel's id in commands, files and the API")
-    name = models.CharField(max_length=200)
+    name = models.CharField(max_length=200, validators=[validate_name])
     kind = models.CharField(max_length=12, choices=Kind.choices, default=Kind.PUBLIC)
     topic = models.TextField(blank=True, default="")
     tags = models.JSONField(default=dict, blank=True, validators=[validate_tags], help_text="key -> value, both texts")

@@ -11,6 +11,7 @@ from django.utils.text import slugify
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from agents.models.conversations import validate_aliases
+from agents.text.fences import check_name
 from agents.transcripts.records import Cleaner
 
 SLUG_LIMIT = 64
@@ -94,7 +95,9 @@ class PersonaSpec(_Part):
     slug: Annotated[
         str, StringConstraints(pattern=r"^[-a-zA-Z0-9_]+$", max_length=SLUG_LIMIT), AfterValidator(not_reserved)
     ]
-    display_name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=120)]
+    display_name: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=120), AfterValidator(check_name)
+    ]
     system_prompt: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=SYSTEM_PROMPT_LIMIT)
     ]

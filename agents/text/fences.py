@@ -93,6 +93,26 @@ def one_line(name: str) -> str:
     return f"\u201c{text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + '…'}\u201d"
 
 
+def quoted_name(name: str) -> str:
+    """A name that is no agent's and no member's, as it may stand outside a fence: always in quotation marks, see `one_line`."""
+    text = one_line(name)
+    return text if text.startswith("\u201c") else f"\u201c{text}\u201d"
+
+
+def check_name(name: str) -> str:
+    """Return a name unchanged.
+
+    Raises:
+        ValueError: It holds a control character; says which.
+    """
+    for char in name:
+        if unicodedata.category(char) == "Cc":
+            raise ValueError(
+                f"a name may not hold the control character U+{ord(char):04X}; allowed: letters, digits, spaces and signs"
+            )
+    return name
+
+
 def fault_of(text: str) -> str | None:
     """Say what is wrong with a text as a message; None when it can be said and stored."""
     if not text.strip():

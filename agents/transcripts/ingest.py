@@ -9,11 +9,13 @@ from typing import Annotated, Any, Self
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
-from pydantic import BaseModel, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_validator
 
 from agents.api.bodies import Anything, Body, Reads, Tags, fault
 from agents.api.filters import read_moment
 from agents.models import Agent, Channel, Message
+from agents.models.conversations import names_of_agents, outsider_name
+from agents.text.fences import check_name
 from agents.transcripts.prepare import Author, Prepared, Target
 from agents.transcripts.records import TEXT_LIMIT
 from agents.transcripts.store import Rights, check_rights, link_orphans, write_batch
@@ -46,7 +48,7 @@ class Spoken(Body):
     channel: Slug = Field("", description="slug; default that of the request")
     agent: str = Field("", min_length=1, max_length=120, description="slug")
     user: str = Field("", min_length=1, max_length=150, description="name of a user")
-    outsider: str = Field(
+    outsider: Annotated[str, AfterValidator(check_name)] = Field(
         "", min_length=1, max_length=200, description="name of a speaker who is neither agent nor user"
     )
     sent_at: Moment | None = Field(None, description="UTC where it says no zone")
@@ -156,6 +158,7 @@ def _prepared(spoken: Sequence[Spoken]) -> list[Prepared]:
     targets = {slug: Target(slug=slug, name=slug) for slug in {one.channel for one in spoken}}
     synthetic = set(Channel.objects.filter(slug__in=targets, synthetic=True).values_list("slug", flat=True))
     errors: dict[str, str] = {}
+    names_taken = names_of_agents()
     for number, one in enumerate(spoken):
         at = f"messages[{number}]"
         if one.agent and one.agent not in agents:
@@ -170,7 +173,9 @@ def _prepared(spoken: Sequence[Spoken]) -> list[Prepared]:
         Prepared(
             target=targets[one.channel],
             key=one.external_id,
-            author=Author(agents.get(one.agent), one.agent, users.get(one.user), one.outsider),
+            author=Author(
+                agents.get(one.agent), one.agent, users.get(one.user), outsider_name(one.outsider, names_taken)
+            ),
             text=one.text,
             sent_at=one.sent_at,
             parent_key=one.parent,

@@ -15,6 +15,8 @@ from django.core.validators import slug_re
 from django.utils.text import slugify
 
 from agents.models import Agent, Channel
+from agents.models.conversations import names_of_agents, outsider_name
+from agents.text.fences import check_name
 from agents.transcripts.records import (
     ChannelInfo,
     Cleaner,
@@ -68,6 +70,11 @@ class Speakers:
         self._unused = {key.casefold(): key for key in mapping}
         self._authors: dict[tuple[str, str, str], Author] = {}
         self._on_unknown = on_unknown
+        self._names_of_agents = names_of_agents()
+
+    def outsider(self, name: str) -> str:
+        """The name under which an outsider is stored, see `outsider_name`."""
+        return outsider_name(name, self._names_of_agents)
 
     def author(self, message: SourceMessage) -> Author:
         """The author of a message.
@@ -82,7 +89,7 @@ class Speakers:
 
     def _author(self, message: SourceMessage) -> Author:
         shown, name = message.speaker, message.speaker.casefold()
-        outsider = Author(outsider=shown)
+        outsider = Author(outsider=self.outsider(shown))
         for key in (name, message.role.casefold()):
             if key in self._map:
                 self._unused.pop(key, None)
@@ -321,7 +328,7 @@ class Preparer:
     def _prepared(self, message: SourceMessage) -> Prepared:
         author = self.speakers.author(message)
         sent_at = to_utc(message.sent_at, self._zone) if message.sent_at is not None else None
-        speaker = self.cleaner.text(message.speaker)
+        speaker = check_name(self.cleaner.text(message.speaker))
         if len(speaker) > NAME_LIMIT:
             raise ValueError(f"a speaker's name of more than {NAME_LIMIT} characters: {speaker[:60]!r}...")
         text = self.cleaner.text(message.text)
@@ -330,7 +337,7 @@ class Preparer:
         return Prepared(
             target=target,
             key=self._key(message, target, speaker, text),
-            author=Author(outsider=speaker) if author.outsider else author,
+            author=Author(outsider=self.speakers.outsider(speaker)) if author.outsider else author,
             text=self.cleaner.shorten(text),
             sent_at=sent_at,
             parent_key=self._id(message.parent_source_id),

@@ -16,7 +16,7 @@ from agents import llm
 from agents.models import Agent, Channel, Message, PersonaVersion, Run
 from agents.models.conversations import has_swarm
 from agents.persona import render_persona
-from agents.text.fences import fence, neutral, one_line, render_prompt
+from agents.text.fences import fence, neutral, one_line, quoted_name, render_prompt
 from agents.turn.pipeline import (
     Answer,
     Draft,
@@ -276,7 +276,7 @@ def _now(turn: Turn, prompt: str, nonce: str) -> str:
         channel=turn.channel.slug,
         prompt=neutral(prompt.strip(), PROMPT_CHARACTERS)[0],
         trigger=trigger is not None,
-        author=one_line(trigger.author_name) if trigger else "",
+        author=_author_outside_fences(trigger) if trigger else "",
         number=trigger.position if trigger else 0,
         thread=trigger is not None and trigger.parent_id is not None,
         trigger_text=fence("MESSAGE", "\n".join(lines([trigger], agent=turn.agent)[-1:]), nonce)
@@ -284,6 +284,10 @@ def _now(turn: Turn, prompt: str, nonce: str) -> str:
         else "",
         answer=turn.answer is not None,
     )
+
+
+def _author_outside_fences(message: Message) -> str:
+    return quoted_name(message.author_name) if message.outsider else one_line(message.author_name)
 
 
 def _joined(texts: Iterable[str]) -> str:

@@ -9,8 +9,9 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
 from agents.models import Agent, Channel, Message, Run
+from agents.models.conversations import names_of_agents, outsider_name
 from agents.text.called import SHARED, Calls, Party, read_calls
-from agents.text.fences import fault_of
+from agents.text.fences import check_name, fault_of
 from agents.turn.pipeline import StageFailed, pipeline
 from agents.turn.send_message import (
     ChannelGone,
@@ -61,6 +62,10 @@ def receive_message(
         raise SendRefused("outsider: " + fault)
     if len(outsider) > 200:
         raise SendRefused(f"outsider has {len(outsider)} characters; allowed: at most 200")
+    try:
+        outsider = outsider_name(check_name(outsider), names_of_agents()) if outsider else ""
+    except ValueError as error:
+        raise SendRefused(f"outsider: {error}") from None
     check_message(channel=channel, text=text, parent=parent, key=idempotency_key, tags=tags)
     is_heard = not channel.synthetic and channel.kind != Channel.Kind.DEBATE
     agents = (

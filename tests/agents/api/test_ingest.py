@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -120,3 +121,32 @@ def test_a_thousand_messages_cost_as_many_queries_as_ten(client: Program, ada: A
 
     assert cost(5000, 1000) - few <= 30  # SQLite takes so many rows in one statement only
     assert few < 20
+
+
+def test_an_outsider_with_an_agents_name_is_marked_and_stays_one_message(client: Program, ada: Agent) -> None:
+    line = spoken(1, agent=None, outsider=ada.display_name.upper())
+
+    assert send(client, line).json()["imported"] == 1
+    assert send(client, line).json() | {"channels": None} == {
+        "received": 1, "imported": 0, "duplicates": 1, "other_author": 0, "observed": 0, "replies_without_parent": 0,
+        "notes": [], "channels": None,
+    }  # fmt: skip
+    assert Message.objects.get().author_name == f"{ada.display_name.upper()} (outsider)"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (
+            "messages/ingest/",
+            {"channel": "desk", "messages": [{"external_id": "1", "outsider": "a\x1bb", "text": "."}]},
+        ),
+        ("agents/", {"slug": "bob", "display_name": "Bo\nb", "system_prompt": "You are Bob."}),
+        ("channels/", {"slug": "desk", "name": "De\rsk"}),
+    ],
+)
+def test_names_with_control_characters_are_refused(client: Program, path: str, body: dict[str, Any]) -> None:
+    answer = client.post(f"/api/{path}", body)
+
+    assert answer.status_code == 400
+    assert "control character" in json.dumps(answer.json()["errors"])

@@ -195,4 +195,4 @@ def test_an_agent_whose_name_two_have_is_an_outsider_and_that_is_said(client: Pr
         make_agent(slug, display_name="Ada")
     notes = client.post(URL, batch(FIRST)).json()["notes"]
     assert any("ada-1, ada-2" in note for note in notes)
-    assert said("desk") == [("user", "Late?"), ("Ada", "A bit.")]
+    assert said("desk") == [("user", "Late?"), ("Ada (outsider)", "A bit.")]

@@ -30,7 +30,7 @@ def test_a_mapping_overrides_names_and_an_empty_slug_keeps_an_outsider(tmp_path:
     path = write(tmp_path, "t.jsonl", lines("x") + lines("y", speaker="Z = z"))
     run_json("import_transcript", path, channel="a", map=["ann=", "Z = z=BO"])
     assert list(Message.objects.order_by("position").values_list("agent__slug", "outsider")) == [
-        (None, "Ann"),
+        (None, "Ann (outsider)"),
         ("bo", ""),
     ]
 

@@ -21,7 +21,7 @@ from agents.models.conversations import TAG_KEY
 from tests.agents.transcripts.helpers import exported, make_agent, run_json, said, write
 
 texts = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=60)
-names = texts.filter(bool)
+names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=60)
 tags = st.dictionaries(st.from_regex(TAG_KEY, fullmatch=True), texts, max_size=3)
 payloads = st.dictionaries(
     texts,

@@ -487,7 +487,7 @@ def test_a_user_is_found_by_username_and_an_outsider_stays_one_though_an_agent_h
     assert [tuple(row.values()) for row in authors] == [
         ("ines", "", None),
         (None, "nobody", None),
-        (None, "Mara", None),
+        (None, "Mara (outsider)", None),
     ]
 
 

@@ -218,6 +218,7 @@ def test_a_key_belongs_to_one_message(ada: Agent, dm: Channel, office: Channel) 
         ({"outsider": ""}, "one author; allowed: user, or outsider"),
         ({"outsider": "Z" * 201}, "outsider has 201 characters; allowed: at most 200"),
         ({"outsider": "Z\x00"}, "outsider: the text holds a NUL"),
+        ({"outsider": "Zed\rada"}, r"outsider: .*U\+000D"),
         ({"text": ""}, "the text is empty"),
         ({"text": "\x00"}, "NUL character"),
         ({"tags": {"a b": "x"}}, "Tag key 'a b'"),
@@ -292,3 +293,13 @@ def test_a_stage_that_fails_is_reported_once(
 
     values = [event["exception"]["values"][-1]["value"] for event in sentry.of_type("event")]
     assert values == ["prepare is broken", "finish is broken"]
+
+
+@pytest.mark.parametrize("name", ["Ada", " ada ", "\uff21da", "Ada  Quill"])
+def test_an_outsider_with_an_agents_name_is_marked(ada: Agent, dm: Channel, name: str) -> None:
+    Agent.objects.filter(pk=ada.pk).update(display_name="Ada Quill" if "Quill" in name else "Ada")
+
+    message = receive_message(channel=dm, outsider=name, text="Hello?", idempotency_key="k")
+
+    assert message.author_name == f"{name.strip()} (outsider)"
+    assert receive_message(channel=dm, outsider=name, text="Hello?", idempotency_key="k") == message
