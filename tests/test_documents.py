@@ -235,7 +235,7 @@ def test_the_test_on_the_page_of_builds_passes_on_its_own_files(tmp_path: Path) 
     for block in blocks("docs/how-to/fail-a-build.md"):
         if block.language in ("json", "markdown", "yaml", "python") and not block.title.startswith(".github"):
             file = tmp_path / block.title
-            file.parent.mkdir(exist_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(block.text)
 
     run = zygote.run(
