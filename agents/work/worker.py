@@ -215,9 +215,8 @@ class Worker:
         if self._last_bulk in bulk:
             after = bulk.index(self._last_bulk) + 1
             bulk = bulk[after:] + bulk[:after]
-        if (
-            ALERTS in self.queues
-        ):  # a person should know at once; but a receiver that hangs holds up no more than every second piece
+        if ALERTS in self.queues:
+            # A person should know at once; but a receiver that hangs holds up no more than every second piece of work.
             bulk = [*bulk, ALERTS] if self._after_alert else [ALERTS, *bulk]
         if group is not None:
             return interactive if group == "interactive" else bulk
