@@ -100,7 +100,7 @@ def test_a_wrong_token_is_a_401_that_says_so() -> None:
 
     assert response.status_code == 401
     assert response.json()["title"] == "Unauthorized"
-    assert response.json()["detail"] == "this token is not known; make one in the console under API tokens."
+    assert response.json()["detail"] == "this token is not known; make one in the console under More › API tokens."
 
 
 def test_an_inactive_user_s_token_opens_nothing() -> None:
