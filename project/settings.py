@@ -73,6 +73,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "csp",
     "rest_framework",
+    "django_filters",
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "simple_history",
@@ -286,7 +287,10 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["agents.api.requests.ModelPermissions"],
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_RENDERER_CLASSES": [
+        "rest_framework.renderers.JSONRenderer",  # first: what a program gets that asks for nothing in particular
+        "agents.api.browsing.BrowsablePages",
+    ],
     "DEFAULT_PARSER_CLASSES": ["agents.api.requests.BoundedJSONParser"],
     "DEFAULT_PAGINATION_CLASS": "agents.api.pagination.Pages",
     "PAGE_SIZE": 100,

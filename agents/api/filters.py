@@ -94,7 +94,7 @@ class Parameter(django_filters.Filter):  # type: ignore[misc]  # as above
         about: str = "",
         **kwargs: Any,
     ) -> None:
-        super().__init__(field, lookup, read=read, allowed=allowed, **kwargs)
+        super().__init__(field, lookup, read=read, allowed=allowed, **{"help_text": about or allowed, **kwargs})
         shape: dict[str, Any] = {"type": "string", **(schema or {})}
         set_override(self, "field", {**shape, "description": about} if about else shape)
 
@@ -106,7 +106,11 @@ def choice(values: Iterable[str], field: str | None = None, **more: Any) -> Para
     def read(text: str) -> str:
         return known[known.index(text)]
 
-    return Parameter(field, **{"read": read, "allowed": ", ".join(known), "schema": {"enum": known}, **more})
+    of_form = {
+        "widget": forms.Select(choices=[("", ""), *((value, value) for value in known)]),
+        "help_text": more.get("about", ""),
+    }
+    return Parameter(field, **{"read": read, "allowed": ", ".join(known), "schema": {"enum": known}, **of_form, **more})
 
 
 def flag(field: str | None = None, **more: Any) -> Parameter:

@@ -58,8 +58,8 @@ class Conditional(_View):
     etags: ClassVar[tuple[str, ...]] = ()  # actions whose answers carry one
 
     def expected(self, request: Request) -> tuple[str, ...] | None:
-        """The ETags of ``If-Match``, any of which may be replaced; None for any state (no header, or ``*``)."""
-        sent = request.headers.get("If-Match")
+        """The ETags of ``If-Match`` or of a page's form, any of which may be replaced; None for any state (neither, or ``*``)."""
+        sent = request.headers.get("If-Match", getattr(request.data, "etag", None))
         if sent is None:
             return None
         tags = parse_etags(sent)
@@ -69,7 +69,8 @@ class Conditional(_View):
         """The answer with its ETag; 304 without a body when the reader has it already."""
         sent = parse_etags(request.headers.get("If-None-Match", ""))
         known = {tag.removeprefix("W/") for tag in sent}
-        if request.method in ("GET", "HEAD") and (etag in known or sent == ["*"]):
+        is_page = getattr(request.accepted_renderer, "format", "") == "api"  # which also shows who is signed in
+        if request.method in ("GET", "HEAD") and not is_page and (etag in known or sent == ["*"]):
             return Response(status=304, headers={"ETag": etag})
         return Response(data, headers={"ETag": etag})
 

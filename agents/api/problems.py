@@ -28,6 +28,7 @@ CONTENT_TYPE = "application/problem+json"
 LONGEST_NAME = 100
 MOST_ERRORS = 20
 SIGN_IN = "no one is signed in; send `Authorization: Token YOUR_TOKEN` (the word is Token, not Bearer)"
+FOR_PEOPLE = ("api", "html")  # formats: the browsable API, and the page of docs
 TRY_AGAIN_SECONDS = 5
 DATABASE_AWAY = "The database cannot be used just now: it is away, locked or full. Try again in a few seconds."
 
@@ -63,7 +64,7 @@ def as_problem(error: Exception, context: dict[str, Any]) -> Response | None:
         problem |= {"detail": "; ".join(text for texts in errors.values() for text in texts), "errors": errors}
     response.data = problem
     request = context.get("request")
-    if getattr(getattr(request, "accepted_renderer", None), "format", "") != "html":  # the page of docs
+    if getattr(getattr(request, "accepted_renderer", None), "format", "") not in FOR_PEOPLE:
         if request is not None:  # a route that answers in something else (a file, a stream) speaks JSON of its errors
             request.accepted_renderer, request.accepted_media_type = JSONRenderer(), JSONRenderer.media_type
         response.content_type = CONTENT_TYPE

@@ -19,6 +19,7 @@ from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
 from agents.api.bodies import Nothing, read
+from agents.api.browsing import FormFields, example_of
 from agents.api.filters import Filters
 from agents.api.headers import Changed, Conditional, IdempotentPosts
 
@@ -111,6 +112,15 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         if self.request.method == "PATCH" and not body.model_fields_set:
             raise ValidationError([f"nothing to change; allowed: {', '.join(kind.model_fields)}"])
         return body
+
+    def html_form(self, typed: FormFields | None, etag: str) -> Serializer[Any] | None:
+        """Return the HTML form of a page of the browsable API, with what was typed; None where the page has the raw form only."""
+        return None
+
+    def example(self, shown: Any) -> dict[str, Any]:
+        """Return what the raw form of such a page holds at first: of a change what is `shown` there already."""
+        body = self.bodies.get(self.action or "")
+        return example_of(body, shown if self.request.method in ("PUT", "PATCH") else {})
 
     def get_object(self) -> Any:
         key = self.kwargs.get(self.lookup_field, "")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, WithJsonSchema
+from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from agents.api.browsing import ETAG, FormFields, FormParser
 from agents.api.filters import the_agent
 from agents.api.headers import Changed, etag_of
 from agents.api.pagination import PAGES
+from agents.api.requests import BoundedJSONParser
 from agents.api.schema import answers
 from agents.api.views import View, or_404
 from agents.models import Agent
@@ -89,11 +94,48 @@ class ConfigPage(BaseModel):
     defaults: DefaultConfig
 
 
+class ConfigForm(serializers.Serializer[Any]):
+    """Each setting as it is stored; an empty one inherits."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        fields: dict[str, serializers.Field[Any, Any, Any, Any]] = {}
+        for name, setting in SETTINGS.items():
+            about = {"label": name, "help_text": f"{setting.help}; {setting.allowed}", "required": False}
+            if setting.kind == "toggle":
+                fields[name] = serializers.ChoiceField(choices=[("", INHERIT), "on", "off"], **about)
+            elif setting.choices is not None:
+                fields[name] = serializers.ChoiceField(choices=[("", INHERIT), *setting.choices.choices], **about)
+            else:
+                fields[name] = serializers.CharField(allow_blank=True, **about)
+        fields["reason"] = serializers.CharField(allow_blank=True, help_text="why; stands in the history")
+        fields[ETAG] = serializers.CharField(style={"template": "rest_framework/hidden.html"})
+        return fields
+
+
 class _Config(View):
     queryset = AgentEvaluationConfig.objects.all()
+    parser_classes = (BoundedJSONParser, FormParser)
     most_bytes = 64 * 1024  # every field once, and a reason
     etags = ("retrieve", "update", "partial_update")
     bodies: ClassVar = {"update": CHANGES, "partial_update": CHANGES}
+
+    @cached_property
+    def stored(self) -> AgentEvaluationConfig | None:
+        """The row that this route changes, for its forms; None while there is none."""
+        return AgentEvaluationConfig.objects.filter(agent__slug=self.kwargs.get("agent")).first()
+
+    def html_form(self, typed: FormFields | None, etag: str) -> ConfigForm:
+        if typed is not None:
+            return ConfigForm(data={**typed, ETAG: typed.etag})
+        row = self.stored
+        values = {name: getattr(row, name, None) for name in SETTINGS}
+        shown = {name: "" if value is None else SETTINGS[name].show(value) for name, value in values.items()}
+        return ConfigForm({**shown, "reason": "", ETAG: etag})
+
+    def example(self, shown: Any) -> dict[str, Any]:
+        row = self.stored
+        values = {name: getattr(row, name, None) for name in SETTINGS}
+        return {name: float(value) if isinstance(value, Decimal) else value for name, value in values.items()}
 
 
 class Config(_Config):

@@ -58,6 +58,10 @@ class Evaluations(Rows):
     etags = ("retrieve",)
     bodies: ClassVar = {"create": RunRequest}
     what = "evaluation"
+
+    def example(self, shown: Any) -> dict[str, Any]:
+        return {"agent": "", "dimensions": ["adherence"]} if self.action == "create" else super().example(shown)
+
     progress: Mapping[int, Progress] = MappingProxyType({})
 
     def get_filterset_class(self) -> type[Filters]:

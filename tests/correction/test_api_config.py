@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+from decimal import Decimal
+from html import unescape
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
 
 from agents.models import Agent
 from correction.config.configure import config_history, configure
 from correction.config.settings import SETTINGS, resolve_config
 from tests.api_client import Program, program
-from tests.console import superuser
+from tests.console import Browser, plain, signed_in, superuser
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -150,3 +155,93 @@ def test_an_agent_that_is_none_is_a_404_with_the_nearest(client: Program) -> Non
     assert answer.status_code == 404
     assert answer.json()["detail"] == "there is no agent 'micheal'; did you mean michael?"
     assert client.patch(f"{ALL}micheal/", {}).status_code == 404
+
+
+# -- the form of the page
+def form_of(page: Any) -> dict[str, str]:
+    """The fields of the page's HTML form, as a browser would send them."""
+    html = page.content.decode()
+    html = html[html.index('id="put-object-form"') : html.index('id="put-generic-content-form"')]
+    fields = {name: unescape(value) for name, value in re.findall(r'<input[^>]*name="(\w+)"[^>]*value="([^"]*)"', html)}
+    for name, options in re.findall(r'<select[^>]*name="(\w+)">(.*?)</select>', html, re.S):
+        chosen = re.search(r'value="([^"]*)" selected', options)
+        fields[name] = unescape(chosen[1]) if chosen else ""
+    return fields
+
+
+def send(browser: Any, path: str, fields: dict[str, str], **headers: str) -> Any:
+    body = encode_multipart(BOUNDARY, fields)
+    return browser.put(path, body, content_type=MULTIPART_CONTENT, headers={"Accept": "text/html", **headers})
+
+
+@pytest.mark.parametrize("path", [MICHAEL, ALL])
+def test_the_form_of_the_page_shows_what_is_stored_and_changes_what_is_typed(client: Program, path: str) -> None:
+    agent = michael() if path == MICHAEL else None
+    changes = {"gate_adherence_threshold": 6.5, "gate_mode": "observe", "behavior_named_requesters": ["eve", "a, b"]}
+    configure(agent=agent, changes=changes)
+    browser = signed_in(superuser())
+    before = config_history(agent)
+
+    fields = form_of(browser.get(path, headers={"Accept": "text/html"}))
+    assert (fields["gate_adherence_threshold"], fields["gate_mode"]) == ("6.5", "observe")
+    assert send(browser, path, fields).status_code == 200
+    assert config_history(agent) == before  # sent as it was, it changes nothing
+    page = send(browser, path, fields | {"gate_adherence_threshold": "7.5", "gate_mode": "", "reason": "tried"})
+
+    assert page.status_code == 200
+    assert form_of(page)["gate_adherence_threshold"] == "7.5"
+    assert (resolve_config(michael())["gate_adherence_threshold"], resolve_config(michael())["gate_mode"]) == (
+        Decimal("7.5"), "off",
+    )  # fmt: skip
+    assert config_history(agent)[0].reason == "tried"
+
+
+def test_a_form_with_a_wrong_value_keeps_what_was_typed_and_changes_nothing(client: Program) -> None:
+    browser = signed_in(superuser())
+    fields = form_of(browser.get(MICHAEL, headers={"Accept": "text/html"}))
+
+    page = send(browser, MICHAEL, fields | {"gate_adherence_threshold": "12", "gate_fluency_threshold": "4"})
+
+    assert page.status_code == 400
+    typed = form_of(page)
+    assert (typed["gate_adherence_threshold"], typed["gate_fluency_threshold"]) == ("12", "4")
+    assert typed["etag"] == fields["etag"]
+    assert "gate_adherence_threshold '12': allowed: 0 to 9" in plain(page.content.decode())
+    assert config_history(michael()) == []
+
+
+def test_a_form_writes_nothing_over_what_was_changed_since_it_was_opened(client: Program) -> None:
+    browser = signed_in(superuser())
+    fields = form_of(browser.get(MICHAEL, headers={"Accept": "text/html"}))
+    client.patch(MICHAEL, {"gate_mode": "observe"})
+
+    page = send(browser, MICHAEL, fields | {"gate_adherence_threshold": "7"})
+
+    assert page.status_code == 412
+    assert resolve_config(michael())["gate_mode"] == "observe"
+    again = form_of(page)
+    assert again["gate_mode"] == "observe"
+    assert send(browser, MICHAEL, again | {"gate_adherence_threshold": "7"}).status_code == 200
+
+
+def test_a_form_from_another_site_changes_nothing(client: Program) -> None:
+    browser = Browser(enforce_csrf_checks=True)
+    browser.force_login(superuser())
+    page = browser.get(MICHAEL, headers={"Accept": "text/html", "Host": "testserver"})
+    fields = form_of(page) | {"gate_adherence_threshold": "7"}
+    token = json.loads(re.findall(r'id="drf_csrf">(.*?)</script>', page.content.decode(), re.S)[0])["csrfToken"]
+
+    refused = send(browser, MICHAEL, fields)
+    assert refused.status_code == 403
+    assert "CSRF" in plain(refused.content.decode())
+    own = {"Host": "testserver", "Referer": "https://testserver/", "X-CSRFToken": token}
+    assert send(browser, MICHAEL, fields, **own).status_code == 200
+
+
+def test_a_form_is_bounded_as_json_is(client: Program) -> None:
+    browser = signed_in(superuser())
+
+    assert send(browser, MICHAEL, {"reason": "x" * 70_000}).status_code == 413
+    broken = browser.put(MICHAEL, b"--x", content_type="multipart/form-data; boundary=y")
+    assert broken.status_code in (200, 400)
+    assert config_history(michael()) == []

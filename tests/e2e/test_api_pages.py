@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import expect
 
 from agents.models import Agent
-from tests.e2e.conftest import Visitor
+from correction.config.configure import config_history
+from correction.config.settings import resolve_config
+from tests.e2e.conftest import PASSWORD, Visitor
 from tests.factories import make_agent, talk
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
@@ -37,3 +40,59 @@ def test_the_docs_describe_the_routes_and_try_them(
     expect(page.locator(".live-responses-table tbody .response-col_status").first).to_contain_text("200")
     expect(page.locator(".live-responses-table")).to_contain_text('"slug": "michael"')
     assert visitor.fits
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_threshold_is_changed_by_following_links_and_filling_in_a_form(
+    visit: Callable[..., Visitor], operator: User, michael: Agent, width: int
+) -> None:
+    visitor = visit(width=width)
+    page = visitor.page
+    visitor.sign_in(operator)
+    visitor.open("/api/")
+    page.get_by_role("link", name="/api/evaluations/config/", exact=False).click()
+    page.get_by_role("link", name="/api/evaluations/config/michael/", exact=False).first.click()
+    assert visitor.fits
+
+    field = page.locator("#put-object-form [name=gate_adherence_threshold]")
+    field.fill("7.5")
+    page.locator("#put-object-form [name=reason]").fill("tried")
+    page.locator("#put-object-form").get_by_role("button", name="PUT").click()
+    expect(page.locator(".response-info")).to_contain_text('"gate_adherence_threshold": 7.5')
+    expect(field).to_have_value("7.5")
+
+    page.get_by_role("link", name="Raw data").click()
+    page.locator("#put-generic-content-form textarea").fill('{"gate_adherence_threshold": 6.5}')
+    page.get_by_role("button", name="PATCH").click()
+    expect(page.locator(".response-info")).to_contain_text('"gate_adherence_threshold": 6.5')
+
+    assert [change.reason for change in config_history(michael)[:2]] == ["", "tried"]
+    assert resolve_config(michael)["gate_adherence_threshold"] == Decimal("6.5")
+
+
+def test_lists_are_filtered_by_a_form_and_a_visitor_is_led_to_sign_in(
+    visit: Callable[..., Visitor], operator: User, michael: Agent
+) -> None:
+    make_agent("dwight")
+    visitor = visit()
+    page = visitor.page
+    visitor.enter(operator)
+    visitor.open("/api/agents/")
+
+    page.get_by_role("button", name="Filters").click()
+    page.locator("#filtersModal [name=search]").fill("dwi")
+    page.locator("#filtersModal [type=submit]").click()
+    expect(page.locator(".response-info")).to_contain_text('"count": 1')
+    expect(page.locator(".response-info")).not_to_contain_text("michael")
+
+    page.context.clear_cookies()
+    visitor.open("/api/agents/")
+    page.get_by_role("link", name="Log in").click()
+    page.get_by_label("Username").fill(operator.get_username())
+    page.locator("[name=password]").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.locator(".response-info")).to_contain_text('"count": 2')
+    assert all(
+        "401" in problem for problem in visitor.problems
+    )  # who was not signed in, once as page and once in its console
+    visitor.problems.clear()
