@@ -23,6 +23,8 @@ _EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": Fa
 class BrowsablePages(BrowsableAPIRenderer):
     """Shows forms of what a route takes. DRF would make them of a view's serializer, which here is that of the answer."""
 
+    renderer_context: dict[str, Any]
+
     def get_rendered_html_form(self, data: Any, view: Any, method: str, request: Any) -> Any:
         if method != "PUT":
             return super().get_rendered_html_form(data, view, method, request)
@@ -76,7 +78,7 @@ class FormFields(dict[str, Any]):
 class FormParser(MultiPartParser):
     """Reads an HTML form as the JSON object that a program would send."""
 
-    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> FormFields:
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         most = parser_context["view"].most_bytes or settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         body = stream.read(most + 1)
         if len(body) > most:

@@ -100,7 +100,11 @@ class ConfigForm(serializers.Serializer[Any]):
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         fields: dict[str, serializers.Field[Any, Any, Any, Any]] = {}
         for name, setting in SETTINGS.items():
-            about = {"label": name, "help_text": f"{setting.help}; {setting.allowed}", "required": False}
+            about: dict[str, Any] = {
+                "label": name,
+                "help_text": f"{setting.help}; {setting.allowed}",
+                "required": False,
+            }
             if setting.kind == "toggle":
                 fields[name] = serializers.ChoiceField(choices=[("", INHERIT), "on", "off"], **about)
             elif setting.choices is not None:
