@@ -14,6 +14,8 @@ from rest_framework.pagination import Cursor, CursorPagination, PageNumberPagina
 from rest_framework.request import Request
 
 LARGEST_PAGE = 500
+CURSOR = "as the `next` and `previous` of an answer have it"
+NOWHERE = Cursor(0, False, None)  # what a text that is none decodes to
 _URL = {"type": ["string", "null"], "format": "uri"}
 _SIZE = {
     "name": "page_size",
@@ -23,12 +25,28 @@ _SIZE = {
 }
 
 
+def read_page_size(request: Request, default: int | None) -> int | None:
+    """Return the ``page_size`` that a request asks for.
+
+    Raises:
+        ValidationError: It is no number of rows that a page may have.
+    """
+    text = request.query_params.get("page_size", "").strip()
+    if not text:
+        return default
+    if text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= LARGEST_PAGE:
+        return int(text)
+    allowed = f"a whole number from 1 to {LARGEST_PAGE}"
+    raise ValidationError({"page_size": [f"page_size {text[:80]!r}: allowed: {allowed}"]})
+
+
 class Pages(PageNumberPagination):
     """``?page=2&page_size=100``."""
 
-    page_size_query_param = "page_size"
-    max_page_size = LARGEST_PAGE
     parameters = ("page", "page_size")
+
+    def get_page_size(self, request: Request) -> int | None:
+        return read_page_size(request, self.page_size)
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         return _answer({"count": {"type": "integer"}, "next": _URL, "previous": _URL, "results": schema})
@@ -47,8 +65,6 @@ class Log(CursorPagination):
     orders: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({"-id": ("-pk",), "id": ("pk",)})
     ordering = "-pk"
     page_size = 50
-    page_size_query_param = "page_size"
-    max_page_size = LARGEST_PAGE
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -60,10 +76,22 @@ class Log(CursorPagination):
             raise ValidationError({"ordering": [f"ordering {wanted!r}: allowed: {', '.join(self.orders)}"]})
         return self.orders[wanted]
 
+    def get_page_size(self, request: Request) -> int | None:
+        return read_page_size(request, self.page_size)
+
     def decode_cursor(self, request: Request) -> Cursor | None:
-        cursor: Cursor | None = super().decode_cursor(request)
-        if cursor is not None and cursor.position is not None and not self.is_position(str(cursor.position)):
-            raise NotFound(self.invalid_cursor_message)
+        text = request.query_params.get("cursor", "").strip()
+        if not text:
+            return None
+        wrong = ValidationError({"cursor": [f"cursor {text[:80]!r}: allowed: {CURSOR}"]})
+        try:
+            cursor: Cursor | None = super().decode_cursor(request)
+        except NotFound:
+            raise wrong from None
+        if cursor is None or cursor == NOWHERE:
+            raise wrong
+        if cursor.position is not None and not self.is_position(str(cursor.position)):
+            raise wrong
         return cursor
 
     def is_position(self, text: str) -> bool:
@@ -83,7 +111,7 @@ class Log(CursorPagination):
         cursor = {"name": "cursor", "in": "query", "schema": {"type": "string"}}
         order = {"name": "ordering", "in": "query", "schema": {"type": "string", "enum": list(self.orders)}}
         return [
-            {**cursor, "description": "as the `next` and `previous` of an answer have it"},
+            {**cursor, "description": CURSOR},
             _SIZE,
             *([{**order, "description": f"default {next(iter(self.orders))}"}] if len(self.orders) > 1 else []),
         ]
