@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
-from django.conf import settings
 from django.template import loader
 from pydantic import BaseModel
 from rest_framework.parsers import MultiPartParser
 from rest_framework.renderers import BrowsableAPIRenderer
 from rest_framework.request import override_method
 
-from agents.api.requests import BodyTooLarge, BoundedJSONParser
+from agents.api.requests import BoundedJSONParser, read_bounded
 
 ETAG = "etag"  # hidden field of an HTML form: of what the page showed
 _EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": [], "object": {}}
@@ -79,11 +78,8 @@ class FormParser(MultiPartParser):
     """Reads an HTML form as the JSON object that a program would send."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        most = parser_context["view"].most_bytes or settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        body = stream.read(most + 1)
-        if len(body) > most:
-            raise BodyTooLarge(f"the body is too large; allowed: at most {most:,} bytes")
-        sent = super().parse(BytesIO(body), media_type, parser_context).data
+        body = BytesIO(read_bounded(stream, parser_context))
+        sent = super().parse(body, media_type, parser_context).data
         fields = FormFields({name: sent[name] for name in sent})
         fields.etag = fields.pop(ETAG, None)
         return fields

@@ -5,11 +5,14 @@ Django REST framework imports this module while it loads its views (settings nam
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
 import logging
 import math
 import unicodedata
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -46,20 +49,50 @@ class BodyTooLarge(APIException):
     status_code = 413
 
 
-class BoundedJSONParser(BaseParser):
-    """JSON of bounded size and depth: more is the sender's error, not the server's.
+class UnknownEncoding(APIException):
+    """A body that is packed in a way that is not read."""
 
-    The size is the view's ``most_bytes``, else `DATA_UPLOAD_MAX_MEMORY_SIZE`.
+    status_code = 415
+
+
+def read_bounded(stream: Any, parser_context: Mapping[str, Any] | None) -> bytes:
+    """Return the body of a request, unpacked where it was sent with gzip.
+
+    Its size, packed and unpacked, is at most the view's ``most_bytes``, else `DATA_UPLOAD_MAX_MEMORY_SIZE`; no more is ever unpacked.
+
+    Raises:
+        BodyTooLarge: It is larger.
+        UnknownEncoding: It is packed with something else than gzip.
+        ParseError: It is no gzip.
     """
+    context = parser_context or {}
+    most = getattr(context.get("view"), "most_bytes", None) or settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    too_large = BodyTooLarge(f"the body is too large; allowed: at most {most:,} bytes")
+    body: bytes = stream.read(most + 1)
+    if len(body) > most:
+        raise too_large
+    request = context.get("request")
+    encoding = request.headers.get("Content-Encoding", "").strip().lower() if request is not None else ""
+    if encoding in ("", "identity"):
+        return body
+    if encoding != "gzip":
+        raise UnknownEncoding(f"Content-Encoding {encoding[:80]!r}: allowed: gzip, or none")
+    try:
+        unpacked = gzip.GzipFile(fileobj=io.BytesIO(body)).read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ParseError(f"the body is no whole gzip file, as its Content-Encoding says: {error}") from None
+    if len(unpacked) > most:
+        raise too_large
+    return unpacked
+
+
+class BoundedJSONParser(BaseParser):
+    """JSON of bounded size and depth: more is the sender's error, not the server's."""
 
     media_type = JSONParser.media_type
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
-        own = getattr((parser_context or {}).get("view"), "most_bytes", None)
-        most = own or settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        body = stream.read(most + 1)
-        if len(body) > most:
-            raise BodyTooLarge(f"the body is too large; allowed: at most {most:,} bytes")
+        body = read_bounded(stream, parser_context)
         try:
             text = body.decode(get_encoding(parser_context or {}))
             data = json.loads(text, parse_constant=strict_constant, object_pairs_hook=keys_once)

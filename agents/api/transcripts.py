@@ -18,7 +18,8 @@ from rest_framework.reverse import reverse
 from agents.api import filters
 from agents.api.bodies import MOST_TAGS, Body, OneOf, Reads, Tags, Verbatim
 from agents.api.filters import Filters, the_channel
-from agents.api.requests import INGESTS, TRANSCRIPTS
+from agents.api.otlp import PROTOBUF, ProtobufParser, ProtobufRenderer
+from agents.api.requests import INGESTS, TRANSCRIPTS, BoundedJSONParser
 from agents.api.schema import answers
 from agents.api.views import View, or_404
 from agents.models import Message
@@ -156,16 +157,26 @@ class NewSpans(Body):
 
 
 class Spans(View):
-    """OTLP over HTTP as JSON, for an exporter or a collector whose endpoint is ``…/api/otlp``."""
+    """OTLP over HTTP as protobuf or JSON, for an exporter or a collector whose endpoint is ``…/api/otlp``."""
 
     queryset = Message.objects.all()
+    parser_classes = (BoundedJSONParser, ProtobufParser)
     bodies: ClassVar = {"create": NewSpans}
     throttle_scope = INGESTS
     most_bytes = MOST_BYTES
     raw = ("resourceSpans",)  # replaced on import
     pagination_class = None
 
-    @answers({200: IngestedSpans})
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
+        """Answer in the form in which the spans came, as OTLP wants; a problem is JSON."""
+        if request.content_type.partition(";")[0].strip() == PROTOBUF:
+            return ProtobufRenderer(), PROTOBUF
+        return super().perform_content_negotiation(request, force=force)
+
+    @answers(
+        {(200, "application/json"): IngestedSpans, (200, PROTOBUF): OpenApiTypes.BINARY},
+        request={"application/json": NewSpans, PROTOBUF: OpenApiTypes.BINARY},
+    )
     def create(self, request: Request) -> Response:
         """Store what GenAI spans of OpenTelemetry say: all messages of the batch, or none. No agent answers.
 

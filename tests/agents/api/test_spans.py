@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Iterator
 from itertools import permutations
 from typing import Any
 
 import pytest
+from django.test import override_settings
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pytest_django.live_server_helper import LiveServer
 
-from agents.models import Channel, Message
+from agents.api import otlp
+from agents.api.transcripts import MOST_BYTES
+from agents.models import ApiToken, Channel, Message
 from agents.transcripts import spans
 from agents.transcripts.spans import ingest_spans
 from agents.transcripts.store import NotEntitled, Rights
@@ -17,6 +34,7 @@ from correction.models import ObservedMessage
 from tests.agents.transcripts.helpers import said
 from tests.agents.transcripts.test_exports import attribute, batch, parts, span
 from tests.api_client import Program, refused
+from tests.console import superuser
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -166,10 +184,9 @@ def test_what_is_no_batch_of_spans_is_refused_with_its_place(
     assert words in refused(client.post(URL, body))[field][0]
 
 
-def test_nothing_is_stored_in_a_synthetic_channel_and_protobuf_is_not_read(client: Program) -> None:
+def test_nothing_is_stored_in_a_synthetic_channel(client: Program) -> None:
     Channel.objects.create(slug="desk", name="desk", synthetic=True)
     assert "synthetic" in refused(client.post(URL, batch(FIRST)))["resourceSpans"][0]
-    assert client.post(URL, b"\x0a", content_type="application/x-protobuf").status_code == 415
     assert not Message.objects.exists()
 
 
@@ -196,3 +213,106 @@ def test_an_agent_whose_name_two_have_is_an_outsider_and_that_is_said(client: Pr
     notes = client.post(URL, batch(FIRST)).json()["notes"]
     assert any("ada-1, ada-2" in note for note in notes)
     assert said("desk") == [("user", "Late?"), ("Ada (outsider)", "A bit.")]
+
+
+# -- as exporters send them
+MESSAGES = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.conversation.id": "desk",
+    "gen_ai.input.messages": json.dumps(parts(("user", "Late?"))),
+    "gen_ai.output.messages": json.dumps(parts(("assistant", "A bit."))),
+}
+
+
+@pytest.fixture
+def server(transactional_db: None) -> Iterator[LiveServer]:
+    """A server over HTTP, which has no certificate."""
+    with override_settings(SECURE_SSL_REDIRECT=False, ALLOWED_HOSTS=["127.0.0.1"]):
+        server = LiveServer("127.0.0.1")
+        yield server
+        server.stop()
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_the_exporter_of_opentelemetry_is_taken_as_it_is(
+    compression: str, server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = make_agent("ada")
+    _, key = ApiToken.make(user=superuser(), name="exporter", expires_at=None)
+    finished = InMemorySpanExporter()
+    provider = TracerProvider(resource=Resource({"gen_ai.agent.name": "ada"}))
+    provider.add_span_processor(SimpleSpanProcessor(finished))
+    tracer = provider.get_tracer("shop")
+    with tracer.start_as_current_span("turn"), tracer.start_as_current_span("chat", attributes=MESSAGES):
+        pass
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{server.url}{URL}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", f"authorization=Token%20{key}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", compression)
+    exporter = OTLPSpanExporter()
+
+    results = [exporter.export(finished.get_finished_spans()) for _ in range(2)]
+
+    assert results == [SpanExportResult.SUCCESS] * 2
+    assert said("desk") == [("user", "Late?"), ("Ada", "A bit.")]
+    [message] = Message.objects.filter(agent=ada)
+    assert message.external_id == f"{finished.get_finished_spans()[0].context.span_id:016x}:1"
+
+
+def in_protobuf(*spans: Span) -> bytes:
+    batch_of_spans = ResourceSpans(scope_spans=[ScopeSpans(spans=spans)])
+    return bytes(ExportTraceServiceRequest(resource_spans=[batch_of_spans]).SerializeToString())
+
+
+def send(client: Program, body: bytes, **headers: str) -> Any:
+    return client.post(URL, body, content_type="application/x-protobuf", headers=headers)
+
+
+def test_what_came_as_protobuf_is_answered_as_protobuf_and_refused_as_json(client: Program) -> None:
+    text = AnyValue(string_value="A bit.")
+    message = [KeyValue(key="role", value=AnyValue(string_value="assistant")), KeyValue(key="content", value=text)]
+    said_so = AnyValue(array_value=ArrayValue(values=[AnyValue(kvlist_value=KeyValueList(values=message))]))
+    spoken = [
+        KeyValue(key="gen_ai.conversation.id", value=AnyValue(int_value=7)),
+        KeyValue(key="gen_ai.output.messages", value=said_so),
+    ]
+
+    for body in (in_protobuf(Span(trace_id=b"t" * 16, span_id=b"s" * 8, attributes=spoken)), in_protobuf()):
+        response = send(client, body, accept="*/*")
+        assert (response.status_code, response["Content-Type"]) == (200, "application/x-protobuf")
+        assert ExportTraceServiceResponse.FromString(response.content) == ExportTraceServiceResponse()
+    assert Message.objects.get(channel__slug="7").text == "A bit."
+
+    Channel.objects.filter(slug="7").update(synthetic=True)
+    again = send(client, in_protobuf(Span(trace_id=b"t" * 16, span_id=b"u" * 8, attributes=spoken)))
+    assert "synthetic" in refused(again)["resourceSpans"][0]
+    assert client.post(URL, batch(FIRST), headers={"accept": "*/*"})["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/x-protobuf"])
+def test_a_packed_body_is_unpacked_and_no_larger_for_it(
+    client: Program, content_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = json.dumps(batch(FIRST)).encode() if "json" in content_type else in_protobuf(Span(name="GET /"))
+
+    def status(sent: bytes, encoding: str = "gzip") -> int:
+        response = client.post(URL, sent, content_type=content_type, headers={"Content-Encoding": encoding})
+        return int(response.status_code)
+
+    assert status(gzip.compress(body)) == 200
+    assert status(body, "identity") == 200
+    assert (status(gzip.compress(body)[:-9]), status(body), status(gzip.compress(body) + b"more")) == (400, 400, 400)
+    assert status(body, "br") == 415
+    assert status(gzip.compress(b" " * (MOST_BYTES + 1))) == 413
+    assert status(gzip.compress(b" " * 500_000_000, 1)) == 413
+
+
+@pytest.mark.parametrize("body", [b"\x0a", b"\x0a\x05ab", b"{}", b"\xff" * 40, in_protobuf(Span(name="x"))[:-1]])
+def test_what_is_no_protobuf_of_spans_is_a_400(client: Program, body: bytes) -> None:
+    assert "allowed: a protobuf message ExportTraceServiceRequest" in refused(send(client, body))["detail"][0]
+
+
+def test_protobuf_that_would_unfold_to_very_much_is_refused(client: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = AnyValue(array_value=ArrayValue(values=[AnyValue()] * 50))
+    monkeypatch.setattr(otlp, "MOST_VALUES", 40)
+    for wide in (Span(attributes=[KeyValue(key="x", value=empty)]), Span(events=[Span.Event()] * 50)):
+        assert "more than 40 spans, events and attributes" in refused(send(client, in_protobuf(wide)))["detail"][0]
