@@ -15,10 +15,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import resolve
 
 from agents.models import Swarm
+from correction.config.configure import configure
 from tests.api.routes import EVERY_ROUTE
 from tests.api.seeded import member, seed
 from tests.api_client import program
-from tests.console import Browser, plain, signed_in, staff, superuser
+from tests.console import HOSTILE, Browser, plain, signed_in, staff, superuser
 from tests.factories import make_agent, make_channel, talk
 
 pytestmark = pytest.mark.django_db
@@ -184,6 +185,18 @@ def test_a_page_asks_the_database_hardly_more_than_the_answer(path: str) -> None
         return len(seen)
 
     assert statements(IN_BROWSERS) <= statements("*/*") + 1  # what is stored, for the forms of a configuration
+
+
+def test_hostile_text_is_shown_on_a_page_and_in_its_forms_and_never_run() -> None:
+    ada = make_agent("ada", display_name=HOSTILE, system_prompt=f"</textarea>{HOSTILE}")
+    configure(agent=ada, changes={"behavior_named_requesters": ['"><i>', "eve"]})
+    client = signed_in(superuser())
+
+    for path in ("/api/agents/", "/api/agents/ada/", f"{CONFIG}ada/", "/api/agents/?search=%22%3E%3Cscript%3E"):
+        html = open_page(client, path).content.decode()
+        assert obeys_policy(html), path
+        assert "<script>" not in html
+        assert '"><i>' not in html
 
 
 def test_a_page_is_never_said_to_be_unchanged_for_it_also_shows_who_is_signed_in() -> None:
