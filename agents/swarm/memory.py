@@ -1,4 +1,5 @@
-"""What of a conversation stands in an agent's prompt: the last messages in full, what is pinned, and older messages in a summary.
+"""What of a conversation stands in an agent's prompt: the last messages in full, what is pinned, older messages that share words with
+the new one, and the others in a summary.
 
 A summary is made of sentences that were said. A model, or offline a rule, chooses them by their numbers; the words between them are ours.
 So a summary cannot state what nobody said. A worker makes one every few turns from the one before and the messages since. One that is
@@ -9,19 +10,22 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Left
 from pydantic import BaseModel, ConfigDict
 
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
 from agents.llm.requests import object_schema
 from agents.models import Agent, Channel, DialogState, DialogSummary, Message
 from agents.swarm.calibration import PREFERENCES
+from agents.swarm.reading import stem
 from agents.swarm.state import (
     MOST_CHARACTERS,
     Entry,
@@ -37,14 +41,18 @@ from agents.swarm.state import (
 )
 from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.text.tokens import split_sentences, tokenize
-from agents.text.voices import vocabulary
+from agents.text.voices import STOP_WORDS, vocabulary
+from agents.turn.pipeline import Overrides
 from agents.turn.pipeline import Turn as AgentTurn
 from agents.work.lease import LeaseLost
 from agents.work.queues import carry_out, do_next, wake_workers
 
 SUMMARY_CHARACTERS = 2_000  # of a summary's quotes, pinned ones aside
-# Of all that is remembered in a prompt. The more is pinned, the less is shown of the rest; of a summary at least so much:
-MEMORY_CHARACTERS, LEAST_SUMMARISED = 3_200, 1_200
+# Of all that is remembered in a prompt. The more is pinned, the less is shown of the rest; of a summary and of recalled messages at
+# least so much each:
+MEMORY_CHARACTERS, LEAST_SHOWN = 3_200, 600
+MOST_RECALLED, RECALLED_CHARACTERS = 8, 300  # messages that share words with the new one, and of each
+MOST_SEARCHED, SEARCHED_CHARACTERS = 2_000, 1_000  # newest messages before the window that are searched, and of each
 SINCE_CHARACTERS, MOST_SINCE = 480, 10  # of messages that no summary covers yet, together
 MOST_MESSAGES = 400  # that one summary reads; the first one of a conversation reads the last of them
 MOST_WANTED, MOST_DECIDED = 2, 6  # that the rules choose
@@ -85,18 +93,55 @@ def window(transcript: Sequence[Message]) -> list[Message]:
     return list(transcript[-settings.SWARM_WINDOW :])
 
 
-def remember(turn: AgentTurn, state: DialogState, preferences: Mapping[str, str]) -> None:
-    """Shorten the turn's transcript to the window, and add the section about what was before it."""
+def remember(turn: AgentTurn, state: DialogState, preferences: Mapping[str, str], *, message: Message | None) -> None:
+    """Shorten the turn's transcript to the window, and add the section about what was before it.
+
+    Args:
+        message: The one to be answered. Older messages that share words with it are recalled, but none of which a person removed a part.
+    """
     summary = newest_summary(turn.agent, turn.channel)
     turn.transcript = window(turn.transcript)
     between: list[Message] = []
+    found: list[Message] = []
     if turn.transcript:
         older = _said(turn.channel).filter(position__lt=turn.transcript[0].position)
-        older = older.filter(position__gt=summary.to_position if summary else 0)
-        between = list(older.order_by("-position")[: MOST_SINCE + 1])[::-1]
-    if text := memory_section(state, summary, preferences, turn.nonce, between=between):
+        if Overrides.of(turn.overrides).apart:
+            older = older.filter(Q(agent=turn.agent) | Q(agent=None))
+        unsummarised = older.filter(position__gt=summary.to_position if summary else 0)
+        between = list(unsummarised.order_by("-position")[: MOST_SINCE + 1])[::-1]
+        if message is not None:
+            gone = [quote["position"] for quote in state.removed]
+            found = recalled(message.text, older.exclude(position__in=gone))
+    text = memory_section(state, summary, preferences, turn.nonce, between=between, recalled=found)
+    if text:
         turn.add_section("This conversation so far", text)
-    turn.count(pinned=len(pinned(state)), shown_in_full=len(turn.transcript), summarised=int(summary is not None))
+    turn.count(
+        pinned=len(pinned(state)),
+        shown_in_full=len(turn.transcript),
+        summarised=int(summary is not None),
+        recalled=len(found),
+    )
+
+
+def recalled(text: str, older: QuerySet[Message]) -> list[Message]:
+    """Return the messages that share most words with a text, best first; those that share none are left out.
+
+    A shared word counts the more, the fewer of the messages hold it. Of equal messages the newer comes first.
+    """
+    wanted = _telling_words(text)
+    rows = older.order_by("-position").values_list("pk", Left("text", SEARCHED_CHARACTERS))[:MOST_SEARCHED]
+    shared = {key: wanted & _telling_words(said) for key, said in rows} if wanted else {}
+    held = Counter(word for words in shared.values() for word in words)
+    worth = {word: math.log(1 + len(shared) / count) for word, count in held.items()}
+    scores = {key: sum(worth[word] for word in words) for key, words in shared.items() if words}
+    best = sorted(scores, key=lambda key: scores[key], reverse=True)[:MOST_RECALLED]
+    messages = older.in_bulk(best)
+    return [messages[key] for key in best if key in messages]
+
+
+def _telling_words(text: str) -> frozenset[str]:
+    """The words of a text without those that say nothing of a subject, and without their endings; numbers count."""
+    return frozenset(stem(word) for word in tokenize(text) if word not in STOP_WORDS)
 
 
 def memory_section(
@@ -106,6 +151,7 @@ def memory_section(
     nonce: str,
     *,
     between: Sequence[Message] = (),
+    recalled: Sequence[Message] = (),
 ) -> str:
     """Render what the agent remembers; empty when there is nothing.
 
@@ -115,6 +161,7 @@ def memory_section(
         preferences: Of the person; unknown names and values are left out.
         nonce: Of the turn's fences.
         between: Messages before the window that the summary does not cover, oldest first; the last ones are shown by their beginning.
+        recalled: Older messages that share words with the new one, best first; as many are shown as there is room for.
     """
     shown: set[str] = set()
     lines: list[str] = []
@@ -122,13 +169,19 @@ def memory_section(
         if held:
             lines += [f"{heading}:", *(f"- {_entry(entry)}" for entry in held)]
             shown.update(entry.quote_key for entry in held)
+    room = MEMORY_CHARACTERS - SINCE_CHARACTERS - sum(map(len, lines))
+    quotes = _recalled_quotes(recalled, room=max(room - LEAST_SHOWN, LEAST_SHOWN))
+    if quotes:
+        lines.append("Earlier messages that share words with the last one:")
+        lines += [f"- {quotes[position]}" for position in sorted(quotes)]
+        room -= sum(map(len, quotes.values()))
+    if summary is not None:
+        rest = [quote for quote in _left(quotes_of(summary), state) if quote.key not in shown]
+        rest = [quote for quote in rest if quote.position not in quotes]
+        if text := compose(fitting(rest, set(), room=max(room, LEAST_SHOWN))):
+            lines += [f"Summary of messages {summary.from_position} to {summary.to_position}:", text]
     each = SINCE_CHARACTERS // max(1, min(len(between), MOST_SINCE))
     since = [_quoted(one.text, one.author_name, one.position, limit=each - 16) for one in between]
-    if summary is not None:
-        room = MEMORY_CHARACTERS - SINCE_CHARACTERS - sum(map(len, lines))
-        rest = [quote for quote in _left(quotes_of(summary), state) if quote.key not in shown]
-        if text := compose(fitting(rest, set(), room=max(room, LEAST_SUMMARISED))):
-            lines += [f"Summary of messages {summary.from_position} to {summary.to_position}:", text]
     if since:
         lines.append("Since then, each message by its beginning:")
         if len(since) > MOST_SINCE:
@@ -141,13 +194,25 @@ def memory_section(
     return render_prompt("swarm/memory", memory=memory, wishes=sorted(wishes.items()))
 
 
+def _recalled_quotes(messages: Iterable[Message], *, room: int) -> dict[int, str]:
+    """Position to quote of the first messages for which there is room."""
+    quotes: dict[int, str] = {}
+    for message in messages:
+        quote = _quoted(message.text, message.author_name, message.position, limit=RECALLED_CHARACTERS)
+        room -= len(quote)
+        if room < 0:
+            break
+        quotes[message.position] = quote
+    return quotes
+
+
 def _shown_entries(state: DialogState) -> dict[str, list[Entry]]:
     """Heading to entries: all that are pinned, and of the others the newest within a limit."""
     shown = {"What it is about": entries(state, "anchor"), "What the person wants now": entries(state, "goal")}
     shown["Pinned"] = pinned(state)
     others = [(entry.position, kind, entry) for kind in _OF_KIND for entry in entries(state, kind)]
     pinned_length = sum(len(_entry(entry)) for held in shown.values() for entry in held)
-    room = (MEMORY_CHARACTERS - SINCE_CHARACTERS - LEAST_SUMMARISED - pinned_length) // 2
+    room = (MEMORY_CHARACTERS - SINCE_CHARACTERS - 2 * LEAST_SHOWN - pinned_length) // 2
     rest = dict[str, list[Entry]]()
     for _, kind, entry in sorted(others, key=lambda one: one[0], reverse=True):
         if not (entry.pinned or entry.leaving) and (room := room - len(_entry(entry))) >= 0:

@@ -86,7 +86,7 @@ class Calibration:
         turn.tools += [name for name in dict.fromkeys(tools) if name in settings.TURN_TOOLS and name not in turn.tools]
         turn.temperature = main[0].temperature if main else None
         preferences = row.calibration["preferences"]
-        memory.remember(turn, state, preferences)
+        memory.remember(turn, state, preferences, message=place.message)
         advice = render_prompt(
             "swarm/answer",
             guidance=guidance(_reading_of(row), preferences=preferences, assumption=assumption, nonce=turn.nonce),

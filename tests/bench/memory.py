@@ -1,7 +1,7 @@
 """How much of a long conversation an agent's memory keeps in its prompt: the share of questions whose evidence stands there.
 
-Beside it, with as many characters: the last messages alone; the last messages and random older ones; and the last messages and those
-older ones that share most words with the question, which reads the question first, as a memory cannot.
+Each question is put to the agent as the next message. Beside its prompt, with as many characters: the last messages alone; the last
+messages and random older ones; and the last messages and those older ones that share most words with the question.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,9 +67,12 @@ def measured(samples: Sequence[dict[str, Any]]) -> Measured:
     for number, sample in enumerate(samples):
         agent, channel, questions, unknown = _read(sample, number)
         result.unknown += unknown
-        shown, characters = _ours(agent, channel)
+        prompts = {question: _ours(agent, channel, question) for question in questions}
+        lengths = [characters for _, characters in prompts.values()]
+        characters = sum(lengths) // max(1, len(lengths))
         result.tokens.append(characters // CHARACTERS_PER_TOKEN)
         messages = list(Message.objects.filter(channel=channel).select_related("agent", "user").order_by("position"))
+        shown = {question: held for question, (held, _) in prompts.items()}
         for way, answers in _compared(agent, messages, questions, shown, characters):
             result.ways.setdefault(way, []).extend(answers)
     return result
@@ -116,11 +119,12 @@ def _take_in(agent: Agent, channel: Channel, message: Message) -> None:
 
 
 # -- what is shown
-def _ours(agent: Agent, channel: Channel) -> tuple[Shown, int]:
-    """What the agent's prompt shows of the conversation, and how many characters that takes."""
+def _ours(agent: Agent, channel: Channel, question: Question) -> tuple[Shown, int]:
+    """What the agent's prompt shows of the conversation when the question is asked, and how many characters that takes."""
     turn = new_turn(agent=agent, channel=channel)
     turn.running.append(TraceEntry("swarm", "prepare"))
-    memory.remember(turn, DialogState.objects.get(agent=agent, channel=channel), {})
+    asked = Message(channel=channel, text=question.text)
+    memory.remember(turn, DialogState.objects.get(agent=agent, channel=channel), {}, message=asked)
     section = "".join(section.body for section in turn.sections)
     shown: Shown = {}
     for quote, position in QUOTE.findall(section):
@@ -141,7 +145,11 @@ def _filled(agent: Agent, order: Sequence[Message], characters: int) -> Shown:
 
 
 def _compared(
-    agent: Agent, messages: Sequence[Message], questions: Sequence[Question], ours: Shown, characters: int
+    agent: Agent,
+    messages: Sequence[Message],
+    questions: Sequence[Question],
+    ours: Mapping[Question, Shown],
+    characters: int,
 ) -> Iterator[tuple[str, list[float]]]:
     texts = {message.position: message.text for message in messages}
     recent = memory.window(messages)[::-1]
@@ -150,7 +158,7 @@ def _compared(
     def share(shown_for: Callable[[Question], Shown]) -> list[float]:
         return [float(_holds(shown_for(question), question, texts)) for question in questions]
 
-    yield OURS, share(lambda _: ours)
+    yield OURS, share(ours.__getitem__)
     last = _filled(agent, messages[::-1], characters)
     yield LAST, share(lambda _: last)
     chance = random.Random(5)
@@ -181,11 +189,11 @@ def _share(shown: str, text: str) -> float:
 def _print(source: Path, result: Measured) -> None:
     ours, tokens = result.ways[OURS], result.tokens
     table = Table(title=f"Questions whose evidence is in the prompt: {source.name}", title_justify="left")
-    for heading in ("What the prompt holds", "Share", "This memory holds more by (95 % interval)"):
+    for heading in ("What the prompt holds", "Share (95 % interval)", "This memory holds more by (95 % interval)"):
         table.add_column(heading, justify="left")
     for way, answers in result.ways.items():
-        more = _interval([a - b for a, b in zip(ours, answers, strict=True)]) if answers is not ours else "-"
-        table.add_row(way, f"{sum(answers) / len(answers):.1%}", more)
+        more = _interval([a - b for a, b in zip(ours, answers, strict=True)], "+.1%") if answers is not ours else "-"
+        table.add_row(way, _interval(answers, ".1%"), more)
     console = Console(width=150)
     console.print(table)
     console.print(
@@ -195,8 +203,9 @@ def _print(source: Path, result: Measured) -> None:
     )
 
 
-def _interval(differences: Sequence[float]) -> str:
-    chance, count = random.Random(5), len(differences)
-    means = sorted(sum(chance.choices(differences, k=count)) / count for _ in range(RESAMPLES))
+def _interval(values: Sequence[float], form: str) -> str:
+    """The mean over questions with its bootstrap interval."""
+    chance, count = random.Random(5), len(values)
+    means = sorted(sum(chance.choices(values, k=count)) / count for _ in range(RESAMPLES))
     low, high = means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES)]
-    return f"{sum(differences) / count:+.1%} ({low:+.1%} to {high:+.1%})"
+    return f"{sum(values) / count:{form}} ({low:{form}} to {high:{form}})"

@@ -85,7 +85,7 @@ def prompt_of(agent: Agent, channel: Channel) -> Prompt:
     state = DialogState.objects.get(agent=agent, channel=channel)
     turn = new_turn(agent=agent, channel=channel)
     turn.running.append(TraceEntry("swarm", "prepare"))
-    remember(turn, state, {"units": "metric"})
+    remember(turn, state, {"units": "metric"}, message=turn.transcript[-1])
     return build_prompt(turn)
 
 

@@ -33,6 +33,8 @@ from agents.swarm.memory import (
     offline,
     queue_summary,
     quotes_of,
+    recalled,
+    remember,
     window,
     work_one,
     write_summary,
@@ -40,7 +42,8 @@ from agents.swarm.memory import (
 from agents.swarm.phases import ensure_default_swarm
 from agents.swarm.state import Entry, StateRefused, add_quoted, advance, edit, entries, folded, pinned, remove, updating
 from agents.turn import orchestrator
-from agents.turn.prompt import Prompt
+from agents.turn.pipeline import TraceEntry
+from agents.turn.prompt import Prompt, build_prompt, new_turn
 from agents.turn.receive import receive_message
 from tests.agents.swarm.talking import prompt_of, record, seated, spoken, take_turn
 from tests.factories import make_agent, make_channel, say
@@ -128,6 +131,67 @@ def test_many_turns_through_the_pipeline_show_every_pinned_fact_in_prompts_of_on
     state = DialogState.objects.get()
     assert (state.turn, sum(entry.pinned for entry in pinned(state))) == (TURNS, 30)
     assert tokens[TURNS] <= 1.1 * tokens[30]
+
+
+# -- recalling
+def _prompt_for(agent: Agent, channel: Channel, text: str, **overrides: Any) -> str:
+    """What the agent is shown when Mia says this next."""
+    message = say(channel, "Mia", text)
+    turn = new_turn(agent=agent, channel=channel, trigger=message, overrides=overrides)
+    turn.running.append(TraceEntry("swarm", "prepare"))
+    remember(
+        turn, DialogState.objects.filter(agent=agent, channel=channel).first() or DialogState(), {}, message=message
+    )
+    return _text(build_prompt(turn))
+
+
+def test_an_old_message_that_shares_words_with_the_new_one_is_quoted_with_its_position(db: None) -> None:
+    agent, channel = seated()
+    say(channel, "Mia", "My aunt Rosalind keeps bees behind the chapel.")
+    for number in range(60):
+        say(channel, "Mia", f"Today I walked {number} miles.")
+        say(channel, agent, "That is far. What did the weather do?")
+
+    assert "“My aunt Rosalind keeps bees behind the chapel.” (Mia, 1)" in _prompt_for(
+        agent, channel, "Who keeps the bees?"
+    )
+    assert "Rosalind" not in _prompt_for(agent, channel, "And the weather?")
+
+
+def test_a_rare_word_recalls_rather_than_many_common_ones(db: None) -> None:
+    channel = make_channel()
+    say(channel, "Mia", "The zeppelin landed.")
+    for number in range(40):
+        say(channel, "Mia", f"Please tell the captain a good story about day {number}.")
+
+    found = recalled("Tell a good story of the zeppelin, captain", Message.objects.filter(channel=channel))
+
+    assert found[0].text == "The zeppelin landed."
+    assert 5 <= len(found) <= 8
+
+
+def test_recalling_reads_a_bounded_part_of_a_long_channel_in_two_statements(
+    db: None, django_assert_num_queries: Callable[[int], Any]
+) -> None:
+    channel = make_channel()
+    said = [Message(channel=channel, position=n, outsider="Mia", text=f"Walk {n} was long.") for n in range(1, 2_502)]
+    said[0].text = said[-1].text = "The zeppelin landed."
+    Message.objects.bulk_create(said)
+
+    with django_assert_num_queries(2):
+        found = recalled("Where is the zeppelin?", Message.objects.filter(channel=channel))
+
+    assert [message.position for message in found] == [2_501], "the newest 2,000 messages are searched"
+
+
+def test_an_agent_apart_recalls_nothing_that_other_agents_said(db: None) -> None:
+    agent, channel = seated()
+    say(channel, make_agent("bob"), "The zeppelin landed in Bergen.")
+    for number in range(20):
+        say(channel, "Mia", f"Number {number}.")
+
+    assert "zeppelin landed" in _prompt_for(agent, channel, "Where is the zeppelin?")
+    assert "zeppelin landed" not in _prompt_for(agent, channel, "Where is the zeppelin?", apart=True)
 
 
 def test_a_summary_has_the_form_and_is_marked_heuristic(db: None) -> None:
@@ -480,7 +544,7 @@ def test_a_message_cannot_pass_for_memory(text: str, db: None) -> None:
     summary = newest_summary(agent, channel)
     assert summary is not None
 
-    shown = memory_section(state, summary, {"tone": text, text: "metric"}, "abc", between=[message])
+    shown = memory_section(state, summary, {"tone": text, text: "metric"}, "abc", between=[message], recalled=[message])
 
     lines = shown.splitlines()
     assert [line for line in lines if "<<<" in line] == ["<<<REMEMBERED abc>>>", "<<<END REMEMBERED abc>>>"]
@@ -488,7 +552,8 @@ def test_a_message_cannot_pass_for_memory(text: str, db: None) -> None:
     headings = [line for line in inside if not line.startswith(("- “", "User wants “", "Discussed “"))]
     assert headings == [
         *("What it is about:", "What the person wants now:", "Pinned:", "Decisions:"),
-        *("Summary of messages 1 to 3:", "Since then, each message by its beginning:"),
+        *("Earlier messages that share words with the last one:", "Summary of messages 1 to 3:"),
+        "Since then, each message by its beginning:",
     ]
     assert all(line.count("“") == line.count("” (") for line in inside)
     assert "tone" not in shown.partition("<<<END")[2]
@@ -517,6 +582,7 @@ def test_the_prompts_read_as_their_snapshots(talked: tuple[Agent, Channel], llm_
         {"units": "metric", "learning_style": "step-by-step"},
         "abc",
         between=list(Message.objects.filter(position__in=(4, 5))),
+        recalled=list(Message.objects.filter(position__in=(2, 3))),
     )
     _next_summary(agent, channel)
     asked = next(body for body in llm_server.bodies if body["system"])
