@@ -22,14 +22,12 @@ from agents.models import Agent, DialogState, Message, SwarmPhase
 from agents.swarm.intents import COMMANDS, intent_of
 from agents.swarm.state import Entry, quoted
 from agents.text.fences import fence, indented, neutral, one_line, render_prompt
-from agents.text.tokens import split_sentences, tokenize
-from agents.text.voices import STOP_WORDS
+from agents.text.tokens import split_sentences
 
 MAX_TOKENS = 1_200
 TEXT_CHARACTERS = 300  # of a text in the answer
 MOST_ENTRIES = 8  # of a kind in one answer
 MESSAGE_CHARACTERS = 4_000
-KEYWORDS = 4  # words at most of a message that names what it is about and asks nothing
 UNCERTAIN = 0.15  # above it, numbers are echoed once
 
 Tone = Literal["calm", "friendly", "direct"]
@@ -298,7 +296,7 @@ SCHEMA = object_schema(
 
 # -- rules
 def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogState) -> Calibration:
-    """What can be seen of a message without a model; nothing is claimed of what cannot."""
+    """What can be seen of a message without a model; nothing is claimed of what cannot, such as what else a request leaves open."""
     text = trigger.text[:MESSAGE_CHARACTERS]
     earlier = [message for message in transcript if message.position < trigger.position]
     new = [m for m in earlier if m.position > state.position and m.agent_id is None] + [trigger]
@@ -316,49 +314,7 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
     if needs := _missing(text, [m.text[:MESSAGE_CHARACTERS] for m in earlier if m.agent_id is None], state):
         seen |= {"risk": 0.9, "missing": [need["name"] for need in needs]}
         seen |= {"question": needs[0]["question"], "cannot": needs[0]["cannot"]}
-    else:
-        risk, question, assumption = ambiguity(text, first=not earlier)
-        if intent_of(text) in COMMANDS:
-            risk = min(risk, 0.1)
-        seen |= {"risk": risk, "question": question, "assumption": assumption}
     return Calibration(**seen, heuristic=True)
-
-
-def ambiguity(text: str, *, first: bool) -> tuple[float, str, str]:
-    """How likely an answer misses what a request means (0 to 1), what to ask about it, and what to assume otherwise.
-
-    Counts signs in its requests: words that point to something nobody mentioned, an open choice without a criterion, hardly any content;
-    and against them what pins a request down, such as numbers, names, quotations and limits. Their weights are plain estimates.
-
-    Args:
-        first: Whether the message begins its conversation, so that "it" points to nothing.
-    """
-    signs = _signs("ambiguity")
-    sentences = split_sentences(text)
-    asking = [sentence for sentence in sentences if signs["request"].search(sentence)]
-    if not asking and len(tokenize(text)) <= KEYWORDS and not signs["statement"].search(text):
-        asking = sentences
-    if all(signs["chat"].search(sentence) for sentence in asking):
-        return 0.1, "", ""
-    request, risk, question, assumption = " ".join(asking), 0.15, "", ""
-    if reference := signs["reference"].search(request):
-        word = next(filter(None, reference.groups()))
-        if first:
-            risk, question = risk + 0.4, f"What do you mean by “{word}”?"
-        else:
-            risk, assumption = risk + 0.1, f"“{word}” is what was mentioned last"
-    if signs["open"].search(request):
-        risk, question = risk + 0.25, question or "What matters most to you in that?"
-    if signs["broad"].search(request):
-        risk, question = risk + 0.2, question or "What about it would you like to know?"
-    elif signs["help"].search(request):
-        risk += 0.15
-    content = [word for word in tokenize(text) if word not in STOP_WORDS]
-    risk += 0.05 * max(0, 5 - len(content)) if first else 0
-    precise = len(signs["precise"].findall(text)) + len(re.findall(r"(?<=[a-z,] )[A-Z][a-z]+", text))
-    risk -= min(0.25, 0.06 * precise) + 0.1 * bool(signs["definite_question"].search(request))
-    risk -= min(0.15, 0.05 * (len(sentences) - len(asking)))  # what is said around a request explains it
-    return round(min(1.0, max(0.0, risk)), 3), question or "Can you say a little more about what you need?", assumption
 
 
 @cache

@@ -1,8 +1,9 @@
 """Decide what to do about a request that can be understood in several ways, or that lacks something an answer needs. Pure.
 
-One question a turn at most, and no question twice. A question is asked where a wrong answer is likely to cost (risk above `RISK`), or where
-required information is missing. Otherwise an assumption is made, and labelled. Where required information is still missing after
-the question, the reply says what it cannot answer; it is never assumed. The next message settles a question, whatever it holds.
+One question a turn at most, and no question twice. A question is asked where required information is missing, or where a wrong answer is
+likely to cost (risk above `RISK`) and the last question is more than `QUIET_TURNS` turns ago. Else an assumption is made, and labelled.
+Where required information is still missing after the question, the reply says what it cannot answer; it is never assumed. The next
+message settles a question, whatever it holds.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from agents.swarm.state import MOST_CHARACTERS, Entry, entries, store
 from agents.text.tokens import tokenize
 
 RISK = 0.30
+QUIET_TURNS = 3  # after a question, in which only required information is asked for
 SAME = 0.7  # share of words two questions have in common when they count as the same
 MOST_ASKED = 50  # questions, and assumptions, remembered of a conversation
 
@@ -43,7 +45,7 @@ def decide(calibration: Calibration, state: DialogState, message: str) -> Decisi
 
     Args:
         calibration: Of this message.
-        state: With the question that waits for its answer (`pending`), and those asked before (`asked`).
+        state: Before this message is counted; with the question that waits for its answer (`pending`), and those asked before (`asked`).
         message: Its text.
     """
     question, missing = one_question(calibration.question), tuple(dict.fromkeys(calibration.missing))
@@ -56,16 +58,21 @@ def decide(calibration: Calibration, state: DialogState, message: str) -> Decisi
             cannot = calibration.cannot or f"Without {' and '.join(missing)} I cannot answer that."
             return Decision(kind="cannot", text=cannot, missing=missing)
         return Decision(kind="clarify", text=text, missing=missing)
-    if calibration.risk > RISK and question and not waiting and not _asked(question, state):
+    if calibration.risk > RISK and question and not _asked_lately(state) and not _asked(question, state):
         return Decision(kind="clarify", text=question)
     return Decision(kind="assume", text=calibration.assumption) if calibration.assumption else Decision()
 
 
 def settle(state: DialogState, decision: Decision, *, position: int, message: str) -> None:
-    """Note in the state what was decided about the message at `position`. Does not save it."""
+    """Note in the state, which counts the message at `position` already, what was decided about it. Does not save it."""
     state.pending = {}
     if decision.kind == "clarify":
-        question = {"question": decision.text, "missing": list(decision.missing), "position": position}
+        question = {
+            "question": decision.text,
+            "missing": list(decision.missing),
+            "position": position,
+            "turn": state.turn,
+        }
         state.pending = question
         state.asked = [*state.asked, question][-MOST_ASKED:]
     elif decision.kind == "assume":
@@ -77,6 +84,11 @@ def settle(state: DialogState, decision: Decision, *, position: int, message: st
 def one_question(text: str) -> str:
     """A text up to its first question mark: a calibrator that asks two things at once asks the first."""
     return re.split(r"(?<=[?\uff1f\u061f])", text, maxsplit=1)[0].strip()
+
+
+def _asked_lately(state: DialogState) -> bool:
+    """Whether a question was asked within the last turns before the one that begins."""
+    return any(state.turn < entry["turn"] + QUIET_TURNS for entry in state.asked)
 
 
 def _asked(question: str, state: DialogState) -> bool:

@@ -1,7 +1,7 @@
-"""How well the calibration's risk tells requests that need a question from those that do not.
+"""How well the calibration's risk tells requests that need a question from those that do not, and which ones would be asked back.
 
 Reads JSON lines ``{"request": text, "needs_clarification": bool}``. Prints the area under the ROC curve (AUC) of the risk with its
-interval, beside that of the request's length alone (shorter = riskier): 0.5 is chance.
+interval, beside that of the request's length alone (shorter = riskier): 0.5 is chance. Rules see only required information that is missing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from agents.swarm.calibration import Calibration
     from evaluation.statistics.bootstrap import Estimate
 
 EXAMPLE = Path(__file__).with_name("clarify.jsonl")
@@ -73,8 +74,8 @@ def estimates(scores: Sequence[Sequence[float]], labels: Sequence[bool]) -> list
     return [*each, percentile_estimate(values[0] - values[1], replicates[:, 0] - replicates[:, 1], n=truth.size)]
 
 
-def risks(requests: Sequence[str]) -> tuple[str, list[float]]:
-    """Who judged, and the risk of each request as the first message of a conversation."""
+def calibrations(requests: Sequence[str]) -> tuple[str, list[Calibration]]:
+    """Return who judged, and the calibration of each request as the first message of a conversation."""
     from django.conf import settings
 
     from agents.llm.endpoints import provider_of
@@ -84,10 +85,10 @@ def risks(requests: Sequence[str]) -> tuple[str, list[float]]:
     if settings.ACTOR_MODEL and provider_of(settings.ACTOR_MODEL) != "offline":
         return settings.ACTOR_MODEL, [_asked(request) for request in requests]
     first = [Message(position=1, text=request, outsider="user") for request in requests]
-    return "rules (heuristic)", [by_rules(trigger=one, transcript=[one], state=DialogState()).risk for one in first]
+    return "rules (heuristic)", [by_rules(trigger=one, transcript=[one], state=DialogState()) for one in first]
 
 
-def _asked(request: str) -> float:
+def _asked(request: str) -> Calibration:
     """As the model says."""
     from agents.models import Agent, DialogState, Message, SwarmPhase
     from agents.swarm.calibration import calibrate
@@ -105,7 +106,15 @@ def _asked(request: str) -> float:
     )
     if not reply.ok:
         raise SystemExit(f"the model call failed: {reply.status}: {reply.error}")
-    return calibration.risk
+    return calibration
+
+
+def asks_back(request: str, calibration: Calibration) -> bool:
+    """Whether a question is asked in place of an answer to this first message."""
+    from agents.models import DialogState
+    from agents.swarm.clarifier import decide
+
+    return decide(calibration, DialogState(), request).kind == "clarify"
 
 
 def measure_clarify(path: Path) -> None:
@@ -115,7 +124,8 @@ def measure_clarify(path: Path) -> None:
 
     rows = read_requests(path)
     requests, labels = [request for request, _ in rows], [needs for _, needs in rows]
-    who, risk = risks(requests)
+    who, seen = calibrations(requests)
+    risk = [calibration.risk for calibration in seen]
     of_risk, of_length, difference = estimates([risk, [-len(request) for request in requests]], labels)
     table = Table(title=f"{path.name}: {len(rows)} requests, {sum(labels)} need clarification", title_justify="left")
     for heading in ("What", "AUC", "95 % interval", "Says"):
@@ -123,7 +133,14 @@ def measure_clarify(path: Path) -> None:
     table.add_row(f"risk by {who}", *shown(of_risk, chance=0.5))
     table.add_row("length of the request alone (shorter = riskier)", *shown(of_length, chance=0.5))
     table.add_row("risk minus length", *shown(difference, chance=0.0))
-    Console(width=150).print(table)
+    console = Console(width=150)
+    console.print(table)
+    asked = [asks_back(request, calibration) for request, calibration in zip(requests, seen, strict=True)]
+    needed = [asks for asks, needs in zip(asked, labels, strict=True) if needs]
+    clear = [asks for asks, needs in zip(asked, labels, strict=True) if not needs]
+    console.print(
+        f"Asked back: {sum(needed)} of the {len(needed)} that need it, {sum(clear)} of the {len(clear)} that do not."
+    )
 
 
 def shown(estimate: Estimate, *, chance: float) -> tuple[str, str, str]:

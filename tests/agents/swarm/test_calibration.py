@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
@@ -17,7 +16,6 @@ from agents.models import Agent, Channel, DialogState, LLMCall, Message, SwarmPh
 from agents.swarm.calibration import (
     SCHEMA,
     Calibration,
-    ambiguity,
     by_rules,
     calibrate,
     guidance,
@@ -139,38 +137,6 @@ def test_what_was_said_since_the_last_turn_counts_and_nothing_older() -> None:
     facts = read("And now?", "I live in Oslo.", "I own a boat.", state=DialogState(position=1)).facts
 
     assert [one.quote for one in facts] == ["I own a boat."]
-
-
-@pytest.mark.parametrize(
-    ("clear", "unclear"),
-    [
-        ("Who wrote the play Hamlet?", "What's a good play?"),
-        ("Convert 12 miles to km", "Fix it for me"),
-        ("Translate “good morning, Tom” into French", "Translate this"),
-        ("Recommend a vegan restaurant in Oslo under 200 kr for two", "Recommend a restaurant"),
-    ],
-)
-def test_a_request_that_leaves_more_open_has_the_higher_risk(clear: str, unclear: str) -> None:
-    low, high = (ambiguity(text, first=True)[0] for text in (clear, unclear))
-
-    assert low <= 0.3 < high
-
-
-@pytest.mark.parametrize(
-    "text", ["Hello there!", "Thanks, that helps a lot.", "I had a meeting.", "It rained all day."]
-)
-def test_small_talk_and_statements_carry_no_risk(text: str) -> None:
-    assert read(text).risk <= 0.3
-
-
-def test_of_the_example_conversations_hardly_any_message_would_lead_to_a_question() -> None:
-    files = sorted(Path("agents/seed/conversations").glob("*.yaml"))
-    texts = [said["text"] for path in files for said in yaml.safe_load(path.read_text(encoding="utf-8"))["messages"]]
-
-    risky = [text for text in texts if read(text, "Hello.").risk > 0.3]
-
-    assert len(texts) > 400
-    assert len(risky) <= 0.03 * len(texts), risky
 
 
 # -- what a message says of itself

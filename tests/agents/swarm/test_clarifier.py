@@ -18,6 +18,7 @@ UNCLEAR: dict[str, Any] = {
     "question": "Which printer do you mean?",
     "assumption": "the printer on this floor",
 }
+CLEAR: dict[str, Any] = {"risk": 0.0}
 DOSE: dict[str, Any] = {
     "risk": 0.9,
     "missing": ["body weight"],
@@ -44,6 +45,7 @@ def talk(state: DialogState, *calibrations: dict[str, Any]) -> list[Decision]:
     for values in calibrations:
         text = f"message {len(decisions)}"
         decisions.append(decide(Calibration(**values), state, text))
+        state.turn += 1
         settle(state, decisions[-1], position=len(decisions), message=text)
     return decisions
 
@@ -91,7 +93,17 @@ def test_what_was_asked_for_once_is_not_asked_for_again_however_it_is_worded() -
 def test_the_same_question_is_never_asked_twice() -> None:
     again = {**UNCLEAR, "question": "which printer do you mean, please"}
 
-    assert talk(DialogState(), UNCLEAR, {"risk": 0.0}, again)[-1] == assume("the printer on this floor")
+    assert talk(DialogState(), UNCLEAR, *[CLEAR] * 5, again)[-1] == assume("the printer on this floor")
+
+
+def test_after_a_question_only_required_information_is_asked_for_within_three_turns() -> None:
+    paper = {**UNCLEAR, "question": "Which paper do you mean?"}
+
+    kinds = [[one.kind for one in talk(DialogState(), UNCLEAR, *[CLEAR] * quiet, paper)][-1] for quiet in range(5)]
+    required = talk(DialogState(), UNCLEAR, DOSE)[-1]
+
+    assert kinds == ["assume", "assume", "assume", "clarify", "clarify"]
+    assert required == clarify("How much do you weigh?", "body weight")
 
 
 def test_the_message_after_a_question_settles_it_whatever_it_holds() -> None:
@@ -139,6 +151,15 @@ def test_in_no_conversation_is_a_question_asked_twice_or_two_in_a_row_for_the_sa
 
 
 @pytest.mark.parametrize(
+    "text", ["Fix it for me", "Tell me about teddy bears.", "What's a good play?", "jaguar", "Recommend a restaurant"]
+)
+def test_without_a_model_nothing_is_asked_but_for_required_information(text: str) -> None:
+    message = Message(position=1, text=text, outsider="Priya")
+
+    assert decide(by_rules(trigger=message, transcript=[], state=DialogState()), DialogState(), text) == Decision()
+
+
+@pytest.mark.parametrize(
     ("answer", "kind"),
     [
         ("He weighs 20 kg.", "nothing"),
@@ -151,8 +172,8 @@ def test_in_no_conversation_is_a_question_asked_twice_or_two_in_a_row_for_the_sa
 def test_a_dose_needs_a_weight_by_rules_alone(answer: str, kind: str) -> None:
     question, state = Message(position=1, text="How much ibuprofen can I give my son?", outsider="Priya"), DialogState()
     first = decide(by_rules(trigger=question, transcript=[], state=state), state, question.text)
+    state.position = state.turn = 1
     settle(state, first, position=1, message=question.text)
-    state.position = 1
     reply = Message(position=3, text=answer, outsider="Priya")
 
     second = decide(by_rules(trigger=reply, transcript=[question, reply], state=state), state, answer)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.bench.clarify import EXAMPLE, auc, estimates, read_requests, risks, shown
+from tests.bench.clarify import EXAMPLE, asks_back, auc, calibrations, estimates, read_requests, shown
 from tests.llm_server import LLMServer
 
 
@@ -44,22 +44,23 @@ def test_requests_that_all_have_the_same_label_show_nothing() -> None:
     assert shown(first, chance=0.5) == ("-", "-", "no claim: all requests have the same label")
 
 
-def test_on_the_shipped_requests_the_risk_is_better_than_chance_and_than_their_length() -> None:
+def test_of_the_shipped_requests_rules_ask_back_none_that_is_clear() -> None:
     rows = read_requests(EXAMPLE)
-    who, risk = risks([request for request, _ in rows])
+    who, seen = calibrations([request for request, _ in rows])
 
-    of_risk, _, difference = estimates([risk, [-len(request) for request, _ in rows]], [needs for _, needs in rows])
+    asked = [asks_back(request, calibration) for (request, _), calibration in zip(rows, seen, strict=True)]
 
     assert "heuristic" in who
-    assert shown(of_risk, chance=0.5)[2] == "better than chance"
-    assert shown(difference, chance=0.0)[2] == "risk is better"
+    assert not any(asks for asks, (_, needs) in zip(asked, rows, strict=True) if not needs)
 
 
 @pytest.mark.django_db
 def test_where_a_model_is_configured_its_risk_is_measured(llm_server: LLMServer) -> None:
     llm_server.always(json={"risk": 0.7})
 
-    assert risks(["Which one?", "Why?"]) == ("test-model", [0.7, 0.7])
+    who, seen = calibrations(["Which one?", "Why?"])
+
+    assert (who, [calibration.risk for calibration in seen]) == ("test-model", [0.7, 0.7])
     assert "Which one?" in str(llm_server.bodies[0]["messages"])
 
 
