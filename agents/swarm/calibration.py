@@ -249,7 +249,9 @@ def _instructions(agent: Agent, phases: Sequence[SwarmPhase]) -> str:
 def _known(state: DialogState) -> str:
     """What the state holds, on one line each."""
     held = {"about": [state.anchor], "goal": [state.goal], "fact": state.facts, "decision": state.decisions}
-    rows = [(name, str(one.get("text", ""))) for name, each in held.items() for one in each if one]
+    rows = [
+        (name, str(one.get("text", ""))) for name, each in held.items() for one in each if one and not one.get("until")
+    ]
     return "\n".join(f"{name}: {neutral(_short(text))[0]}" for name, text in rows)
 
 
@@ -344,8 +346,10 @@ def _needs() -> list[dict[str, Any]]:
 
 def _missing(text: str, earlier: Sequence[str], state: DialogState) -> list[dict[str, Any]]:
     """The required information that a request lacks: of this message, or of the one whose question it should have answered."""
-    known = "\n".join([text, *earlier, *(str(fact.get("text", "")) for fact in state.facts)])
-    waiting = set((state.pending or {}).get("missing", ()))
+    pending = state.pending or {}
+    facts = [str(fact.get("text", "")) for fact in state.facts if not fact.get("until")]
+    known = "\n".join([f"{pending.get('question', '')} {text}", *earlier, *facts])
+    waiting = set(pending.get("missing", ()))
     if _signs("sentences")["new_request"].search(text) or intent_of(text) in COMMANDS:
         waiting = set()
     return [

@@ -62,7 +62,7 @@ class LookUp(Tool):
 
 
 class Log(Tool):
-    """Log what the person ate. Without foods it logs what was looked up last. Confirm it to the person in one short line."""
+    """Log what the person ate today, no other's meal. Without foods it logs what was looked up last. Confirm it in one short line."""
 
     foods: Annotated[list[Portion], Field(max_length=MOST_FOODS)] = Field(
         default_factory=list, description="what was eaten; leave it out to log what was looked up last"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from agents.models import Swarm
+from agents.text.tokens import split_sentences
 
 GENERAL = "general"
 READ_CHARACTERS = 2_000  # of a message: who wants a meal logged says so at once
@@ -29,6 +30,14 @@ _LOG = re.compile(
     rf"^\W*(?:please |ok(?:ay)?,? |yes,? |and |now )*(?:log|track|record)\b(?:[^.?!]*\b(?:that|this|it|them|{_FOODS})\b)",
     re.IGNORECASE,
 )
+_DAYS = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_OTHER_MEAL = re.compile(  # one of another day, of another person, or of none
+    rf"\b(?:yesterday|(?:days?|weeks?|months?|years?) ago"
+    rf"|last (?:night|week(?:end)?|month|year|time|summer|winter|spring|autumn|fall|{_DAYS})|on {_DAYS}|the other day|used to"
+    r"|(?:when|while|as) i (?:was|lived)|as a (?:kid|child)|if|said|says|told)\b"
+    r"|\b(?:my|our) \w+(?:'s| ate| had| drank)\b|\b(?:his|her|their)\b",
+    re.IGNORECASE,
+)
 _UNDO = re.compile(
     r"^\W*(?:please |no,? |oops,? |sorry,? )*(?:undo|delete|remove|scratch|take back)\b[^.?!]*\b(?:that|it|last|meal|entry|log(?:ged)?)\b"
     rf"|^\W*undo\W*$|\bi (?:did not|didn't) (?:eat|have) (?:that|it|the (?:{_FOODS}))\b",
@@ -45,13 +54,22 @@ def _asks(text: str) -> bool:
     return _ASKED.search(text) is not None
 
 
+def _logs(text: str) -> bool:
+    """Whether a person has a meal of their own logged that they ate today."""
+    if _LOG.search(text):
+        return _OTHER_MEAL.search(text) is None
+    if _asks(text):
+        return False
+    return any(_EATEN.search(sentence) and not _OTHER_MEAL.search(sentence) for sentence in split_sentences(text))
+
+
 Rule = Callable[[str], bool]
 
 INTENTS: dict[str, Rule] = {  # the first whose rule holds; a message for which none holds is `general`
     "food_undo": lambda text: _UNDO.search(text) is not None,
     "kpi_remaining": lambda text: _asks(text) and bool(_LEFT.search(text) and _NUTRIENT.search(text)),
     "kpi_today": lambda text: _asks(text) and bool(_TODAY.search(text) and _NUTRIENT.search(text)),
-    "food_log": lambda text: _LOG.search(text) is not None or (not _asks(text) and _EATEN.search(text) is not None),
+    "food_log": _logs,
     "food_question": lambda text: _asks(text) and _OF_FOOD.search(text) is not None,
     "food_mention": lambda text: _FOOD.search(text) is not None,
 }

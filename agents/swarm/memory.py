@@ -39,6 +39,7 @@ from agents.swarm.state import (
     updating,
     was_removed,
 )
+from agents.swarm.statements import only_asks
 from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.text.tokens import split_sentences, tokenize
 from agents.text.voices import STOP_WORDS, vocabulary
@@ -222,7 +223,13 @@ def _shown_entries(state: DialogState) -> dict[str, list[Entry]]:
 
 def _entry(entry: Entry) -> str:
     quote = _quoted(entry.quote, entry.who, entry.position)
-    return quote if folded(entry.text) in folded(entry.quote) else f"{_flat(entry.text, MOST_CHARACTERS)}: {quote}"
+    if entry.until:
+        quote += f", until message {entry.until}"
+    if folded(entry.text) in folded(entry.quote):
+        return quote
+    if entry.text.endswith(f"? {entry.quote}"):  # an answer
+        return f"{_flat(entry.text.removesuffix(entry.quote), MOST_CHARACTERS)} {quote}"
+    return f"{_flat(entry.text, MOST_CHARACTERS)}: {quote}"
 
 
 def _quoted(text: str, who: str, position: int, *, limit: int = MOST_CHARACTERS) -> str:
@@ -255,8 +262,10 @@ def text_of(summary: DialogSummary, state: DialogState) -> str:
 
 
 def _left(quotes: Iterable[Quote], state: DialogState) -> list[Quote]:
-    """The quotes without those that a person removed from the state."""
-    return [one for one in quotes if one.part == "note" or not was_removed(state, one.position, one.quote)]
+    """The quotes without those that a person removed from the state, and without facts that hold no longer: the state shows these."""
+    past = {entry.quote_key for entry in entries(state, "facts") if entry.until and not entry.pinned}
+    present = (one for one in quotes if one.part == "note" or one.key not in past)
+    return [one for one in present if one.part == "note" or not was_removed(state, one.position, one.quote)]
 
 
 def compose(quotes: Iterable[Quote]) -> str:
@@ -519,7 +528,7 @@ def _chosen(data: Any, choice: Sequence[Quote], agent: str) -> list[Quote]:
             if not 1 <= number <= len(choice):
                 raise InvalidAnswer(f"{part}: there is no sentence {number}; allowed: 1 to {len(choice)}")
             quote = choice[number - 1]
-            claims = (part == "wants" and quote.who == agent) or (part == "decided" and quote.quote.endswith("?"))
+            claims = (part == "wants" and quote.who == agent) or (part == "decided" and only_asks(quote.quote))
             chosen.setdefault(number, quote.model_copy(update={"part": "discussed" if claims else part}))
     return list(chosen.values())
 
@@ -559,7 +568,7 @@ def choose(choice: Sequence[Quote], must: Sequence[int], *, agent: str) -> dict[
         else:
             seen |= words
             wants = quote.who != agent and not text.endswith("?") and _WANTED.search(text)
-            decides = not text.endswith("?") and _DECIDED.search(text) and not _DENIED.search(text)
+            decides = _DECIDED.search(text) and not (only_asks(text) or _DENIED.search(text))
             numbers["wants" if wants else "decided" if decides else "discussed"].append(number)
     numbers["wants"].sort(reverse=True)  # the newest wishes
     for part, most in (("wants", MOST_WANTED), ("decided", MOST_DECIDED)):

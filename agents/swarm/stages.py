@@ -22,7 +22,7 @@ from agents.swarm.calibration import Calibration as Reading
 from agents.swarm.clarifier import Decision, decide
 from agents.swarm.intents import chosen, intent_of
 from agents.swarm.polish import Material, Polished, executor_of, polish
-from agents.swarm.state import add_quoted, advance, forget_asked, updating
+from agents.swarm.state import add_answer, add_quoted, advance, forget_asked, updating
 from agents.text.fences import fence, neutral, render_prompt
 from agents.turn.pipeline import NO_SWARM, Accept, Draft, Overrides, Turn
 
@@ -256,6 +256,7 @@ def _apply(place: Place, state: DialogState, reading: Reading, transcript: Seque
     if advance(state, message):
         if message.agent_id is None:
             forget_asked(state, message)
+            add_answer(state, message, transcript[-2] if len(transcript) > 1 else None)
         for kind in KINDS:
             dropped += add_quoted(state, kind, getattr(reading, kind), transcript)
         if not state.anchor:

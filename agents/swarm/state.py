@@ -1,7 +1,8 @@
 """What an agent keeps of a conversation: its anchor, the goal, facts, assumptions and decisions, each with the words it rests on.
 
 An entry enters only with the position and the words of the message it stands in. The stored quote is the message's own sentence, so that
-words cannot be cut out of "I do not …", and only a person puts it into other words. Pinned entries stay in every prompt.
+words cannot be cut out of "I do not …", and only a person puts it into other words. Pinned entries stay in every prompt. What a newer
+statement contradicts stays readable, marked with the position of the newer one.
 There is one row per agent and channel; change it inside `updating`, which no model call may be made in.
 """
 
@@ -18,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.models import Agent, Channel, DialogState, Message
 from agents.models.conversations import FieldRefused
+from agents.swarm.statements import contradicts, is_answer, only_asks, question_at_the_end
 from agents.text.tokens import split_sentences
 from agents.text.voices import vocabulary
 
@@ -25,7 +27,7 @@ ONE = ("anchor", "goal")  # kinds of which there is one entry
 MANY = ("facts", "assumptions", "decisions")
 KINDS = (*ONE, *MANY)
 MOST_PINNED = 30  # entries of the three lists together
-MOST_UNPINNED = 10  # of each list; the oldest goes
+MOST_UNPINNED = 10  # of each list, and of those that no longer hold; the oldest goes
 MOST_CHARACTERS = 300  # of a text, and of a quote
 MOST_REMOVED = 200  # quotes that people removed and that do not come back
 FIELDS = ("text", "position", "quote", "pinned")  # that a person enters
@@ -54,6 +56,7 @@ class Entry(BaseModel):
         who: Said them; set when the entry enters.
         pinned: It stays in every prompt.
         leaving: It was pinned and makes room for others; it stays until a summary holds it.
+        until: Position of the newer statement that contradicts it; 0 while it holds.
         by: Who put it here, wrote its text, or pinned it.
         key: Names it in the API and the console, whatever its text becomes; set when it is stored.
     """
@@ -66,6 +69,7 @@ class Entry(BaseModel):
     who: str = ""
     pinned: bool = False
     leaving: bool = False
+    until: int = Field(default=0, ge=0)
     by: By = "model"
     key: str = ""
 
@@ -120,8 +124,9 @@ def pinned(state: DialogState) -> list[Entry]:
 def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Sequence[Message]) -> int:
     """Add the entries whose quote stands in the message at their position; white space, case and the form of quotation marks aside.
 
-    An entry that is there already is not added again, but becomes pinned if the new one is. The goal is replaced, the anchor is not. What a
-    person removed is passed over, and so is a goal in the words of an agent.
+    An entry that is there already is not added again, but becomes pinned if the new one is. The goal is replaced, the anchor is not. A fact
+    ends older ones that it contradicts. What a person removed is passed over, and so are a goal in the words of an agent and a decision
+    that only asks for one.
 
     Args:
         state: Not saved here, see `updating`.
@@ -141,19 +146,57 @@ def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Se
         elif (
             was_removed(state, entry.position, entry.quote)
             or (kind == "goal" and said[one.position].agent_id)
+            or (kind == "decisions" and only_asks(entry.quote))
             or (kind != "anchor" and entry.by != "person" and _to_forget(entry.quote))
         ):
             continue
         elif kind in ONE:
             held = held if kind == "anchor" and held else [entry]
         elif entry.quote_key not in (known := [one.quote_key for one in held]):
-            held.append(entry)
+            held = [*(_ended(held, entry) if kind == "facts" else held), entry]
         elif entry.pinned and not held[place := known.index(entry.quote_key)].pinned:
             held[place] = held[place].with_(pinned=True, leaving=False)
     store(state, kind, held)
     state.dropped += dropped
     make_room(state)
     return dropped
+
+
+def add_answer(state: DialogState, message: Message, before: Message | None) -> None:
+    """Add what a person answers to a question in the agent's message before, as a fact whose text is question and answer.
+
+    It is pinned where the answer depended on it (`pending`).
+    """
+    if before is None or before.agent_id != state.agent_id or message.agent_id is not None:
+        return
+    question, quote = question_at_the_end(before.text), " ".join(message.text.split())
+    if not question or not is_answer(quote) or was_removed(state, message.position, quote):
+        return
+    text = f"{shortened(question)[: MOST_CHARACTERS - len(quote) - 1]} {quote}"
+    answer = Entry(
+        text=text,
+        position=message.position,
+        quote=quote,
+        who=message.author_name,
+        pinned=bool(state.pending),
+        by="rule",
+    )
+    held = entries(state, "facts")
+    if answer.quote_key not in {one.quote_key for one in held}:
+        store(state, "facts", [*_ended(held, answer), answer])
+        make_room(state)
+
+
+def _ended(held: Iterable[Entry], newer: Entry) -> list[Entry]:
+    """Mark the entries that a newer one of the same speaker contradicts; those that a person pinned stay pinned."""
+    marked = []
+    for entry in held:
+        earlier = entry.who == newer.who and entry.position < newer.position and not entry.until
+        if earlier and contradicts(newer.text, entry.text):
+            kept = entry.pinned and entry.by == "person"
+            entry = entry.with_(until=newer.position, pinned=kept, leaving=False)
+        marked.append(entry)
+    return marked
 
 
 def forget_asked(state: DialogState, message: Message) -> int:
@@ -201,8 +244,13 @@ def make_room(state: DialogState) -> None:
         lists[kind][lists[kind].index(entry)] = entry.with_(pinned=False, leaving=True)
     for kind in MANY:
         usual = [entry for entry in lists[kind] if not (entry.pinned or entry.leaving)]
-        gone = usual[: max(0, len(usual) - MOST_UNPINNED)]
+        past = [entry for entry in usual if entry.until]
+        present = [entry for entry in usual if not entry.until]
+        gone = [*past[: max(0, len(past) - MOST_UNPINNED)], *present[: max(0, len(present) - MOST_UNPINNED)]]
         store(state, kind, [entry for entry in lists[kind] if entry not in gone])
+        for entry in gone:
+            if entry.until:  # no summary shows it as if it held
+                _note_removed(state, entry)
 
 
 def drop_summarised(state: DialogState, keys: Iterable[str]) -> None:
@@ -246,11 +294,11 @@ def add(state: DialogState, kind: str, values: dict[str, Any], messages: Sequenc
 
 
 def pin(state: DialogState, key: str) -> None:
-    """Pin an entry as a person's wish: it stays in every prompt until a person unpins it."""
+    """Pin an entry as a person's wish: it holds, and stays in every prompt until a person unpins it."""
     kind, entry = _find(state, key)
     if kind in MANY and not (entry.pinned and entry.by == "person"):
         _check_room(state, kind)
-    _replace(state, kind, entry, entry.with_(pinned=True, leaving=False, by="person"))
+    _replace(state, kind, entry, entry.with_(pinned=True, leaving=False, until=0, by="person"))
     make_room(state)
 
 
@@ -271,6 +319,10 @@ def remove(state: DialogState, key: str) -> None:
     """Remove an entry. No rule or model enters its quote again, and summaries leave it out."""
     kind, entry = _find(state, key)
     store(state, kind, [one for one in entries(state, kind) if one.key != entry.key])
+    _note_removed(state, entry)
+
+
+def _note_removed(state: DialogState, entry: Entry) -> None:
     state.removed = [*state.removed, {"position": entry.position, "quote": entry.quote}][-MOST_REMOVED:]
 
 

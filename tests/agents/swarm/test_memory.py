@@ -536,7 +536,7 @@ def test_a_message_cannot_pass_for_memory(text: str, db: None) -> None:
         advance(state, message)
         state.turn = 4
         state.position = 15
-        for kind in ("anchor", "goal", "facts", "decisions"):
+        for kind in ("anchor", "goal", "facts", "assumptions"):
             add_quoted(state, kind, [Entry(text=text, position=1, quote=text, pinned=kind == "facts")], [message])
         queue_summary(state)
     work_one(owner=owner_name())
@@ -551,7 +551,7 @@ def test_a_message_cannot_pass_for_memory(text: str, db: None) -> None:
     inside = lines[lines.index("<<<REMEMBERED abc>>>") + 1 : lines.index("<<<END REMEMBERED abc>>>")]
     headings = [line for line in inside if not line.startswith(("- “", "User wants “", "Discussed “"))]
     assert headings == [
-        *("What it is about:", "What the person wants now:", "Pinned:", "Decisions:"),
+        *("What it is about:", "What the person wants now:", "Pinned:", "Assumptions:"),
         *("Earlier messages that share words with the last one:", "Summary of messages 1 to 3:"),
         "Since then, each message by its beginning:",
     ]
