@@ -153,7 +153,10 @@ def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Se
         elif kind in ONE:
             held = held if kind == "anchor" and held else [entry]
         elif entry.quote_key not in (known := [one.quote_key for one in held]):
-            held = [*(_ended(held, entry) if kind == "facts" else held), entry]
+            if kind == "facts":
+                held = _ended(held, entry)
+                store(state, "anchor", _ended(entries(state, "anchor"), entry))
+            held.append(entry)
         elif entry.pinned and not held[place := known.index(entry.quote_key)].pinned:
             held[place] = held[place].with_(pinned=True, leaving=False)
     store(state, kind, held)
@@ -184,6 +187,7 @@ def add_answer(state: DialogState, message: Message, before: Message | None) -> 
     held = entries(state, "facts")
     if answer.quote_key not in {one.quote_key for one in held}:
         store(state, "facts", [*_ended(held, answer), answer])
+        store(state, "anchor", _ended(entries(state, "anchor"), answer))
         make_room(state)
 
 

@@ -131,7 +131,7 @@ def test_a_newer_statement_replaces_the_one_it_contradicts_which_stays_readable(
     [past] = [fact for fact in entries(state, "facts") if fact.until]
     assert (past.quote, past.until, past.pinned) == (older, 3, False)
     shown = memory_section(state, None, {}, "abc")
-    assert f"“{older}” (Mia, 1), until message 3" in shown.partition("Facts:")[2]
+    assert shown.count(f"“{older}” (Mia, 1), until message 3") == 2, "as the anchor, and as a fact"
 
 
 @pytest.mark.parametrize(
