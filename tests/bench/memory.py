@@ -21,7 +21,7 @@ from agents.llm.requests import CHARACTERS_PER_TOKEN
 from agents.models import Agent, Channel, DialogState, DialogSummary, Message, owner_name
 from agents.swarm import memory
 from agents.swarm.calibration import by_rules
-from agents.swarm.state import MANY, ONE, add_quoted, advance, updating
+from agents.swarm.state import MANY, ONE, add_answer, add_quoted, advance, updating
 from agents.text.voices import vocabulary
 from agents.turn.pipeline import TraceEntry
 from agents.turn.prompt import lines, new_turn
@@ -110,6 +110,7 @@ def _take_in(agent: Agent, channel: Channel, message: Message) -> None:
     with updating(agent, channel) as state:
         reading = by_rules(trigger=message, transcript=transcript, state=state)
         if advance(state, message):
+            add_answer(state, message, transcript[-2] if len(transcript) > 1 else None)
             for kind in (*ONE, *MANY):
                 if new := getattr(reading, kind, None):
                     add_quoted(state, kind, new, transcript)
