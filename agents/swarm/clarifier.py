@@ -88,7 +88,8 @@ def one_question(text: str) -> str:
 
 def _asked_lately(state: DialogState) -> bool:
     """Whether a question was asked within the last turns before the one that begins."""
-    return any(state.turn < entry["turn"] + QUIET_TURNS for entry in state.asked)
+    last = max((entry.get("turn", 0) for entry in state.asked), default=0)
+    return bool(last) and state.turn < last + QUIET_TURNS
 
 
 def _asked(question: str, state: DialogState) -> bool:

@@ -36,6 +36,7 @@ from agents.swarm.state import (
     key_of,
     pinned,
     shortened,
+    to_forget,
     updating,
     was_removed,
 )
@@ -54,6 +55,7 @@ SUMMARY_CHARACTERS = 2_000  # of a summary's quotes, pinned ones aside
 MEMORY_CHARACTERS, LEAST_SHOWN = 3_200, 600
 MOST_RECALLED, RECALLED_CHARACTERS = 8, 300  # messages that share words with the new one, and of each
 MOST_SEARCHED, SEARCHED_CHARACTERS = 2_000, 1_000  # newest messages before the window that are searched, and of each
+_MAY_FORGET = re.compile(r"(?i)\b(?:forget|disregard|ignore|scratch)\b")
 SINCE_CHARACTERS, MOST_SINCE = 480, 10  # of messages that no summary covers yet, together
 MOST_MESSAGES = 400  # that one summary reads; the first one of a conversation reads the last of them
 MOST_WANTED, MOST_DECIDED = 2, 6  # that the rules choose
@@ -127,15 +129,19 @@ def remember(turn: AgentTurn, state: DialogState, preferences: Mapping[str, str]
 def recalled(text: str, older: QuerySet[Message]) -> list[Message]:
     """Return the messages that share most words with a text, best first; those that share none are left out.
 
-    A shared word counts the more, the fewer of the messages hold it. Of equal messages the newer comes first.
+    A shared word counts the more, the fewer of the messages hold it. Of equal messages the newer comes first. What one of them asks to
+    forget is not recalled.
     """
     wanted = _telling_words(text)
     rows = older.order_by("-position").values_list("pk", Left("text", SEARCHED_CHARACTERS))[:MOST_SEARCHED]
-    shared = {key: wanted & _telling_words(said) for key, said in rows} if wanted else {}
+    said = dict(rows) if wanted else {}
+    shared = {key: wanted & _telling_words(one) for key, one in said.items()}
     held = Counter(word for words in shared.values() for word in words)
     worth = {word: math.log(1 + len(shared) / count) for word, count in held.items()}
     scores = {key: sum(worth[word] for word in words) for key, words in shared.items() if words}
-    best = sorted(scores, key=lambda key: scores[key], reverse=True)[:MOST_RECALLED]
+    forgotten = [words for one in said.values() if _MAY_FORGET.search(one) for words in to_forget(one)]
+    kept = (key for key in scores if not any(words <= vocabulary([said[key]]) for words in forgotten))
+    best = sorted(kept, key=lambda key: scores[key], reverse=True)[:MOST_RECALLED]
     messages = older.in_bulk(best)
     return [messages[key] for key in best if key in messages]
 

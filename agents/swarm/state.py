@@ -173,7 +173,7 @@ def add_answer(state: DialogState, message: Message, before: Message | None) -> 
     if before is None or before.agent_id != state.agent_id or message.agent_id is not None:
         return
     question, quote = question_at_the_end(before.text), " ".join(message.text.split())
-    if not question or not is_answer(quote) or was_removed(state, message.position, quote):
+    if not question or not is_answer(quote) or to_forget(quote) or was_removed(state, message.position, quote):
         return
     text = f"{shortened(question)[: MOST_CHARACTERS - len(quote) - 1]} {quote}"
     answer = Entry(
@@ -211,7 +211,7 @@ def forget_asked(state: DialogState, message: Message) -> int:
     Returns:
         How many entries were removed.
     """
-    wanted = list(filter(None, map(_to_forget, split_sentences(message.text))))
+    wanted = to_forget(message.text)
     gone = [
         entry.key
         for kind in ("goal", *MANY)
@@ -222,6 +222,11 @@ def forget_asked(state: DialogState, message: Message) -> int:
     for key in gone:
         remove(state, key)
     return len(gone)
+
+
+def to_forget(text: str) -> list[frozenset[str]]:
+    """Return the telling words of each thing that a text asks to forget."""
+    return list(filter(None, map(_to_forget, split_sentences(text))))
 
 
 def _to_forget(sentence: str) -> frozenset[str]:

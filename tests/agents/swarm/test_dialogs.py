@@ -70,6 +70,7 @@ def test_the_answer_to_the_agents_question_is_a_fact_with_its_question(
         ("Which city are you flying from?", "Why do you need that?"),
         ("Are you vegetarian?", "Never mind, tell me a joke instead."),
         ("How much do you weigh?", "I don't know."),
+        ("What would you like to eat?", "Please forget that I am vegetarian."),
         ("I would go to Rome.", "Twelve days."),
         ("You know Ryan. Right?", "Yes."),
     ],

@@ -184,6 +184,16 @@ def test_recalling_reads_a_bounded_part_of_a_long_channel_in_two_statements(
     assert [message.position for message in found] == [2_501], "the newest 2,000 messages are searched"
 
 
+def test_what_a_person_asked_to_forget_is_not_recalled(db: None) -> None:
+    channel = make_channel()
+    for text in ("We sang in the zeppelin.", "I adore zeppelins and tea.", "Please forget that I adore zeppelins."):
+        say(channel, "Mia", text)
+
+    found = recalled("Who adores a zeppelin?", Message.objects.filter(channel=channel))
+
+    assert [message.position for message in found] == [1]
+
+
 def test_an_agent_apart_recalls_nothing_that_other_agents_said(db: None) -> None:
     agent, channel = seated()
     say(channel, make_agent("bob"), "The zeppelin landed in Bergen.")
