@@ -2,7 +2,9 @@
 
 A name is *called* where it stands apart from the sentence: at its start or end, set off by a comma, colon or dash, after a greeting, or
 before "please", "can you", "what" and their like; an ``@name`` anywhere; a full display name where the sentence passes the word to it ("Ask
-Jim Halpert", "What about Jim Halpert?"); and the author of the message replied to, up to the first sentence that calls another. A name
+Jim Halpert", "What about Jim Halpert?"); and the author of the message replied to, up to the first sentence that calls another. Words for
+all ("everyone", "all of you", "guys") call all parties in these places, and where they speak to them ("Can you guys …", "I want everyone
+to …"); "you and Dwight" calls Dwight beside the one who was spoken to. A name
 that is left out ("except Jim", "not you, Jim") is not called, nor do quotations and code call. Display names go before aliases and first
 names, after an @ agents before people; a name that several share is nobody's, unless one of them is who the sentence before was said to.
 The words for greetings, verbs and exclusions are English, the first two with a few of other languages; commas, colons, dashes and @ are
@@ -14,9 +16,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 LONGEST_READ = 20_000  # characters of a message
@@ -94,7 +96,25 @@ _AND_SO = re.compile(r"\s*(?:,?\s*(?:and|or|nor)\s+|[&+/]\s*)", re.IGNORECASE)
 _OBJECT = re.compile(r"\b(?:with|to|for|from|like|about|of|and|or|than|as|by|at|on|cc)\s+$", re.IGNORECASE)
 _SIGNATURE = re.compile(r",\s*\n\s*$|\n\s*[-–—]+\s*$")
 _CLAUSE = re.compile(r",\s+(?:and|but|while|und|aber)\s+$", re.IGNORECASE)
-_ALL = {"all", "all of you", "you all", "both", "both of you", "everyone", "everybody", "guys", "folks", "team"}
+_YOU_ALL = {
+    *("all of you", "both of you", "each of you", "every one of you", "the two of you", "the three of you"),
+    *("you all", "you both", "you guys", "you folks", "you two", "you three"),
+}
+_ALL = {"all", "both", "everyone", "everybody", "guys", "folks", "team", *_YOU_ALL}
+_AT_ALL = {"all", "everyone", "everybody"}
+_ASKING = rf"^[\s\W]*(?:{_LEAD_WORD}\b[\s,]*)*(?:can|could|would|will|should|may|must|do|did|are|were|have|let)(?:n['’]?t)?\s+"
+_WANTING = r"\b(?:i|we)(?: would|['’]d)? (?:\w+ )?(?:want|need|like|love|prefer|expect|ask)\s+"
+_ASKED = re.compile(rf"(?:{_ASKING}|{_WANTING})$", re.IGNORECASE)  # "Could everyone …", "I want everyone …"
+_YOU_AND = re.compile(  # "You and Dwight", "Could you and Dwight …"; not "I saw you and Dwight"
+    rf"(?:^[\s\W]*(?:{_LEAD_WORD}\b[\s,]*)*|{_ASKING}|{_WANTING})you\s+(?:and|&)\s+$", re.IGNORECASE
+)
+_AND_YOU = re.compile(r"\s+(?:and|&)\s+you\b", re.IGNORECASE)
+_BUT = re.compile(  # between a word for all and the first that it leaves out
+    r"\s+(?:except(?:ing)?(?: for)?|excluding|without|apart from|other than|but)\s+@?", re.IGNORECASE
+)
+_OTHER_ALL = re.compile(
+    r"\s+(?:right|set|ready|done|alone|day|night|over|by|the|ways?)\b", re.IGNORECASE
+)  # "you all right"
 
 
 class Party(NamedTuple):
@@ -170,6 +190,7 @@ def read_calls(text: str, parties: Sequence[Party], *, replied_to: Hashable | No
     names = deque(_names(masked, parties))
     full = {form for party in parties for form in party.full}
     nobody = frozenset[Hashable]()
+    everyone = frozenset(party.key for party in parties)
     to = nobody if replied_to is None else frozenset({replied_to})
     names_only = False  # "Jim! Pam! Listen!" is said to both
     sentences: list[_Sentence] = []
@@ -180,19 +201,25 @@ def read_calls(text: str, parties: Sequence[Party], *, replied_to: Hashable | No
             within.append(names.popleft())
         written |= dict.fromkeys((name.text, _meant(name, parties, to)) for name in within)
         left_out = _left_out(sentence, start, within)
-        to -= {_meant(name, parties, to) for name in left_out}
-        within = [name for name in within if name not in left_out]
+        gone = {_meant(name, parties, to) for name in left_out}
+        to -= gone
+        within = _with_exceptions(sentence, within, left_out)
         apart, subject = _set_apart(sentence, start, within) if within else ([], [])
         besides = [name for name in within if name.at and name not in apart]
+        joined = [name for name in within if _is_joined(sentence, start, name)]
         if apart:
-            called = frozenset(_meant(name, parties, to) for name in apart)
-            to = (to | called if names_only else called) - {EVERYONE} if called != {EVERYONE} else nobody
+            called = _keys(apart, parties, to, gone)
+            to = to | called if names_only or joined else called
             lead = _LEAD.fullmatch(sentence, start, apart[0].start)
             names_only = lead is not None and not _said(sentence[apart[-1].end :])
+        elif any(_is_said_to_all(sentence, start, name) for name in within):
+            to = everyone - gone
+        elif joined:
+            to |= _keys(joined, parties, to, gone)
         else:
             inner = [name for name in within if not name.at and name not in subject and _folded(name.text) in full]
             besides += [name for name in inner if _is_passed_on(sentence, start, name)]
-        named = frozenset(_meant(name, parties, to) for name in besides)
+        named = _keys(besides, parties, to, gone)
         is_empty = not masked[start:end].strip(f"{_MASK} \t\n")  # a quotation is said to nobody
         sentences.append(_Sentence(start, len(text) if end == len(masked) else end, nobody if is_empty else to, named))
     return Calls(text, tuple(sentences), tuple(one for one in written if one[1] != EVERYONE))
@@ -202,7 +229,7 @@ def _names(text: str, parties: Sequence[Party]) -> Iterator[_Name]:
     """Every name in the text, the longest where several begin at one place."""
     bare = {form for party in parties for form in (*party.full, *party.short)}
     pattern = re.compile(
-        rf"(?<![\w@])@(?P<at>{_any_of(bare | {party.slug for party in parties})})(?![\w-])"
+        rf"(?<![\w@])@(?P<at>{_any_of(bare | {party.slug for party in parties} | _AT_ALL)})(?![\w-])"
         rf"|(?<![\w@])(?<!\w[.-])(?P<bare>{_any_of(bare | _ALL)})(?!\w|-\w|@)",
         re.IGNORECASE,
     )
@@ -293,6 +320,46 @@ def _left_out(text: str, start: int, names: Sequence[_Name]) -> list[_Name]:
         if goes_on or _LEFT_OUT.search(_before(text, start, name)):
             left.append(name)
     return left
+
+
+def _with_exceptions(text: str, names: Sequence[_Name], left_out: Sequence[_Name]) -> list[_Name]:
+    """The names without those left out; a word for all reaches to the end of what it leaves out: "everyone except Jim"."""
+    kept = []
+    for number, name in enumerate(names):
+        if name in left_out:
+            continue
+        end = name.end
+        following = names[number + 1 :]
+        if following and following[0] in left_out and _BUT.fullmatch(text, end, following[0].start):
+            end = [*takewhile(left_out.__contains__, following)][-1].end
+        kept.append(name._replace(end=end))
+    return kept
+
+
+def _is_said_to_all(text: str, start: int, name: _Name) -> bool:
+    """Whether a word for all within the sentence speaks to them: "Can you guys", "I want all of you to", "Could everyone"."""
+    form, before = _folded(name.text), _before(text, start, name)
+    if form in _YOU_ALL:
+        return not _OBJECT.search(before) and not _OTHER_ALL.match(text, name.end)
+    return form in _ALL and _ASKED.search(before) is not None and not text[name.end :].lower().startswith(" of ")
+
+
+def _is_joined(text: str, start: int, name: _Name) -> bool:
+    """Whether a name is spoken to together with "you": "Could you and Dwight", "Can Dwight and you"."""
+    before = _before(text, start, name)
+    return _YOU_AND.search(before) is not None or (
+        _ASKED.search(before) is not None and _AND_YOU.match(text, name.end) is not None
+    )
+
+
+def _keys(
+    names: Iterable[_Name], parties: Sequence[Party], current: frozenset[Hashable], gone: Collection[Hashable]
+) -> frozenset[Hashable]:
+    """The keys of those whom names mean; a word for all means every party that is not left out."""
+    keys = {_meant(name, parties, current) for name in names}
+    if EVERYONE in keys:
+        keys |= {party.key for party in parties if party.key not in gone}
+    return frozenset(keys) - {EVERYONE}
 
 
 def _meant(name: _Name, parties: Sequence[Party], current: frozenset[Hashable]) -> Hashable:

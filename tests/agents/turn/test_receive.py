@@ -48,7 +48,8 @@ def test_a_direct_message_is_saved_and_queues_the_agents_turn(ada: Agent, dm: Ch
 @pytest.mark.parametrize(
     ("text", "addressed"),
     [
-        ("Hello everybody.", []),
+        ("Hello everybody.", ["ada", "bob"]),
+        ("I told everybody.", []),
         ("@ada, what do you think?", ["ada"]),
         ("What do you think, @ADA?", ["ada"]),
         ("@ada and @bob, please.", ["ada", "bob"]),
@@ -134,7 +135,8 @@ def test_a_person_who_once_spoke_under_an_agents_name_does_not_stand_in_its_way(
         ("Max, dose?", [], "'Max' is the name of several here", "write @max-1, @max-2, or"),
         ("I asked Mira Vale yesterday", [], "'Mira Vale' is named and not addressed", "write @mira-vale, or"),
         ("What is the dose?", [], "it names none of them", "write @max-1, @max-2, @mira-vale, or"),
-        ("Everyone except Mira Vale: dose?", [], "'Mira Vale' is named and not addressed", "@mira-vale"),
+        ("Not Mira Vale: dose?", [], "'Mira Vale' is named and not addressed", "@mira-vale"),
+        ("Everyone except Mira Vale: dose?", ["max-1", "max-2"], "", ""),
         ("@mira-vale dose?", ["mira-vale"], "", ""),
         ("@mira dose?", ["mira-vale"], "", ""),
         ("Mira Vale, dose?", ["mira-vale"], "", ""),
