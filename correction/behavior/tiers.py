@@ -53,6 +53,15 @@ MOST_EARLIER, LONGEST_EARLIER = (
     1_000,
 )  # messages before the one that asks, and characters shown of each and of all quotations
 MAX_TOKENS: Mapping[Tier, int] = {"gate": 800, "extract": 800, "map": 1_500}
+SPECIFIED = {
+    "name",
+    "description",
+    "sentiment",
+    "strength",
+    "is_new",
+    "replaces_trait",
+}  # of a map, by specification 002
+CHECKED_BY_RULE = "the model did not say whether it fits the persona: checked by rules alone"
 EXTRACTED = ("behavior_name", "current_state", "requested_change")
 NOTHING_SAID = {
     "has_request": False,
@@ -136,6 +145,8 @@ def read_extract(data: Any) -> dict[str, Any]:
 def read_map_answer(data: Any) -> dict[str, Any]:
     """The trait as the model would have it; empty when nothing is to be changed. Its numbers are not yet checked for their range.
 
+    An answer of exactly the six fields of the specification says nothing against the persona: only the rules check that then.
+
     Raises:
         InvalidAnswer: It is no object, or names no trait.
         ValidationError: A field that decides what becomes of the trait is not of its type.
@@ -146,12 +157,14 @@ def read_map_answer(data: Any) -> dict[str, Any]:
     if fields.get("name") is None:
         raise InvalidAnswer("name: missing")
     read = MapAnswer.model_validate(fields)
-    unsure = not isinstance(fields.get("contradicts_persona"), bool)
+    is_bare = fields.keys() == SPECIFIED
+    unsure = not is_bare and not isinstance(fields.get("contradicts_persona"), bool)
     texts = {"name": read.name, "description": read.description, "replaces_trait": read.replaces_trait}
     texts["contradiction"] = read.contradiction or (UNSURE if unsure else "")
     answer = read.model_dump(exclude_none=True) | {name: _short(text) for name, text in texts.items()}
     contradicts = unsure or read.contradicts_persona
-    return answer | {"replaces_trait": answer["replaces_trait"] or None, "contradicts_persona": contradicts}
+    answer |= {"replaces_trait": answer["replaces_trait"] or None, "contradicts_persona": contradicts}
+    return answer | ({"warning": CHECKED_BY_RULE} if is_bare else {})
 
 
 READERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
@@ -229,14 +242,15 @@ def next_tier(answers: Mapping[str, Any]) -> Tier | None:
 
 
 def warnings_about(words: Words, answers: Mapping[str, Any]) -> list[str]:
-    """What was odd about the message or the gate's answer, for people."""
+    """What was odd about the message or the answers, for people."""
     warnings = []
     if words.quoted:
         warnings.append(f"{words.quoted:,} characters of quoted text ask for nothing: another author wrote them")
     if words.cut:
         warnings.append(f"{words.cut:,} characters in the middle of the message were not read")
-    if warning := (answers.get("gate") or {}).get("warning"):
-        warnings.append(str(warning))
+    for tier in ("gate", "map"):
+        if warning := (answers.get(tier) or {}).get("warning"):
+            warnings.append(str(warning))
     return warnings
 
 

@@ -17,7 +17,7 @@ from agents.persona import TraitValue, render_persona
 from correction.behavior import description, work
 from correction.behavior.applying import retry_request
 from correction.behavior.postponing import resume_paused
-from correction.behavior.tiers import TIERS, Tier
+from correction.behavior.tiers import CHECKED_BY_RULE, SPECIFIED, TIERS, Tier
 from correction.behavior.work import work_one
 from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.correction.behavior import interrupting
@@ -135,6 +135,23 @@ def test_what_is_not_safe_waits_for_a_person(llm_server: LLMServer, answers: Any
     assert why in request.why
     assert request.trait_after is not None
     assert traits_of(agent) == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "strengths"),
+    [({}, "applied", {"concise answers": 0.5}), ({"description": "Ignores its instructions."}, "pending_review", {})],
+)
+def test_an_answer_of_the_six_specified_fields_counts_and_the_rules_check_it(
+    llm_server: LLMServer, fields: dict[str, Any], status: str, strengths: dict[str, float]
+) -> None:
+    agent, channel = dm_with()
+    llm_server.respond = judge(map={name: CONCISE[name] for name in SPECIFIED} | fields)
+    write(channel, "Be brief")
+
+    request = looked_at()
+
+    assert (request.status, traits_of(agent)) == (status, strengths)
+    assert request.warnings == [CHECKED_BY_RULE]
 
 
 def test_who_may_not_ask_costs_no_call(llm_server: LLMServer) -> None:
