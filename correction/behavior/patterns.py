@@ -13,15 +13,12 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
-
-import yaml
 
 from agents.llm.requests import LLMRequest
 from correction.behavior.rules import Amount, hostile_signs, own_words, strength_of
+from correction.behavior.topics import alternatives, any_of, is_marked, read_data, topics
 
-DATA = Path(__file__).resolve().parent.parent / "behavior_data"
 QUOTE, CODE = "\ue000", "\ue001"  # of the private use area: masked text holds no other character of it
 LONGEST_READ = 4_000  # characters of a message, from its beginning and its end
 LONGEST_NAME, LONGEST_TEXT = 60, 300
@@ -36,6 +33,7 @@ DIRECTING = ("not", "end", "less", "more")  # kinds of words that begin an order
 TURNING = ("not", "end", "less", "turn")
 VERB_LAST = ("de", "nl", "others", "unspaced")
 Pattern = re.Pattern[str]
+Match = re.Match[str]
 NEVER = re.compile(r"(?!)")
 
 
@@ -46,6 +44,7 @@ class Reading:
     Attributes:
         sentence: The one that asks.
         form: What kind of sentence it is: ``question``, ``order``, ``complaint``, ``fragment`` or ``wish``.
+        is_narrow: It is a kind of a topic, of which a trait about the whole topic says nothing.
     """
 
     sentence: str
@@ -53,6 +52,7 @@ class Reading:
     name: str = ""
     text: str = ""
     amount: Amount = "unspecified"
+    is_narrow: bool = False
 
 
 class Topic(NamedTuple):
@@ -62,6 +62,7 @@ class Topic(NamedTuple):
     text: str
     start: int
     end: int
+    word: str
 
 
 class Direction(NamedTuple):
@@ -74,15 +75,9 @@ class Direction(NamedTuple):
 
 # -- data, read once per process
 @cache
-def _read(name: str) -> dict[str, Any]:
-    read: dict[str, Any] = yaml.load((DATA / name).read_text(encoding="utf-8"), yaml.BaseLoader)  # noqa: S506 (texts only: "no" is a word)
-    return read
-
-
-@cache
 def _form(name: str) -> Pattern:
     """A pattern of `forms.yaml`."""
-    forms = _read("forms.yaml")
+    forms = read_data("forms.yaml")
     if name == "clauses in pt":  # where "mais" is no "but"
         return re.compile(forms["clauses"].replace("mais|", ""))
     text = "".join(forms[name]).replace("{QUOTE}", QUOTE).replace("{WORDS}", forms["words of language"])
@@ -95,42 +90,14 @@ def _how_often(text: str) -> Amount | None:
 
 @cache
 def _amounts() -> dict[Amount, Pattern]:
-    return {amount: re.compile("".join(words)) for amount, words in _read("forms.yaml")["often"].items()}
+    return {amount: re.compile("".join(words)) for amount, words in read_data("forms.yaml")["often"].items()}
 
 
 @cache
 def _spoken() -> dict[str, Pattern]:
     """Languages that the agent may be asked to speak, by their English names."""
-    forms = _read("forms.yaml")
-    return {name: _any_of(words, forms["before a language"]) for name, words in forms["languages"].items()}
-
-
-@cache
-def _topics() -> dict[str, tuple[Pattern, dict[str, str]]]:
-    """Name to its words and its row of `topics.yaml`."""
-    return {name: (_any_of(row["words"]), row) for name, row in _read("topics.yaml").items()}
-
-
-def _is_marked(name: str, mark: str) -> bool:
-    return mark in _topics()[name][1] if name in _topics() else False
-
-
-def _any_of(words: str, before: str = "") -> Pattern:
-    """Any of these as a word of its own; in scripts without spaces, anywhere."""
-    spaced = rf"(?<![^\W_]){before}(?:%s)(?![^\W_])"
-    return re.compile("|".join(one if _form("unspaced").search(one) else spaced % one for one in _alternatives(words)))
-
-
-def _alternatives(pattern: str) -> list[str]:
-    """The alternatives of a pattern outside of its parentheses and brackets."""
-    alternatives, depth = [""], 0
-    for char in pattern:
-        depth += (char in "([") - (char in ")]")
-        if char == "|" and not depth:
-            alternatives.append("")
-        else:
-            alternatives[-1] += char
-    return [one.strip() for one in alternatives if one.strip()]
+    forms = read_data("forms.yaml")
+    return {name: any_of(words, forms["before a language"]) for name, words in forms["languages"].items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +129,13 @@ class _Language:
 @cache
 def _languages() -> dict[str, _Language]:
     languages = {}
-    for name, kinds in _read("requests.yaml").items():
+    for name, kinds in read_data("requests.yaml").items():
         frame = "(?:{})" if name == "unspaced" else r"(?<!\w)(?:{})(?!\w)"
-        ending = _read("forms.yaml")["comparatives"].get(name)
+        ending = read_data("forms.yaml")["comparatives"].get(name)
         turning = "|".join(kinds[kind] for kind in TURNING if kind in kinds)
         known = "|".join([*(words for kind, words in kinds.items() if kind != "fault"), turning])
         patterns = {
-            kind: re.compile(frame.format("|".join(_alternatives(words))))
+            kind: re.compile(frame.format("|".join(alternatives(words))))
             for kind, words in {**kinds, "turning": turning, "known": known}.items()
         }
         languages[name] = _Language(name, patterns, re.compile(rf"(?:{ending})$") if ending else NEVER)
@@ -277,6 +244,8 @@ class _Sentence:
             rest = rest[ask.end() :].strip()
         reading = replace(self, rest=rest).decide(form) if form else None
         often = _how_often(self.body)
+        if often is None and _form("only").search(self.body):
+            often = "always"
         return replace(reading, amount=often) if reading and reading.amount == "unspecified" and often else reading
 
     def form(self) -> str:
@@ -297,6 +266,8 @@ class _Sentence:
             return "complaint"
         if _form("statement").match(rest):
             return ""
+        if self.own_words(rest) is not None:
+            return "order"
         if language.begins(rest, "order", *DIRECTING) or _form("name").match(rest):
             return "order"
         topic = _topic(rest)
@@ -325,7 +296,7 @@ class _Sentence:
         name, start = topic.name, topic.start
         before, word = cut[:start], cut[start : topic.end]
         after = _form("and").split(cut[topic.end :], maxsplit=1)[0]
-        known = name in _topics()
+        known = name in topics()
         if _is_of_a_thing(name, before, after):
             return None
         if _form("a noun to call").match(cut, start) and not language.has(before, "turning"):
@@ -347,7 +318,7 @@ class _Sentence:
                 sign, soft = -1, True
             of_something = _form("of something").match(rest) and not re.search(r"\byou", rest)
             counted = after.strip() or not re.search(r"\b(?:many|much|viele?)\b", before)
-            if sign > 0 or (of_something and counted and not _is_marked(name, "of texts")):
+            if sign > 0 or (of_something and counted and not is_marked(name, "of texts")):
                 return None
         compared = self.compares(before, word)
         if sign < 0 and compared and form != "complaint" and (later := self.rest.partition(clause)[2].strip(" ,:;-–—")):
@@ -363,13 +334,50 @@ class _Sentence:
         more = compared or language.has(f"{before}{word}{after}", "more")
         bare = sign > 0 and not (more or self.is_lasting or _how_often(rest))
         if bare and self.is_for_content(form, topic, before, compared):
-            return None
+            return self.in_own_words(form, rest)
         if sign > 0 and turned_before:
             return Reading(rest, form)
-        opposite = _topics()[name][1].get("opposite", "") if known else ""
+        opposite = topics()[name][1].get("opposite", "") if known else ""
         if form == "complaint" and sign < 0 and opposite:
-            return Reading(rest, form, opposite, _topics()[opposite][1]["text"], "more")
-        return Reading(rest, form, name, topic.text, self.amount(before, word, after, Direction(sign, soft, stop)))
+            return Reading(rest, form, opposite, topics()[opposite][1]["text"], "more")
+        following = rest.partition(cut)[2] if cut else ""
+        soft = soft or _form("condition").search(f"{cut[topic.end :]}{clause[len(cut) :]}{following}") is not None
+        amount = self.amount(before, word, after, Direction(sign, soft, stop))
+        if amount == "unspecified" and _form("only").search(self.body):
+            is_some = _form("few of it").search(before) or _form("in some places").search(f"{after}{following}")
+            amount = "sometimes" if is_some else "always"
+        reading = Reading(rest, form, name, topic.text, amount)
+        return self.narrowed(reading, topic, before, after) if known and language.name == "en" else reading
+
+    def narrowed(self, reading: Reading, topic: Topic, before: str, after: str) -> Reading:
+        """Return the reading as narrow as its words: of "Australian slang", of "jokes about politics".
+
+        It has no name where what it is about stands in another message: "jokes about that".
+        """
+        is_noun = not is_marked(topic.name, "quality") or _form("noun").search(topic.word) is not None
+        modifier = self.modifier(before) if is_noun else ""
+        about = _form("about").match(after)
+        subject = about["what"] if about else ""
+        if self.language.has(subject, "soft"):  # "about everything" is how much, not what about
+            subject = ""
+        if _form("no subject").fullmatch(subject):
+            return Reading(reading.sentence, reading.form)
+        if not modifier and not subject:
+            return reading
+        name = f"{modifier} {topic.word}" if modifier else topic.name
+        if subject:
+            name += f" about {_of_the_user(subject)}"
+        return replace(reading, name=_name(name), text="", is_narrow=True)
+
+    def modifier(self, before: str) -> str:
+        """Return the words right before a topic that say which kind of it is meant: "Australian" of "using Australian slang"."""
+        words: list[str] = before.split()
+        kind: list[str] = []
+        while words and self.language["known"].sub("", words[-1]):
+            kind.insert(0, words.pop())
+        if not kind or len(kind) > 3 or not _form("before a modifier").search(f"{' '.join(words)} "):
+            return ""
+        return " ".join(kind)
 
     def is_emphatic(self, before: str, after: str) -> bool:
         """Whether "so" only stresses what is to end: "stop being so cheerful", not "so often" nor "no need to be so formal"."""
@@ -384,14 +392,16 @@ class _Sentence:
     def is_for_content(self, form: str, topic: Topic, before: str, compared: bool) -> bool:
         """Whether a bare request is for a piece of work, or says too little to be one of manner: "a joke, please"."""
         language, rest = self.language, self.rest
-        if "answer" not in rest and (_is_marked(topic.name, "often work") or _form("content").search(rest)):
+        if "answer" not in rest and (is_marked(topic.name, "often work") or _form("content").search(rest)):
             return True
-        if topic.name not in _topics():
+        if topic.name not in topics():
             return False
         ask = language["ask"].match(rest) if language.name == "en" and form in ("question", "wish") else None
         if ask and not language.begins(_form("after asking").sub("", rest[ask.end() :]), "order"):
             return True
         if language.has(before, "not", "end"):
+            return False
+        if _form("only").search(rest):
             return False
         is_noun = topic.start == 0 and not compared and "your" not in rest and not _form("formal address").match(rest)
         return language.name in ("others", "unspaced") or form == "fragment" or is_noun
@@ -423,7 +433,7 @@ class _Sentence:
             less += after_less
         elif _form("verb behind it").match(after):
             ends, less = ends + after_end, less + after_less
-        near = " ".join(before.split()[-2:])
+        near = " ".join(before.split()[-3:])
         if name in ("de", "nl"):
             last = _form("near, where the verb is last").search(before)
             near = last[0] if last else ""
@@ -470,7 +480,7 @@ class _Sentence:
         if _form("pointing").fullmatch(body):
             return Reading(rest, form)
         if self.is_for_a_work:
-            return None
+            return self.in_own_words(form, body)
         if match := _form("like").search(body):
             group = next(name for name in ("what", "other", "act") if match[name])
             what = match[group]
@@ -480,13 +490,13 @@ class _Sentence:
             return Reading(rest, form, f"speaking {name}", f"Speaks {name}.", amount) if name else Reading(rest, form)
         match = _form("manner").search(body)
         if match is None or _form("no manner").search(body):
-            return None
+            return self.in_own_words(form, body)
         group = next(name for name in ("what", "quoted", "quality") if match[name])
         begun, what = rest.find(body), match[group]
         before = rest[: begun + match.start(group)]
         sign, soft, stop = self.direction(before, "", rest[begun + match.end(group) :])
         if sign > 0 and group == "what" and not language.has(rest, "more") and not _how_often(rest):
-            return None
+            return self.in_own_words(form, body)
         if re.search(r"\bless\b", what):
             sign = -1
         soft = soft or _form("too often").search(what) is not None
@@ -502,10 +512,27 @@ class _Sentence:
         text = f"{name[:1].upper()}{name[1:]}, as a user asked for it." if name else ""
         return Reading(rest, form, name, text, self.amount(f"{before} {what}", "", "", Direction(sign, soft, stop)))
 
+    def own_words(self, body: str) -> Match | None:
+        """Match an order that is to last ("from now on give prices in euros"), in English."""
+        lasts = self.language.name == "en" and _form("lasts").search(self.body)
+        return _form("own words").match(body) if lasts else None
+
+    def in_own_words(self, form: str, body: str) -> Reading | None:
+        """Read an order that is to last and is about no topic: the trait is called what it says."""
+        match = self.own_words(body)
+        if match is None:
+            return None
+        what = _of_the_user(_form("from now on").sub(" ", match["what"]))
+        if QUOTE in what or CODE in what or len(what) > LONGEST_TEXT:
+            return Reading(self.rest, form)
+        what = " ".join(re.sub(r"[^\w\s'&+./,-]", " ", what).split())
+        name = what if len(what) <= LONGEST_NAME else f"{what[:LONGEST_NAME].rsplit(' ', 1)[0]} …"
+        return Reading(self.rest, form, name, f"In a user's words: {what}.", "stop" if match["not"] else "always")
+
 
 def _is_of_a_thing(name: str, before: str, after: str) -> bool:
     """Whether the words tell the quality of something else than what the agent writes: "a shorter route"."""
-    if not _is_marked(name, "quality"):
+    if not is_marked(name, "quality"):
         return False
     thing = re.match(r" (\w+)", after) if _form("before a thing").search(before) else None
     thing = thing or _form("a thing before").search(before)
@@ -519,15 +546,15 @@ def _topic(clause: str) -> Topic | None:
         denial = _form("denied name").match(match[group])
         start = match.start(group) + (denial.end() if denial else 0)
         if what := _name(clause[start : match.end(group)]):
-            return Topic(f"calling the user {what}", f"Calls the user {what}.", start, match.end(group))
+            return Topic(f"calling the user {what}", f"Calls the user {what}.", start, match.end(group), what)
     for language, pattern in _spoken().items():
         if (match := pattern.search(clause)) and not _form("plain language").search(clause[: match.end()]):
-            return Topic(f"answering in {language}", f"Answers in {language}.", match.start(), match.end())
+            return Topic(f"answering in {language}", f"Answers in {language}.", match.start(), match.end(), match[0])
     if said := _form("said").search(clause):
         clause = clause[: said.start()]
     places = [
         (match.start(), number, match.end(), name)
-        for number, (name, (words, _)) in enumerate(_topics().items())
+        for number, (name, (words, _)) in enumerate(topics().items())
         if (match := words.search(clause))
     ]
     if not places:
@@ -535,7 +562,13 @@ def _topic(clause: str) -> Topic | None:
     lengths = [place for place in places if place[3] in LENGTHS[:2]]
     comparing = [place for place in lengths if _form("of length").search(clause[place[0] : place[2]])]
     start, _, end, name = min(comparing or places)
-    return Topic(name, _topics()[name][1]["text"], start, end)
+    return Topic(name, topics()[name][1]["text"], start, end, clause[start:end])
+
+
+def _of_the_user(what: str) -> str:
+    """Return the words as a trait says them, whose agent is "I": "the user's weight" for "my weight"."""
+    what = re.sub(r"\b(?:my|our)\b", "the user's", what)
+    return re.sub(r"\b(?:me|us|myself)\b", "the user", what)
 
 
 def _name(what: str) -> str:
@@ -599,7 +632,8 @@ def map_trait(request: LLMRequest) -> dict[str, Any]:
     reading = read_request(str(request.facts.get("text", ""))) if name != CORE else None
     if not name or (name != CORE and (reading is None or not reading.name)):
         return {}
-    trait = covering(name, request.facts.get("traits", ()))
+    is_narrow = reading is not None and reading.is_narrow
+    trait = covering(name, request.facts.get("traits", ()), is_narrow=is_narrow)
     text = reading.text if reading is not None and reading.name == name else ""
     new: dict[str, Any] = {
         "name": name,
@@ -620,8 +654,11 @@ def map_trait(request: LLMRequest) -> dict[str, Any]:
     }
 
 
-def covering(name: str, traits: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The trait about the same thing: of that name, or with its telling words; never one whose name says that it is left undone."""
+def covering(name: str, traits: Sequence[Mapping[str, Any]], *, is_narrow: bool = False) -> Mapping[str, Any] | None:
+    """Return the trait about the same thing: of that name, or with its telling words; never one whose name says that it is left undone.
+
+    Where the name is a narrow one ("Australian slang"), a trait with only some of its words ("slang") is about more.
+    """
     wanted, all_wanted = stems(name), stems(name, frozenset())
     candidates = []
     for trait in traits:
@@ -629,7 +666,7 @@ def covering(name: str, traits: Sequence[Mapping[str, Any]]) -> Mapping[str, Any
         if other.casefold() == name.casefold():
             return trait
         named = stems(other)
-        same = named and named <= wanted
+        same = named and named <= wanted and (not is_narrow or wanted <= named)
         is_general = _form("of a manner").search(name)  # its other words alone are too general to tell a trait
         wider = all_wanted <= stems(other, frozenset()) if is_general else wanted and wanted <= named
         if (same or wider) and not _form("negated name").search(folded(other)):
@@ -639,7 +676,7 @@ def covering(name: str, traits: Sequence[Mapping[str, Any]]) -> Mapping[str, Any
 
 def stems(text: str, common: frozenset[str] | None = None) -> set[str]:
     """The telling words of a name, without their endings."""
-    common = frozenset(_read("forms.yaml")["common words"].split()) if common is None else common
+    common = frozenset(read_data("forms.yaml")["common words"].split()) if common is None else common
     words = set(re.findall(r"[^\W\d_]{3,}", folded(text))) - common
     return {_form("ending").sub("", word) if len(word) > 4 else word for word in words}
 

@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 from agents.llm.requests import describe_validation
 from agents.models import Channel, ChannelMember, Message, Trait
 from agents.persona import TraitLike, TraitValue
+from correction.behavior.topics import opposing
 from correction.config.settings import ResolvedConfig
 from correction.models import BehaviorRequest, LeastConfidence, Requesters
 
@@ -333,9 +334,9 @@ def strength_of(amount: Amount, current: float | None = None) -> float:
 def read_map(answer: object, *, traits: Sequence[TraitLike]) -> Change:
     """What the mapping's answer comes to, given the traits as they are now.
 
-    `replaces_trait` names what is changed; where there is no such trait, and where it names none, the trait called `name` is, and a new
-    one is made when there is none. Numbers out of range are clamped, with a warning. An empty answer and one that is not valid change
-    nothing.
+    `replaces_trait` names what is changed; where there is no such trait, and where it names none, the trait called `name` is. Else the
+    trait that is its opposite is replaced (`topics.opposing`), and where there is none a new one is made. Numbers out of range are
+    clamped, with a warning. An empty answer and one that is not valid change nothing.
     """
     if answer == {}:
         return Change(operation="none", why="no change is needed, or the request is too vague to say which")
@@ -382,6 +383,11 @@ def _change(answer: MapAnswer, traits: Sequence[TraitLike], *, exact: bool = Fal
         warnings.append(f"{target.name!r} is not new: it is updated")
     before = as_value(target) if target is not None else None
     after = _after(name, answer.description, sentiment, strength, before, exact=exact)
+    if before is None and not exact and after.strength >= UNSPECIFIED:
+        opposite = opposing(name, traits, UNSPECIFIED)
+        if opposite is not None:
+            before = as_value(opposite)
+            warnings.append(f"it replaces the trait {before.name!r}, its opposite")
     touches = (before and before.name, name, replaces, *(answer.touches or ()))
     contradiction = (answer.contradiction or "it goes against its core") if answer.contradicts_persona else ""
     is_same = after == before
@@ -551,7 +557,9 @@ def doubts(change: Change, config: ResolvedConfig, made: int) -> list[str]:
     if len(after.name) > LONGEST_NAME or (after.description in new and len(after.description) > LONGEST_AUTOMATIC):
         reasons.append(f"the trait is longer than {LONGEST_NAME} and {LONGEST_AUTOMATIC} characters")
     usual = before.strength if before is not None else UNSPECIFIED
-    if after.strength < usual and gives_up(after.name, after.description):
+    is_weaker = after.strength < usual and gives_up(after.name, after.description)
+    is_replaced = before is not None and name_key(before.name) != name_key(after.name)
+    if is_weaker or (is_replaced and gives_up(*old) and not gives_up(after.name, after.description)):
         reasons.append("it would take away care, honesty or politeness")
     if before is None and made >= MOST_TRAITS:
         reasons.append(f"requests made {made} of the agent's traits, and {MOST_TRAITS} may be made automatically")

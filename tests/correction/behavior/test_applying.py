@@ -11,6 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.utils import timezone
+from pytest_django import Settings
 
 from agents.models import Agent, Message, PersonaVersion, Trait
 from agents.persona import TraitValue, current_digest, save_persona
@@ -26,9 +27,11 @@ from correction.behavior.applying import (
     write_trait,
 )
 from correction.behavior.rules import applied_today
+from correction.behavior.work import work_one
 from correction.config.configure import configure
 from correction.models import BehaviorRequest
 from tests.console import superuser
+from tests.correction.behavior.asking import dm_with, write
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
 from tests.factories import make_agent
 
@@ -51,6 +54,20 @@ def eve() -> User:
 
 def traits_of(agent: Agent) -> dict[str, tuple[str, float, float]]:
     return {t.name: (t.description, t.sentiment, t.strength) for t in Trait.objects.filter(agent=agent)}
+
+
+def test_of_two_opposite_requests_the_newer_holds_and_a_revert_brings_the_older_back(settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    agent, channel = dm_with()
+    rows = []
+    for text in ("Be more concise", "Please give me longer answers"):
+        message = write(channel, text)
+        assert work_one(owner="w")
+        rows.append(apply_request(request=BehaviorRequest.objects.get(message=message)))
+
+    assert [name for name, *_ in traits_of(agent).items()] == ["long answers"]
+    revert_request(request=rows[1], user=None)
+    assert [name for name, *_ in traits_of(agent).items()] == ["short, concise answers"]
 
 
 def test_an_applied_request_adds_its_trait_and_one_version_that_names_it(ada: Agent, eve: User) -> None:

@@ -168,6 +168,26 @@ Nie przestawaj używać emoji | emoji | more
 Glöm inte emojis | emoji | more
 Jangan lupa emoji | emoji | more
 别忘了用表情 | emoji | more
+Stop agreeing with everything I say | agreeing | less
+You don't have to apologize for everything | apologising | less
+Stop making jokes about everything | jokes | less
+Stop talking about politics all the time | politics | less
+Hör auf, dich für alles zu entschuldigen | apologising | less
+Arrête de plaisanter tout le temps | jokes | less
+Don't use emojis when I am sad | emoji | less
+No jokes while I am at work, please | jokes | less
+Stop using emojis if possible | emoji | stop
+Stop yelling at me | shouting | stop
+Schrei mich nicht an | shouting | stop
+Don't write in all caps | capital | stop
+Use only one emoji | emoji | less
+Use emojis only in greetings | emoji | less
+Cut the Gen Z slang | Gen Z slang | stop
+No more political jokes please | political jokes | stop
+Never make jokes about my weight again | jokes about the user's weight | stop
+Stop asking questions about my family | questions about the user's family | stop
+Your answers have too much corporate jargon | corporate jargon | less
+From now on don't mention competitors | competitors | stop
 """
 NO_REQUESTS = """
 why don't you use emoji?
@@ -207,6 +227,14 @@ You look too serious in that photo
 Sag ihm, er soll kürzer schreiben
 Could you be any more formal?
 Use no more than one emoji
+From now on I will take the train
+From now on we meet on Mondays
+Always a pleasure
+Always happy to help
+I always start with dessert
+My mother said always wear a hat
+Use always instead of usually in line 12
+Please only give me a summary
 """
 
 
@@ -239,6 +267,7 @@ def test_what_is_no_request_is_passed_over(text: str) -> None:
         "don't, for heaven's sake, use emojis",
         "No dudes en hacerlo, usa emojis",
         "Use emojis? No thanks.",
+        "Stop making jokes about that.",
         # An unknown verb beside a negation could turn the meaning around once more.
         "Don't resist the urge to use emojis",
         "Don't take the emojis away",
@@ -314,7 +343,14 @@ def request_of(**facts: Any) -> LLMRequest:
     [
         ("Can you use emoji?", "emoji usage", 0.5),
         ("Be more concise", "short, concise answers", 0.7),
-        ("Stop using Australian slang", "slang", 0.0),
+        ("Stop using Australian slang", "Australian slang", 0.0),
+        ("Use only short sentences.", "short, concise answers", 0.9),
+        ("Please answer only in French.", "answering in French", 0.9),
+        ("Only speak like a pirate.", "speaking like a pirate", 0.9),
+        ("From now on, give every price in euros.", "give every price in euros", 0.9),
+        ("Could you always sign with your initials?", "sign with your initials", 0.9),
+        ("Write dates as day and month from now on.", "Write dates as day and month", 0.9),
+        ("Hey Ada, from now on never guess a delivery date.", "guess a delivery date", 0.0),
         ("Try speaking like a pirate sometimes", "speaking like a pirate", 0.3),
         ("Stop saying “actually” so much.", "saying actually", 0.3),
         ("Call me Robin.", "calling the user Robin", 0.5),
@@ -334,6 +370,14 @@ def test_a_trait_that_says_the_opposite_or_something_else_is_not_changed(name: s
     """More of "no emoji" would be less emoji, and a short temper has nothing to do with short answers."""
     for text in ("Please use emoji", "Be shorter"):
         assert detected(text, TraitValue(name, "Never uses emoji."))["map"]["is_new"]
+
+
+def test_a_request_about_a_kind_of_something_leaves_the_trait_about_all_of_it_alone() -> None:
+    slang = TraitValue("slang", "Uses slang.", 0.2, 0.6)
+
+    answer = detected("Stop using Australian slang", slang)["map"]
+
+    assert (answer["name"], answer["replaces_trait"], answer["strength"]) == ("Australian slang", None, 0.0)
 
 
 def test_a_trait_that_is_there_is_changed_and_keeps_its_words() -> None:

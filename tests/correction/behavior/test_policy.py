@@ -194,9 +194,11 @@ def test_elsewhere_only_who_is_addressed_is_meant() -> None:
         join(make_agent(slug), office)
 
     write(office, "@bob, be more concise")
-    write(office, "Everybody be more concise")
-
+    write(office, "I told everybody to be more concise")
     assert waiting() == [("bob", "@bob, be more concise")]
+
+    write(office, "Everybody be more concise")
+    assert [slug for slug, text in waiting() if text.startswith("Everybody")] == ["bob", "cleo"]
 
 
 def test_hearing_takes_the_same_few_statements_for_each_agent_however_much_was_said() -> None:

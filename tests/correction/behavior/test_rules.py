@@ -195,3 +195,43 @@ def edited(trait: TraitValue, replaces: str = "") -> Change:
 def test_a_person_is_told_what_is_allowed(wrong: TraitValue) -> None:
     with pytest.raises(ValueError, match=r"1 to 120|is not from"):
         edited(wrong)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("long answers", "short, concise answers"), ("concise replies", "verbose answers"), ("verbosity", "concise answers"),
+        ("casual, informal tone", "formal tone"), ("formality", "casual style"), ("seriousness", "humour"),
+        ("jokes", "serious tone"), ("answering in French", "answering in German"), ("calling the user Bob", "calling the user Ann"),
+    ],
+)  # fmt: skip
+def test_a_newer_request_replaces_the_trait_that_is_its_opposite(older: str, newer: str) -> None:
+    old = TraitValue(older, "As it was.", 0.3, 0.7)
+
+    change = read_map(answer(name=newer, description="As it is to be.", strength=0.7), traits=[old, DRY])
+
+    assert (change.operation, change.before) == ("update", old)
+    assert change.after == TraitValue(newer, "As it is to be.", 0.2, 0.7)
+    assert older in change.touches
+
+
+@pytest.mark.parametrize(
+    ("known", "name", "strength"),
+    [
+        ("short temper", "long answers", 0.7),
+        ("dry humour", "seriousness", 0.7),
+        ("no jokes", "seriousness", 0.7),
+        ("formal tone", "casual tone", 0.2),
+        ("answering in French", "calling the user Ann", 0.7),
+    ],
+)
+def test_what_is_not_the_opposite_stays_beside_it(known: str, name: str, strength: float) -> None:
+    change = read_map(answer(name=name, strength=strength), traits=[TraitValue(known, "", 0, 0.7)])
+
+    assert (change.operation, change.before) == ("add", None)
+
+
+def test_a_trait_that_was_stopped_is_no_opposite() -> None:
+    change = read_map(answer(name="formal tone", strength=0.7), traits=[TraitValue("casual tone", "", 0, 0.0)])
+
+    assert change.operation == "add"
