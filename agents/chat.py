@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -21,6 +22,7 @@ from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep, 
 from agents.swarm.memory import summarise_now
 from agents.swarm.talk import Trace, trace_of
 from agents.turn.orchestrator import finish_turn
+from agents.turn.pipeline import pipeline
 from agents.turn.prompt import recent_messages
 from agents.turn.send_message import append, check_message, start_turn
 
@@ -61,6 +63,11 @@ def chats() -> QuerySet[Channel]:
     return Channel.objects.filter(synthetic=True, kind=Channel.Kind.DM, slug__startswith=CHAT)
 
 
+def is_chat(channel: Channel) -> bool:
+    """Return whether the channel is a chat, as `chats` has them."""
+    return channel.synthetic and channel.kind == Channel.Kind.DM and channel.slug.startswith(CHAT)
+
+
 def begin_chat(agent: Agent, *, user: AbstractBaseUser | None = None) -> Channel:
     """A new chat with an agent, of a user of the console or of a person at a terminal."""
     return _direct_message(f"{CHAT}{agent.slug}-", agent, user)
@@ -91,7 +98,7 @@ def ask(
     person: str = PERSON,
     overrides: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Say something to an agent and queue its turn.
+    """Say something to an agent and queue its turn; the stages hear of it once that is committed.
 
     Args:
         user: Who says it; without one `person` does, who is no user.
@@ -105,7 +112,9 @@ def ask(
     author = {"outsider": person} if user is None else {"user_id": user.pk}
     with transaction.atomic():
         message = append(channel=channel, text=text, **author)
-        return start_turn(agent=agent, channel=channel, trigger=message, overrides=overrides)
+        run = start_turn(agent=agent, channel=channel, trigger=message, overrides=overrides)
+    transaction.on_commit(partial(pipeline().received, message=message, agent=agent), robust=True)
+    return run
 
 
 def ask_again(
@@ -154,11 +163,13 @@ def delete_chat(chat: Channel) -> None:
     ]
     if Run.objects.filter(channel__in=gone).exclude(status__in=Run.FINAL).exists():
         raise ChatOpen("a turn of this chat has not ended; stop it first")
-    relations: list[Any] = list(get_candidate_relations_to_delete(Channel._meta))  # type: ignore[arg-type]
     with transaction.atomic():
-        for relation in relations:
-            if relation.on_delete is SET_NULL:  # without its channel a log would count as one of real messages
-                relation.related_model._base_manager.filter(**{f"{relation.field.name}__in": gone}).delete()
+        for model, its_channel in ((Channel, ""), (Message, "__channel")):
+            relations: list[Any] = list(get_candidate_relations_to_delete(model._meta))  # type: ignore[arg-type]
+            for relation in relations:
+                if relation.on_delete is SET_NULL:  # without its channel a log would count as one of real messages
+                    of_chat = {f"{relation.field.name}{its_channel}__in": gone}
+                    relation.related_model._base_manager.filter(**of_chat).delete()
         Channel.objects.filter(pk__in=gone).delete()
 
 

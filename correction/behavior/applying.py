@@ -213,7 +213,7 @@ def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, 
             gone = "agent" if agent is None else "message"
             return finish(status=Status.CANCELLED, error=f"the {gone} was deleted before the request was decided")
         config = resolve_config(agent)
-        row.scope_key = key_of(config["behavior_scope"], message)
+        row.scope_key = key_of(message, config)
         traits = traits_in(agent, row.scope_key)
         is_other = row.map_digest not in ("", persona_digest(system_prompt=agent.system_prompt, traits=traits))
         if is_other and again:

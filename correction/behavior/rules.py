@@ -18,6 +18,7 @@ from django.utils import timezone
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
+from agents.chat import is_chat
 from agents.llm.requests import describe_validation
 from agents.models import Channel, ChannelMember, Message, Trait
 from agents.persona import TraitLike, TraitValue
@@ -465,9 +466,9 @@ class Decision:
 
 
 def requester_of(message: Message) -> Requester:
-    """Return who wrote the message. In a direct message to which no user was added, its writer is a member."""
+    """Return who wrote the message. In a direct message to which no user was added, and in a scratch chat, its writer is a member."""
     if message.user is None:
-        return Requester()
+        return Requester(is_member=is_chat(message.channel))
     members = ChannelMember.objects.filter(channel=message.channel_id, user__isnull=False)
     keys = set(members.values_list("user_id", flat=True))
     is_alone = not keys and message.channel.kind == Channel.Kind.DM

@@ -1,4 +1,7 @@
-"""Where a request holds: in the whole persona, in one channel, or towards one person (the setting ``behavior_scope``).
+"""Where a request holds: in the whole persona, in one channel, or towards one person.
+
+A request of someone who may edit the persona changes it, as specification 002 says. From anyone else it holds where the setting
+``behavior_scope`` says, by default towards that person alone; in a scratch chat, in that chat.
 
 A request for the whole persona becomes a trait of the agent. A narrower one does not: as long as its row is applied, turns in that channel,
 or that answer that person, show it in a section of the prompt. Persona, versions and baselines stay as they are.
@@ -9,25 +12,36 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
+from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
+from agents.chat import is_chat
 from agents.models import Agent, Message
 from agents.persona import TraitValue, trait_lines
 from agents.text.fences import neutral, render_prompt
 from agents.turn.pipeline import Turn
 from correction.behavior.rules import as_value, name_key, stored_trait
-from correction.config.settings import Scope
+from correction.config.settings import ResolvedConfig, Scope
 from correction.models import BehaviorRequest
 
+EDITING = "agents.change_agent"  # who may edit a persona
 PERSONA = ""  # the key of the whole persona
 MOST_SHOWN = 40  # traits of a channel, and of a person, in a prompt: those changed last
 
 
-def key_of(scope: str, message: Message) -> str:
+def scope_for(user: User | None, config: ResolvedConfig) -> str:
+    """Where a request of this user holds, or of a person without an account (None)."""
+    if user is not None and user.has_perm(EDITING):
+        return Scope.PERSONA
+    return str(config["behavior_scope"])
+
+
+def key_of(message: Message, config: ResolvedConfig) -> str:
     """The scope of a request in a message, as `BehaviorRequest.scope_key` stores it.
 
     A person without an account is known by name, within the channel: the name is what another program says, and is stored as a digest.
     """
+    scope = Scope.CHANNEL if is_chat(message.channel) else scope_for(message.user, config)
     if scope == Scope.CHANNEL:
         return f"channel:{message.channel_id}"
     return _person(message) if scope == Scope.PERSON else PERSONA

@@ -212,7 +212,9 @@ def context_of(message: Message, agent: Agent, config: ResolvedConfig) -> tuple[
 
     Words of people who may not ask for a change themselves are left out, so that none of them enters the persona by a "do that".
     """
-    said = Message.objects.filter(channel=message.channel_id, position__lt=message.position, synthetic=False)
+    said = Message.objects.filter(
+        channel=message.channel_id, position__lt=message.position, synthetic=message.synthetic
+    )
     thread = Q(pk=message.parent_id) | Q(parent_id=message.parent_id)
     said = said.select_related("agent", "user", "channel").order_by("-position")
     rows = list((said.filter(thread) if message.parent_id is not None else said)[:MOST_EARLIER])
@@ -392,7 +394,9 @@ class Trial(BaseModel):
     extract: dict[str, Any] | None = None
     map: dict[str, Any] | None = None
     operation: Operation = "none"
-    scope: str = Field(description="where it would hold: persona, channel or person (behavior_scope)")
+    scope: str = Field(
+        description="where it would hold: persona, channel or person (who may edit the persona; else behavior_scope)"
+    )
     trait_before: TraitValue | None = None
     trait_after: TraitValue | None = None
     decision: Decision | None = None
@@ -408,6 +412,7 @@ def try_text(
     agent: Agent,
     config: ResolvedConfig,
     requester: Requester,
+    scope: str,
     applied_today: int = 0,
     context: Sequence[str] = (),
     model: str = "",
@@ -415,6 +420,7 @@ def try_text(
     """What would come of a message to an agent. Calls are in the ledger; nothing else is stored or changed.
 
     Args:
+        scope: Where it would hold (`scope.scope_for`).
         context: What was said before it, oldest first, as ``name: text``; the last four count.
     """
     subject, words, context = subject_of(agent), own_words(text), context[-MOST_EARLIER:]
@@ -427,7 +433,7 @@ def try_text(
         judge=model or model_of("judge") if calls else JUDGED_WITHOUT_MODEL,
         has_request=bool(gate.get("has_request")),
         confidence=gate.get("confidence"),
-        scope=config["behavior_scope"],
+        scope=scope,
         **answers,
         warnings=warnings_about(words, answers),
         failure=failure,

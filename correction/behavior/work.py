@@ -9,6 +9,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from agents.chat import is_chat
 from agents.llm.endpoints import model_of
 from agents.models import Agent, Message
 from agents.persona import persona_digest
@@ -66,10 +67,11 @@ def note_on(messages: Sequence[Message]) -> str:
 def queue(*, message: Message, agent: Agent, config: ResolvedConfig | None = None) -> BehaviorRequest | None:
     """Have what a person said to an agent read, once; None where it is not. Calls no model.
 
-    Only what people say in conversations that are not simulated counts, never an agent's words.
+    Only what people say counts, never an agent's words, and nothing in simulations; in a scratch chat it holds in that chat.
     """
     age = timezone.now() - (message.sent_at or message.created_at)
-    if message.agent_id is not None or message.synthetic or not agent.is_active or age > NEW:
+    is_simulated = message.synthetic and not is_chat(message.channel)
+    if message.agent_id is not None or is_simulated or not agent.is_active or age > NEW:
         return None
     if not (config or resolve_config(agent))["behavior_requests_enabled"]:
         return None
@@ -123,7 +125,7 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
                 raise LeaseLost("another worker has it")
             agent.refresh_from_db(fields=["system_prompt"])  # as it is now: the answers before took their time
             config = resolve_config(agent)
-            subject = subject_of(agent, traits_in(agent, key_of(config["behavior_scope"], message)))
+            subject = subject_of(agent, traits_in(agent, key_of(message, config)))
             context = context_of(message, agent, config) if tier != "gate" else ()
             reply = ask(tier, words=words, subject=subject, answers=answers, context=context, work_id=request.work_id)
             fields: dict[str, Any] = {f"{tier}_call_id": reply.call_id, "judge": judge}

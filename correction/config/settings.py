@@ -454,9 +454,9 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 [], "user names whose requests count where behavior_requesters is named; exact names"
             ),
             "behavior_scope": Setting(
-                "persona",
-                "where a request holds once it is applied: persona (for everybody, everywhere), channel (where it was said) or person "
-                "(towards who asked; for others the persona stays as it is) (default persona)",
+                "person",
+                "where a request holds of someone who may not edit the persona (of who may, it changes the persona): person (towards who "
+                "asked), channel (where it was said) or persona (for everybody, everywhere) (default person)",
                 choices=Scope,
             ),
             "behavior_protected_traits": Setting([], "traits that no message can change, in upper or lower case"),

@@ -6,6 +6,7 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.core.management.base import CommandError
 from rich.markup import escape
 
@@ -14,6 +15,7 @@ from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.text.fences import fault_of
 from correction.behavior.rules import Requester, applied_today
+from correction.behavior.scope import scope_for
 from correction.behavior.tiers import Trial, try_text
 from correction.config.settings import resolve_config
 from evaluation.wording import counted, judge_label, money
@@ -32,7 +34,10 @@ class Command(BaseCommand):
         parser.add_argument("text", help="what a person writes; - reads it from standard input")
         parser.add_argument("--agent", required=True, metavar="SLUG", help="slug or name of the agent")
         parser.add_argument(
-            "--user", default="", metavar="NAME", help="user name of who writes (default: some member of the channel)"
+            "--user",
+            default="",
+            metavar="NAME",
+            help="user name of who writes (default: some member of the channel who may not edit the persona)",
         )
         parser.add_argument(
             "--outsider", action="store_true", help="who writes is no user, or no member of the channel"
@@ -58,11 +63,14 @@ class Command(BaseCommand):
         for given in (text, *options["context"]):
             if fault := fault_of(given):
                 raise CommandError(printable(fault), returncode=BAD_INPUT)
+        config = resolve_config(agent)
+        writer = User.objects.filter(username=options["user"]).first()
         trial = try_text(
             text,
             agent=agent,
-            config=resolve_config(agent),
+            config=config,
             requester=Requester(options["user"], not options["outsider"]),
+            scope=scope_for(writer, config),
             applied_today=applied_today(agent.pk),
             context=options["context"],
             model=options["model"],
@@ -76,7 +84,11 @@ class Command(BaseCommand):
 
 
 _QUESTIONS = {"gate": "Is a change asked for?", "extract": "Of which behaviour?", "map": "As which trait?"}
-_SCOPES = {"channel": "It would hold in its channel only.", "person": "It would hold towards this person only."}
+_SCOPES = {
+    "persona": "It would hold in the whole persona, for everybody.",
+    "channel": "It would hold in its channel only.",
+    "person": "It would hold towards this person only.",
+}
 _VERDICTS = {
     "apply": "It would be applied automatically.",
     "review": "It would wait for a person:",
@@ -99,8 +111,7 @@ def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
         console.print("Which behaviour is meant is not clear." if trial.has_request else "No change is asked for.")
     else:
         console.print(_text("\n  ".join((_VERDICTS[trial.decision.verdict], *trial.decision.reasons))))
-        if trial.scope in _SCOPES:
-            console.print(_SCOPES[trial.scope])
+        console.print(_SCOPES[trial.scope])
     for when, trait in (("Before", trial.trait_before), ("After", trial.trait_after)):
         if trait is not None:
             console.print(_text(f"{when}: {trait.name}, strength {trait.strength:g}: {trait.description}"))

@@ -65,9 +65,11 @@ def shown(text: str) -> str:
 
 
 def dm_with(*traits: TraitValue, slug: str = "ada", **config: Any) -> tuple[Agent, Channel]:
-    """An agent in a direct message, from whom anybody may ask for a change unless the configuration says otherwise."""
+    """An agent in a direct message, of whom anybody may ask for a change of the persona unless the configuration says otherwise."""
     agent = make_agent(slug, traits=traits)
-    AgentEvaluationConfig.objects.create(agent=agent, **{"behavior_requesters": "anyone", **config})
+    AgentEvaluationConfig.objects.create(
+        agent=agent, **{"behavior_requesters": "anyone", "behavior_scope": "persona", **config}
+    )
     channel = make_channel(f"dm-zed-{slug}", kind="dm")
     ChannelMember.objects.create(channel=channel, agent=agent)
     return agent, channel

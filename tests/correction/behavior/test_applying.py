@@ -418,10 +418,10 @@ def ada_settling() -> Agent:
 
 
 def running(agent: Agent, text: str = "Be brief, please.", **fields: Any) -> BehaviorRequest:
-    """A request whose tiers have answered, in a worker's hands; Zoe wrote it in a direct message."""
+    """A request whose tiers have answered, in a worker's hands; Zoe, who may edit personas, wrote it in a direct message."""
     known = {"status": Status.RUNNING, "lease_owner": OWNER, "confidence": "high", "why": "", **fields}
     request = proposed(agent, text, **known)
-    zoe = User.objects.get_or_create(username="zoe")[0]
+    zoe = User.objects.get_or_create(username="zoe", defaults={"is_superuser": True})[0]
     Message.objects.filter(behavior_requests=request).update(user=zoe, outsider="")
     return request
 

@@ -104,7 +104,7 @@ agent = make_agent(traits=[TraitValue(f"trait {n}", f"text {n}", 0.5, 0.5) for n
 configure(agent=agent, changes={"behavior_daily_limit": limit})
 keys = [proposed(agent, f"Be {name}.", after={**CONCISE, "name": name, "strength": 0.0}, status=status, confidence="high",
                  lease_owner="host:1:test").pk for name in names]
-Message.objects.update(user=User.objects.create(username="zoe"), outsider="")
+Message.objects.update(user=User.objects.create(username="zoe", is_superuser=True), outsider="")
 print(json.dumps(keys))
 """
 LOOK = """

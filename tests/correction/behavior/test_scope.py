@@ -6,15 +6,18 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.core.management import call_command
 
-from agents.models import Agent, Channel, ChannelMember, DescriptionUpdate, Message
+from agents.chat import ask, begin_chat, delete_chat
+from agents.models import Agent, Channel, ChannelMember, DescriptionUpdate, Message, Run
 from agents.persona import TraitValue
 from agents.turn.prompt import preview_prompt
 from agents.turn.receive import receive_message
+from agents.turn.send_message import send_message
 from correction.behavior.applying import BehaviorError, apply_request, revert_request
-from correction.behavior.work import work_one
+from correction.behavior.scope import holds_in
+from correction.behavior.work import queue, work_one
 from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.api_client import program
 from tests.console import signed_in, superuser
@@ -22,7 +25,7 @@ from tests.correction.behavior.asking import CONCISE, dm_with, judge, tier_of, t
 from tests.correction.gating import judge as gate_judge
 from tests.correction.gating import send
 from tests.evaluation.judging import prompt_of
-from tests.factories import make_channel
+from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -55,16 +58,93 @@ def said(channel: Channel, *, outsider: str = "", user: User | None = None) -> M
     return receive_message(channel=channel, outsider=outsider, user=user, text="Hello!")
 
 
+def in_group(name: str) -> User:
+    """A user of the group, with its name."""
+    user = User.objects.create_user(name)
+    user.groups.add(Group.objects.get(name=name.title()))
+    return user
+
+
 LINES = ["### Sometimes", "- pirate talk: Talks like a pirate."]
 
 
-def test_by_default_a_request_holds_in_the_whole_persona(llm_server: LLMServer) -> None:
-    agent, channel = dm_with()
+@pytest.mark.parametrize(
+    ("who", "config", "held"),
+    [
+        ("editor", {}, "the whole persona"),
+        ("operator", {}, "only towards operator"),
+        ("outsider", {}, "only towards Zed in DM Zed Ada"),
+        ("editor", {"behavior_scope": "person"}, "the whole persona"),
+        ("operator", {"behavior_scope": "channel"}, "only in DM Zed Ada"),
+        ("operator", {"behavior_scope": "persona"}, "the whole persona"),
+        ("outsider", {"behavior_scope": "persona"}, "the whole persona"),
+    ],
+)
+def test_only_who_may_edit_the_persona_changes_it_for_everybody_unless_a_setting_widens_it(
+    llm_server: LLMServer, who: str, config: dict[str, Any], held: str
+) -> None:
+    agent, channel = dm_with(behavior_scope=None)
+    AgentEvaluationConfig.objects.update(**config)
+    channel.name = "DM Zed Ada"
+    channel.save()
+    by: dict[str, Any] = {"outsider": "", "user": in_group(who)} if who != "outsider" else {}
 
-    request = asked(llm_server, channel)
+    request = asked(llm_server, channel, **by)
 
-    assert (request.status, request.scope_key, traits_of(agent)) == ("applied", "", {"pirate talk": 0.5})
-    assert shown(agent, channel) == []
+    assert (request.status, holds_in(request)) == ("applied", held)
+    assert traits_of(agent) == ({"pirate talk": 0.5} if held == "the whole persona" else {})
+    stranger = said(channel, outsider="Zoe")
+    assert shown(agent, channel, to=stranger) == (LINES if held.startswith("only in") else [])
+
+
+@pytest.mark.parametrize(
+    ("who", "body", "held"),
+    [
+        ("editor", {}, "the whole persona"),
+        ("operator", {}, "only towards operator"),
+        ("editor", {"outsider": "Zed"}, "only towards Zed in"),
+    ],
+)
+def test_over_the_api_it_counts_who_said_it_and_not_whose_token_carries_it(
+    llm_server: LLMServer, who: str, body: dict[str, str], held: str
+) -> None:
+    agent, channel = dm_with(behavior_scope=None)
+    llm_server.respond = judge(map=PIRATE)
+    client = program(in_group(who))
+
+    answer = client.post(
+        "/api/messages/", {"channel": channel.slug, "text": "Talk like a pirate", **body}, format="json"
+    )
+
+    assert answer.status_code == 201, answer.content
+    assert work_one(owner="w")
+    request = BehaviorRequest.objects.get()
+    assert holds_in(request).startswith(held)
+    assert bool(traits_of(agent)) == (held == "the whole persona")
+
+
+def test_who_no_longer_may_edit_the_persona_when_it_is_read_changes_it_for_nobody_else(llm_server: LLMServer) -> None:
+    agent, channel = dm_with(behavior_scope=None)
+    editor = in_group("editor")
+    llm_server.respond = judge(map=PIRATE)
+    write(channel, "Talk like a pirate", outsider="", user=editor)
+    editor.groups.clear()
+
+    assert work_one(owner="w")
+
+    assert (BehaviorRequest.objects.get().scope_key, traits_of(agent)) == (f"user:{editor.pk}", {})
+
+
+def test_what_an_agent_says_is_no_request(llm_server: LLMServer) -> None:
+    agent, channel = dm_with(behavior_scope=None)
+    bob = make_agent("bob")
+    ChannelMember.objects.create(channel=channel, agent=bob)
+
+    message = send_message(agent=bob, channel=channel, text="Talk like a pirate, Ada").message
+
+    assert message is not None
+    assert queue(message=message, agent=agent) is None
+    assert not work_one(owner="w")
 
 
 def test_in_a_channel_it_holds_for_everybody_there_and_leaves_the_persona_alone(llm_server: LLMServer) -> None:
@@ -83,14 +163,14 @@ def test_in_a_channel_it_holds_for_everybody_there_and_leaves_the_persona_alone(
 
 def test_towards_a_user_it_holds_in_every_channel_and_for_nobody_else(llm_server: LLMServer) -> None:
     agent, channel = dm_with(behavior_scope="person")
-    zoe, eve = superuser("zoe"), superuser("eve")
+    zoe, eve = in_group("operator"), superuser("eve")
     elsewhere = another_channel(agent)
 
     asked(llm_server, channel, outsider="", user=zoe)
 
     assert traits_of(agent) == {}
     assert [shown(agent, where, to=said(where, user=zoe)) for where in (channel, elsewhere)] == [LINES, LINES]
-    assert [shown(agent, channel, to=to) for to in (None, said(channel, user=eve), said(channel, outsider="zoe"))] == [
+    assert [shown(agent, channel, to=to) for to in (None, said(channel, user=eve), said(channel, outsider="operator"))] == [
         [], [], [],
     ]  # fmt: skip
 
@@ -224,3 +304,67 @@ def test_a_trial_says_where_it_would_hold(llm_server: LLMServer) -> None:
 
     assert "towards this person only" in out.getvalue()
     assert tier_of(llm_server.bodies[-1]) == "map"
+
+
+@pytest.mark.parametrize(
+    ("user", "line"),
+    [("", "towards this person only"), ("editor", "in the whole persona"), ("operator", "towards this person only")],
+)
+def test_a_trial_says_where_it_would_hold_for_who_asks(llm_server: LLMServer, user: str, line: str) -> None:
+    dm_with(behavior_scope=None)
+    llm_server.respond = judge()
+    out = StringIO()
+    options = ["--user", in_group(user).username] if user else []
+
+    call_command("detect_behavior", "Be brief", "--agent", "ada", *options, stdout=out)
+
+    assert line in out.getvalue()
+
+
+@pytest.mark.parametrize("who", ["editor", "outsider"])
+def test_a_request_in_a_scratch_chat_holds_within_that_chat_and_is_deleted_with_it(
+    llm_server: LLMServer, who: str, django_capture_on_commit_callbacks: Any
+) -> None:
+    agent = make_agent("ada")
+    user = in_group(who) if who == "editor" else None
+    chat = begin_chat(agent, user=user)
+    llm_server.respond = judge(map=PIRATE)
+
+    with django_capture_on_commit_callbacks(execute=True):
+        ask(agent, chat, "Talk like a pirate", user=user)
+    assert work_one(owner="w")
+
+    request = BehaviorRequest.objects.get()
+    assert (request.status, request.scope_key, traits_of(agent)) == ("applied", f"channel:{chat.pk}", {})
+    assert shown(agent, chat) == LINES
+    other = begin_chat(agent, user=user)
+    assert [shown(agent, where) for where in (other, another_channel(agent))] == [[], []]
+
+    Run.objects.update(status="completed")
+    delete_chat(chat)
+    assert not BehaviorRequest.objects.exists()
+
+
+def test_in_a_scratch_chat_that_refers_to_what_was_said_in_it(
+    llm_server: LLMServer, django_capture_on_commit_callbacks: Any
+) -> None:
+    agent = make_agent("ada")
+    chat = begin_chat(agent)
+    say(chat, agent, "Ahoy, matey!", synthetic=True)
+    llm_server.respond = judge(map=PIRATE)
+
+    with django_capture_on_commit_callbacks(execute=True):
+        ask(agent, chat, "More of that, please")
+    assert work_one(owner="w")
+
+    assert "Ahoy, matey!" in prompt_of(llm_server.bodies[-1])
+
+
+def test_a_simulated_conversation_is_not_read_for_requests() -> None:
+    agent, channel = dm_with()
+    Channel.objects.filter(pk=channel.pk).update(synthetic=True)
+    channel.refresh_from_db()
+
+    message = say(channel, "Zed", "Talk like a pirate", synthetic=True)
+
+    assert queue(message=message, agent=agent) is None
