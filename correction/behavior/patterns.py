@@ -182,6 +182,7 @@ def read_request(text: str) -> Reading | None:
 
 def _read_sentence(sentence: str) -> Reading | None:
     asks = sentence.rstrip()[-1:] in "?？؟"
+    sentence = _form("asked, all").sub(r"\1 you", _form("you, all").sub("you", sentence))
     body = sentence.rstrip(" .!?…。！？؟।")
     if not body or body[0] in (QUOTE, CODE) or _form("no request").search(body):
         return None
@@ -327,9 +328,9 @@ class _Sentence:
                 return instead if instead.amount == "more" else Reading(rest, form)
         if name not in LENGTHS and self.is_emphatic(before, after):
             soft = False
-        if (self.is_for_a_work and form != "complaint") or (
-            _form("no need").search(rest) and (compared or language.has(f"{before} {after}", "less"))
-        ):
+        if self.is_for_a_work and form != "complaint":
+            return self.in_own_words(form, rest)
+        if _form("no need").search(rest) and (compared or language.has(f"{before} {after}", "less")):
             return None
         more = compared or language.has(f"{before}{word}{after}", "more")
         bare = sign > 0 and not (more or self.is_lasting or _how_often(rest))

@@ -188,6 +188,11 @@ Never make jokes about my weight again | jokes about the user's weight | stop
 Stop asking questions about my family | questions about the user's family | stop
 Your answers have too much corporate jargon | corporate jargon | less
 From now on don't mention competitors | competitors | stop
+In future, list the costs first | list the costs first | more
+Could everyone please stop using emojis? | emoji | stop
+I'd like everyone to be more polite | politeness | more
+All of you, be more concise please | concise | more
+You and Dwight are too formal | formal | less
 """
 NO_REQUESTS = """
 why don't you use emoji?
@@ -235,6 +240,8 @@ I always start with dessert
 My mother said always wear a hat
 Use always instead of usually in line 12
 Please only give me a summary
+Could everyone see the slides?
+They told everyone to be formal
 """
 
 
