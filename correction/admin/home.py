@@ -34,7 +34,7 @@ HOURS, DAYS = 24, 7
 NEWEST_NUDGES, MOST_NUDGES = 10_000, 1_000  # evaluations of a day that are looked through, nudges that are counted
 MOST_STUCK = 5  # interventions that are named
 CORRECTED = f"{Outcome.PASSED_AFTER_RETRY},{Outcome.FORCED_THROUGH}"
-HEAR = "manage.py configure defaults behavior_requesters=anyone behavior_scope=person"
+HEAR = "manage.py configure defaults behavior_requesters=anyone"
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
 
 
@@ -155,8 +155,8 @@ def people_unheard(request: HttpRequest) -> SafeString | None:
     return step(
         "Requests of people who are no members do not count",
         "They wrote to agents in the last 7 days, and were not read for behaviour requests: by default only users who are members of the "
-        "channel count, outsiders of a bridge do not. behavior_requesters decides, behavior_scope for whom a change then holds. A value of "
-        "your own, also members, removes this step.",
+        "channel count, outsiders of a bridge do not. behavior_requesters decides; what a stranger asks for then holds for that person "
+        "alone (behavior_scope). A value of your own, also members, removes this step.",
         command=HEAR,
         url=config_url(None) if may else "",
         label="Change the defaults",

@@ -88,7 +88,7 @@ def test_the_set_up_says_that_people_are_not_heard_until_it_is_decided(client: P
 
     html = home(root)
     assert STEP in html
-    assert "behavior_requesters=anyone behavior_scope=person" in html
+    assert "behavior_requesters=anyone" in html
 
     configure(agent=None, changes={"behavior_requesters": "members"})
     assert STEP not in home(root)

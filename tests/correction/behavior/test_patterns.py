@@ -313,6 +313,26 @@ def test_hard_cases_are_passed_over_rather_than_misread() -> None:
     assert opposite == []
 
 
+def test_of_messages_that_were_not_read_while_it_was_built_most_are_read_right_and_none_the_opposite_way() -> None:
+    text = Path(__file__).with_name("unseen.txt").read_text("utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if not line.startswith("#")]
+    requests = [row for row in rows if len(row) == 3]
+    right = []
+    opposite = []
+    for said, word, direction in requests:
+        name, result = side(said)
+        if word.casefold() in name.casefold() and result == direction:
+            right.append(said)
+        is_raised = result == "more"
+        is_lowered = result in ("stop", "less")
+        if name and ((is_raised and direction in ("stop", "less")) or (is_lowered and direction in ("same", "more"))):
+            opposite.append(said)
+
+    assert opposite == []
+    assert [said for said, _ in (row for row in rows if len(row) == 2) if side(said)[1] != "none"] == []
+    assert len(right) >= 32, [row for row in requests if row[0] not in right]
+
+
 @given(st.text(max_size=600))
 def test_no_text_brings_it_down(text: str) -> None:
     side(text)
