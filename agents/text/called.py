@@ -18,7 +18,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import NamedTuple
 
 LONGEST_READ = 20_000  # characters of a message
@@ -109,6 +109,7 @@ _YOU_AND = re.compile(  # "You and Dwight", "Could you and Dwight …"; not "I s
     rf"(?:^[\s\W]*(?:{_LEAD_WORD}\b[\s,]*)*|{_ASKING}|{_WANTING})you\s+(?:and|&)\s+$", re.IGNORECASE
 )
 _AND_YOU = re.compile(r"\s+(?:and|&)\s+you\b", re.IGNORECASE)
+_OF = re.compile(r"\s+of\b", re.IGNORECASE)  # "Can all of them …"
 _BUT = re.compile(  # between a word for all and the first that it leaves out
     r"\s+(?:except(?:ing)?(?: for)?|excluding|without|apart from|other than|but)\s+@?", re.IGNORECASE
 )
@@ -324,15 +325,17 @@ def _left_out(text: str, start: int, names: Sequence[_Name]) -> list[_Name]:
 
 def _with_exceptions(text: str, names: Sequence[_Name], left_out: Sequence[_Name]) -> list[_Name]:
     """The names without those left out; a word for all reaches to the end of what it leaves out: "everyone except Jim"."""
-    kept = []
-    for number, name in enumerate(names):
-        if name in left_out:
-            continue
-        end = name.end
-        following = names[number + 1 :]
-        if following and following[0] in left_out and _BUT.fullmatch(text, end, following[0].start):
-            end = [*takewhile(left_out.__contains__, following)][-1].end
-        kept.append(name._replace(end=end))
+    if not left_out:
+        return list(names)
+    kept: list[_Name] = []
+    is_exception = False
+    for name in names:
+        if name not in left_out:
+            kept.append(name)
+            is_exception = False
+        elif kept and (is_exception or _BUT.fullmatch(text, kept[-1].end, name.start)):
+            kept[-1] = kept[-1]._replace(end=name.end)
+            is_exception = True
     return kept
 
 
@@ -341,7 +344,7 @@ def _is_said_to_all(text: str, start: int, name: _Name) -> bool:
     form, before = _folded(name.text), _before(text, start, name)
     if form in _YOU_ALL:
         return not _OBJECT.search(before) and not _OTHER_ALL.match(text, name.end)
-    return form in _ALL and _ASKED.search(before) is not None and not text[name.end :].lower().startswith(" of ")
+    return form in _ALL and _ASKED.search(before) is not None and not _OF.match(text, name.end)
 
 
 def _is_joined(text: str, start: int, name: _Name) -> bool:

@@ -341,10 +341,12 @@ class _Sentence:
         opposite = topics()[name][1].get("opposite", "") if known else ""
         if form == "complaint" and sign < 0 and opposite:
             return Reading(rest, form, opposite, topics()[opposite][1]["text"], "more")
-        following = rest.partition(cut)[2] if cut else ""
-        soft = soft or _form("condition").search(f"{cut[topic.end :]}{clause[len(cut) :]}{following}") is not None
+        condition = _form("condition")
+        if condition.search(cut[topic.end :]) or condition.match(clause[len(cut) :].lstrip(" ,")):
+            soft = True  # "no jokes while I work" is not "never"
         amount = self.amount(before, word, after, Direction(sign, soft, stop))
         if amount == "unspecified" and _form("only").search(self.body):
+            following = rest.partition(cut)[2]
             is_some = _form("few of it").search(before) or _form("in some places").search(f"{after}{following}")
             amount = "sometimes" if is_some else "always"
         reading = Reading(rest, form, name, topic.text, amount)

@@ -188,6 +188,8 @@ Never make jokes about my weight again | jokes about the user's weight | stop
 Stop asking questions about my family | questions about the user's family | stop
 Your answers have too much corporate jargon | corporate jargon | less
 From now on don't mention competitors | competitors | stop
+Stop using emojis because I get sad when I see them | emoji | stop
+No puns during the meeting | puns | less
 In future, list the costs first | list the costs first | more
 Could everyone please stop using emojis? | emoji | stop
 I'd like everyone to be more polite | politeness | more
@@ -373,6 +375,8 @@ def request_of(**facts: Any) -> LLMRequest:
         ("Stop using Australian slang", "Australian slang", 0.0),
         ("Use only short sentences.", "short, concise answers", 0.9),
         ("Please answer only in French.", "answering in French", 0.9),
+        ("Only speak English to me.", "answering in English", 0.9),
+        ("Use only plain words in your answers.", "simple words", 0.9),
         ("Only speak like a pirate.", "speaking like a pirate", 0.9),
         ("From now on, give every price in euros.", "give every price in euros", 0.9),
         ("Could you always sign with your initials?", "sign with your initials", 0.9),
