@@ -15,12 +15,13 @@ from evaluation.statistics.arms import (
     effect,
     environments_needed,
     intraclass,
+    least_p,
+    pairs_for_a_verdict,
     permutation_p,
     welch,
 )
 from evaluation.statistics.difference import ALPHA, holm
 
-LEAST = 3  # environments of an arm for a p
 HEURISTIC = "an offline judge's scores: no claim rests on them"
 MOST_MISSING = 0.1  # share of scores that may be missing for a verdict
 
@@ -47,12 +48,13 @@ class Row(BaseModel):
         measure: Its id; `label` for people; `unit` of its values. `better`: which way is a gain; empty = neither.
         delta: Treatment minus control.
         t, df, naive_p: Welch's test, each value for itself: too small where agents of a conversation are alike.
-        p: Of the permutation test over environments. `p_adjusted`: by Holm over the judged (or the counted) rows; the
-            verdict rests on it.
-        why: Why there is no p, or none that could be small enough.
+        p: Of the permutation test over environments. `p_adjusted`: by Holm over the family: the rows that were tested at once,
+            judged ones and counted ones apart; the verdict rests on it.
+        why: Why there is no verdict: no p, or none that could be small enough.
         d, g: Effect sizes with their 95 % intervals. `icc`: how alike values of one environment are.
-        detectable: The smallest true difference that as many environments would find with power 0.8.
-        environments_needed: How many environments an arm would find a difference of this size with power 0.8.
+        detectable: The smallest true difference that as many environments would find with power 0.8 after Holm's correction, were
+            it the only one of its family. None where none could be found, or where the difference is as large and still not sure.
+        environments_needed: How many environments an arm would find a difference of this size so.
         verdict: What may be said.
     """
 
@@ -121,14 +123,40 @@ class Values:
         return Cell(arm=self.arm, n=len(flat), missing=self.missing, mean=mean, sd=sd)
 
 
-def compare(measure: Measure, treatment: Values, control: Values, *, paired: bool, seed: int = 0) -> Row:
-    """Compare two arms. `Row.p_adjusted` and the verdict follow in `settled`."""
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A treatment beside the control in one measure. Environments of the same key are a pair."""
+
+    measure: Measure
+    treatment: Values
+    control: Values
+
+
+def compare_family(comparisons: Sequence[Comparison], *, seed: int = 0) -> list[Row]:
+    """Compare arms pair by pair; p is corrected, and power computed, for all comparisons together."""
+    rows = [describe(one.measure, one.treatment, one.control) for one in comparisons]
+    tested = [number for number, row in enumerate(rows) if not row.why]
+    p_values = {}
+    for number in tested:
+        one = comparisons[number]
+        p = permutation_p(one.treatment.values, one.control.values, paired=True, seed=seed)
+        if p is not None:
+            p_values[number] = p
+    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    for number in tested:
+        rows[number] = _settled(
+            rows[number], comparisons[number], p_values.get(number), adjusted.get(number), family=max(1, len(p_values))
+        )
+    return rows
+
+
+def describe(measure: Measure, treatment: Values, control: Values) -> Row:
+    """Return means, effect sizes and the naive test of two arms, without a verdict; `Row.why` where there can be none."""
     a, b = treatment.flat, control.flat
-    test, size = welch(a, b), effect(a, b)
+    size = effect(a, b)
+    test = None if measure.heuristic else welch(a, b)
     means = treatment.cell.mean, control.cell.mean
-    delta = None if means[0] is None or means[1] is None else means[0] - means[1]
-    why = _why_no_p(measure, treatment, control, paired=paired)
-    one, other = dict(treatment.values), dict(control.values)
+    why = HEURISTIC if measure.heuristic else _why_missing(treatment) or _why_missing(control)
     return Row(
         measure=measure.id,
         label=measure.label,
@@ -136,63 +164,52 @@ def compare(measure: Measure, treatment: Values, control: Values, *, paired: boo
         better=measure.better,
         treatment=treatment.cell,
         control=control.cell,
-        delta=delta,
-        t=test.t if test and not measure.heuristic else None,
-        df=test.df if test and not measure.heuristic else None,
-        naive_p=test.p if test and not measure.heuristic else None,
-        p=None if why else permutation_p(one, other, paired=paired, seed=seed),
-        why=why or _why_no_verdict(treatment, control, paired=paired),
+        delta=None if means[0] is None or means[1] is None else means[0] - means[1],
+        t=test.t if test else None,
+        df=test.df if test else None,
+        naive_p=test.p if test else None,
+        why=why,
         d=size.d if size else None,
         d_interval=(size.interval.low, size.interval.high) if size else None,
         g=size.g if size else None,
         g_interval=(size.g_interval.low, size.g_interval.high) if size else None,
-        icc=intraclass(one, other),
-        detectable=detectable(one, other, paired=paired) or None,
-        environments_needed=environments_needed(delta, one, other, paired=paired) if delta else None,
+        icc=intraclass(treatment.values, control.values),
+        verdict="heuristic" if measure.heuristic else "not enough data",
     )
 
 
-def _why_no_p(measure: Measure, treatment: Values, control: Values, *, paired: bool) -> str:
-    if measure.heuristic:
-        return HEURISTIC
-    arms = (treatment, control)
-    for one in arms:
-        expected = one.cell.n + one.missing
-        if one.missing > MOST_MISSING * expected:
-            return f"{one.missing} of {expected} values missing in {one.arm}; allowed: {MOST_MISSING:.0%}"
-    fewest = min(_environments(treatment, control, paired=paired))
-    return f"{fewest} environments; a test needs {LEAST}" if fewest < LEAST else ""
+def _why_missing(arm: Values) -> str:
+    expected = arm.cell.n + arm.missing
+    if arm.missing <= MOST_MISSING * expected:
+        return ""
+    return f"{arm.missing} of {expected} values missing in {arm.arm}; allowed: {MOST_MISSING:.0%}"
 
 
-def _environments(treatment: Values, control: Values, *, paired: bool) -> tuple[int, int]:
-    """How many environments of each arm the test takes; paired: those that both have."""
-    one, other = ({key for key, values in arm.values.items() if values} for arm in (treatment, control))
-    return (len(one & other), len(one & other)) if paired else (len(one), len(other))
+def _settled(row: Row, one: Comparison, p: float | None, adjusted: float | None, *, family: int) -> Row:
+    """Return the row with its p, its verdict, and what as many pairs could find."""
+    treatment, control = one.treatment.values, one.control.values
+    changes: dict[str, Any] = {"p": p, "p_adjusted": adjusted}
+    if row.delta:
+        changes["environments_needed"] = environments_needed(row.delta, treatment, control, family)
+    smallest = detectable(treatment, control, family)
+    if smallest and abs(row.delta or 0.0) < smallest:
+        changes["detectable"] = smallest
+    pairs = sum(bool(scores) and bool(control.get(key)) for key, scores in treatment.items())
+    if adjusted is not None and adjusted < ALPHA and row.delta:
+        changes["verdict"] = row.leaning or "differs"
+    elif family * least_p(pairs) >= ALPHA:
+        changes["why"] = too_few(pairs, family)
+    else:
+        changes["verdict"] = "no difference seen"
+    return row.model_copy(update=changes)
 
 
-def _why_no_verdict(treatment: Values, control: Values, *, paired: bool) -> str:
-    """Why no p could be small enough, whatever the difference: there are too few ways to swap the environments."""
-    n, m = _environments(treatment, control, paired=paired)
-    least = 2 / 2 ** min(n, m) if paired else 2 / math.comb(n + m, n)
-    return f"with {min(n, m)} environments no p is below {least:.2g}" if least >= ALPHA else ""
-
-
-def settled(rows: Sequence[Row]) -> list[Row]:
-    """The rows with their adjusted p and verdict."""
-    tested = [row for row in rows if row.p is not None]
-    adjusted = dict(zip(map(id, tested), holm([row.p for row in tested if row.p is not None]), strict=True))
-    return [
-        row.model_copy(update={"p_adjusted": adjusted.get(id(row)), "verdict": _verdict(row, adjusted.get(id(row)))})
-        for row in rows
-    ]
-
-
-def _verdict(row: Row, p: float | None) -> Verdict:
-    if p is None or row.why:
-        return "heuristic" if row.why == HEURISTIC else "not enough data"
-    if p >= ALPHA or not row.delta:
-        return "no difference seen"
-    return row.leaning or "differs"
+def too_few(conversations: int, comparisons: int) -> str:
+    """Say that no difference, however large, could be significant, and how many conversations it takes."""
+    among = f" for {comparisons} comparisons" if comparisons > 1 else ""
+    return (
+        f"too few conversations ({conversations}){among}; a significant result takes {pairs_for_a_verdict(comparisons)}"
+    )
 
 
 def as_arm(values: Sequence[float]) -> Arm:

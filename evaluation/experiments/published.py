@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from evaluation.dimensions import Dimension
-from evaluation.experiments.compare import Measure, Row, Values, as_arm, compare
+from evaluation.experiments.compare import Measure, Row, Values, as_arm, describe
 
 MOST_BYTES = 50_000_000
 
@@ -100,10 +100,8 @@ def read_published(path: Path) -> list[PublishedRow]:
                     Values(arm, as_arm(values))
                     for arm, values in (("treatment", scores.treatment), ("control", scores.control))
                 ]
-                row = compare(measure, *arms, paired=False)
+                row = describe(measure, *arms)
                 why = "no environments in the file: each score for itself"
-                row = row.model_copy(
-                    update={"p": None, "icc": None, "detectable": None, "environments_needed": None, "why": why}
-                )
+                row = row.model_copy(update={"why": why})
                 rows.append(PublishedRow(set=name, experiment=experiment, row=row))
     return rows

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 from evaluation.dimensions import COUNTED as COUNTED_BY_JUDGE
-from evaluation.experiments.compare import Measure, Row, Values, compare, settled
+from evaluation.experiments.compare import Comparison, Measure, Row, Values, compare_family
 from evaluation.experiments.play import STOPPED, evaluations
 from evaluation.experiments.published import Figure, figures
 from evaluation.experiments.scenario import Arm, Scenario
@@ -134,14 +134,16 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
     ]
     control, seed = scenario.arms[0].name, experiment.seed
     rows = []
-    for of, kind in (
+    for values, kind in (
         (judged, measures),
         (counted, [one for one in COUNTED if one.id in counted]),
-    ):  # p is adjusted within each
-        pairs = [(arm.name, one) for arm in scenario.arms[1:] for one in kind]
-        rows += settled(
-            [compare(one, of[one.id][arm], of[one.id][control], paired=True, seed=seed) for arm, one in pairs]
-        )
+    ):  # each is a family of its own
+        family = [
+            Comparison(measure, values[measure.id][arm.name], values[measure.id][control])
+            for arm in scenario.arms[1:]
+            for measure in kind
+        ]
+        rows += compare_family(family, seed=seed)
     left = [one for one in environments if one.status not in ExperimentEnvironment.FINAL]
     left += [one for one in environments if one.status == ExperimentEnvironment.Status.ERRORED]
     unfinished = f"{len(left)} of {len(environments)} conversations to play" if left else waiting

@@ -36,7 +36,7 @@ def row_cells(row: Row, paper: Figure | None = None) -> list[Cell]:
     places = _FINE.get(row.measure, 2)
     said = row.verdict if not row.why or row.verdict == "heuristic" else f"{row.verdict}: {row.why}"
     if row.verdict == "no difference seen" and row.detectable is not None:
-        said += f"; one of {rounded(row.detectable, places)} would have been"
+        said += f"; 80 % power to find one of {rounded(row.detectable, places)}"
     if paper is not None:
         said += f" (paper: {signed(paper.delta)}, p {p_text(paper.p)})"
     return [

@@ -7,12 +7,14 @@ finds effects that are not there. `permutation_p` takes environments, which were
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from evaluation.statistics.bootstrap import LEVEL, Interval, numbers
-from evaluation.statistics.difference import n_to_detect, smallest_detectable_change
+from evaluation.statistics.difference import ALPHA, POWER
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 PERMUTATIONS = 9_999
 MOST_EXACT = 10_000  # ways to assign the environments; up to here all are gone through
+MOST_EXACT_PAIRS = 13  # 2¹³ ways
+LEAST_PAIRS, MOST_PAIRS = 3, 10_000_000
+MOST_D = 20.0  # beyond, all is found
+FEW_WAYS, DRAWN = 20, 4_000
 
 Arm = Mapping[Any, Sequence[float]]  # the scores of each environment
 
@@ -125,12 +131,12 @@ def permutation_p(treatment: Arm, control: Arm, *, paired: bool = False, seed: i
         both = [key for key in a if key in b]
         a, b = {key: a[key] for key in both}, {key: b[key] for key in both}
     n, m = len(a), len(b)
-    if min(n, m) < 3:
+    if min(n, m) < LEAST_PAIRS:
         return None
     rows = np.array([*a.values(), *b.values()])
     rng = np.random.default_rng(seed)
     if paired:
-        exact = 2**n <= MOST_EXACT
+        exact = n <= MOST_EXACT_PAIRS
         flips = _all_flips(n) if exact else rng.integers(0, 2, (PERMUTATIONS, n)).astype(bool)
         chosen = np.concatenate([~flips, flips], axis=1)
     else:
@@ -141,39 +147,120 @@ def permutation_p(treatment: Arm, control: Arm, *, paired: bool = False, seed: i
     return extreme / len(chosen) if exact else (1 + extreme) / (1 + PERMUTATIONS)
 
 
-def detectable(treatment: Arm, control: Arm, *, paired: bool = False) -> float | None:
-    """The smallest true difference that as many environments would find with power 0.8, in points; None below 2 in one of the two."""
-    deviation, n, m = _spread(treatment, control, paired=paired)
-    return None if deviation is None else smallest_detectable_change(n, deviation, baseline_n=m, paired=paired)
+def least_p(pairs: int) -> float:
+    """Return the smallest p that `permutation_p` can give for so many pairs: that of the real assignment and its mirror image."""
+    return 2 / 2**pairs if pairs <= MOST_EXACT_PAIRS else 1 / (1 + PERMUTATIONS)
 
 
-def environments_needed(change: float, treatment: Arm, control: Arm, *, paired: bool = False) -> int | None:
-    """How many environments an arm find a true difference of so many points with power 0.8; None below 2, or where no number suffices."""
-    deviation, _, _ = _spread(treatment, control, paired=paired)
-    if deviation is None or not change:
+def pairs_for_a_verdict(comparisons: int) -> int:
+    """Return how many pairs it takes until any of so many comparisons, below 500, can be significant after Holm's correction."""
+    return next(pairs for pairs in range(LEAST_PAIRS, MOST_EXACT_PAIRS + 2) if comparisons * least_p(pairs) < ALPHA)
+
+
+def power(d: float, pairs: int, comparisons: int = 1) -> float:
+    """Return the chance that `permutation_p`, corrected by Holm, is below 0.05 for the only one of the comparisons that differs.
+
+    Differences of pairs are taken as normal. The test is that of Student (Hoeffding, Annals of Mathematical Statistics 23 (1952),
+    169–192) at the largest p that it can give below the limit, so its power is that of the non-central t. Where only a few of the ways
+    to swap the pairs are rare enough, that is too good, and the test itself is tried on drawn pairs.
+
+    Args:
+        d: The true difference, above 0, in standard deviations of the pairs' differences.
+        comparisons: Tested at once, this one included.
+    """
+    limit = ALPHA / comparisons
+    exact = pairs <= MOST_EXACT_PAIRS
+    ways = 2 ** (pairs - 1) if exact else 1 + PERMUTATIONS  # a way and its mirror image are one
+    rare = math.ceil(limit * ways) - 1  # p is below the limit
+    if pairs < LEAST_PAIRS or rare < 1:
+        return 0.0
+    if exact and rare <= FEW_WAYS:
+        found_from = _found_from(pairs, rare)
+        return float(found_from.searchsorted(d)) / len(found_from)
+    shift = d * math.sqrt(pairs)
+    if shift > 30:  # where the non-central t overflows
+        return 1.0
+    from scipy.special import nctdtr, stdtrit
+
+    return 1 - float(nctdtr(pairs - 1, shift, stdtrit(pairs - 1, 1 - rare / ways / 2)))
+
+
+@cache
+def detectable_d(pairs: int, comparisons: int = 1) -> float | None:
+    """Return the smallest `d` that is found with power 0.8, to 0.001; None where none could be."""
+    low, high = 0.0, MOST_D
+    if power(high, pairs, comparisons) < POWER:
         return None
-    return n_to_detect(abs(change), max(deviation, 1e-9), paired=paired)
+    while high - low > 0.0005:
+        middle = (low + high) / 2
+        if power(middle, pairs, comparisons) < POWER:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def pairs_needed(d: float, comparisons: int = 1) -> int | None:
+    """Return how many pairs find a difference of `d` with power 0.8; None where more than ten million would."""
+    high = pairs_for_a_verdict(comparisons)
+    while power(d, high, comparisons) < POWER:
+        high *= 2
+        if high > MOST_PAIRS:
+            return None
+    return bisect_left(range(high), True, lo=high // 2, key=lambda pairs: power(d, pairs, comparisons) >= POWER)
+
+
+def detectable(treatment: Arm, control: Arm, comparisons: int = 1) -> float | None:
+    """Return the smallest true difference that as many pairs would find with power 0.8, in points; None where none could be."""
+    differences = _differences(treatment, control)
+    smallest = detectable_d(len(differences), comparisons)
+    return None if smallest is None else smallest * _deviation(differences)
+
+
+def environments_needed(change: float, treatment: Arm, control: Arm, comparisons: int = 1) -> int | None:
+    """Return how many pairs find a true difference of so many points with power 0.8.
+
+    Returns:
+        None for no difference, fewer than 2 pairs, or where more than ten million would be needed.
+    """
+    differences = _differences(treatment, control)
+    if len(differences) < 2 or not change:
+        return None
+    deviation = _deviation(differences)
+    return pairs_needed(min(MOST_D, abs(change) / deviation) if deviation else MOST_D, comparisons)
 
 
 def _sums(arm: Arm) -> dict[Hashable, tuple[float, float]]:
     return {key: (float(numbers("scores", scores).sum()), float(len(scores))) for key, scores in arm.items() if scores}
 
 
-def _spread(treatment: Arm, control: Arm, *, paired: bool) -> tuple[float | None, int, int]:
-    """The standard deviation between environments' means (paired: of their differences), pooled, and their numbers."""
+def _differences(treatment: Arm, control: Arm) -> list[float]:
+    """The differences of the means of environments that both arms have."""
+    a, b = ({key: total / n for key, (total, n) in _sums(arm).items()} for arm in (treatment, control))
+    return [a[key] - b[key] for key in a if key in b]
+
+
+def _deviation(differences: Sequence[float]) -> float:
     import numpy as np
 
-    a = {key: total / n for key, (total, n) in _sums(treatment).items()}
-    b = {key: total / n for key, (total, n) in _sums(control).items()}
-    if paired:
-        differences = [a[key] - b[key] for key in a if key in b]
-        n = len(differences)
-        return (float(np.std(differences, ddof=1)) if n > 1 else None), n, n
-    n, m = len(a), len(b)
-    if min(n, m) < 2:
-        return None, n, m
-    squares = (n - 1) * np.var([*a.values()], ddof=1) + (m - 1) * np.var([*b.values()], ddof=1)
-    return math.sqrt(float(squares) / (n + m - 2)), n, m
+    return float(np.std(differences, ddof=1))
+
+
+@cache
+def _found_from(pairs: int, rare: int) -> Floats:
+    """Return from which `d` on drawn experiments are found, sorted; the real assignment must be among so many of the most extreme ways.
+
+    A way to swap some pairs is as extreme as the real assignment when the mean of these pairs' differences is 0 or less.
+    """
+    import numpy as np
+
+    drawn = np.random.default_rng(pairs).standard_normal((DRAWN, pairs))
+    swapped = _all_flips(pairs)[1:].astype(float)
+    swapped /= swapped.sum(axis=1, keepdims=True)
+    found: list[Floats] = [
+        np.partition(few @ -swapped.T, -rare, axis=1)[:, -rare] for few in np.array_split(drawn, DRAWN // 500)
+    ]
+    return np.sort(np.concatenate(found))
 
 
 def _difference(rows: Floats, chosen: NDArray[np.bool_]) -> Floats:

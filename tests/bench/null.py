@@ -10,14 +10,14 @@ EXPERIMENTS, ENVIRONMENTS, AGENTS, ALIKE, EFFECT = 200, 24, 4, 0.3, 0.8
 
 
 def measure_null() -> None:
-    """Print the share of positives without an effect, and with one of 0.8 standard deviations between environments."""
+    """Print the share of positives without an effect, and with one of 0.8 standard deviations of pairs of environments."""
     from rich.console import Console
     from rich.table import Table
 
     from evaluation.statistics.arms import environments_needed
 
     began = time.perf_counter()
-    between = math.sqrt(ALIKE + (1 - ALIKE) / AGENTS)
+    between = math.sqrt(2 * (ALIKE + (1 - ALIKE) / AGENTS))  # of the differences of pairs
     chance = random.Random(20)
     needed = environments_needed(EFFECT * between, _arm(chance, 2_000, 0), _arm(chance, 2_000, 0)) or 0
     table = Table(
@@ -32,7 +32,7 @@ def measure_null() -> None:
     naive, clustered = _positives(chance, needed, EFFECT * between)
     wanted = f"clustered >= 80 % ({EXPERIMENTS * 8 // 10}, less chance)"
     table.add_row(
-        f"d = {EFFECT} between environments, {needed} an arm as the power line asks", str(naive), str(clustered), wanted
+        f"d = {EFFECT} between pairs, {needed} an arm as the power line asks", str(naive), str(clustered), wanted
     )
     console = Console()
     console.print(table)
@@ -45,7 +45,7 @@ def _positives(chance: random.Random, environments: int, higher: float) -> tuple
     naive = clustered = 0
     for seed in range(EXPERIMENTS):
         a, b = _arm(chance, environments, higher), _arm(chance, environments, 0.0)
-        test, p = welch(_flat(a), _flat(b)), permutation_p(a, b, seed=seed)
+        test, p = welch(_flat(a), _flat(b)), permutation_p(a, b, paired=True, seed=seed)
         naive += test is not None and test.p < 0.05
         clustered += p is not None and p < 0.05
     return naive, clustered

@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evaluation.statistics.arms import detectable, effect, environments_needed, intraclass, permutation_p, welch
+from evaluation.statistics.arms import (
+    detectable,
+    detectable_d,
+    effect,
+    environments_needed,
+    intraclass,
+    pairs_for_a_verdict,
+    pairs_needed,
+    permutation_p,
+    power,
+    welch,
+)
 
 RNG = np.random.default_rng
 
@@ -63,18 +74,50 @@ def test_without_an_effect_the_naive_test_finds_too_many_and_the_clustered_one_a
 
 
 def test_the_number_of_environments_asked_for_finds_the_effect_four_times_in_five() -> None:
-    between = math.sqrt(0.3 + 0.7 / 4)
-    change = 0.8 * between  # 0.8 standard deviations between environments
+    between = math.sqrt(2 * (0.3 + 0.7 / 4))  # of the differences of two arms
+    change = 0.8 * between
     needed = environments_needed(change, played(1, 1_000), played(2, 1_000))
     assert needed is not None
-    assert needed == pytest.approx(26, abs=3)
+    assert needed == pytest.approx(15, abs=2)
 
     seen = 0
     for seed in range(300):
-        p = permutation_p(played(2 * seed, needed, higher=change), played(2 * seed + 1, needed), seed=seed)
+        a, b = played(2 * seed, needed, higher=change), played(2 * seed + 1, needed)
+        p = permutation_p(a, b, paired=True, seed=seed)
         seen += p is not None and p < 0.05
 
     assert seen / 300 >= 0.75  # 0.8, and the chance of 300
+
+
+@pytest.mark.parametrize(
+    ("d", "pairs", "comparisons", "rare"), [(0.6, 24, 1, 499), (0.8, 24, 5, 99), (1.0, 13, 1, 204)]
+)
+def test_power_is_that_of_the_t_test_at_the_largest_p_that_the_permutations_reach(
+    d: float, pairs: int, comparisons: int, rare: int
+) -> None:
+    ways = 10_000 if pairs > 13 else 2 ** (pairs - 1)
+    limit = stats.t.isf(rare / ways / 2, pairs - 1)
+
+    assert power(d, pairs, comparisons) == pytest.approx(stats.nct.sf(limit, pairs - 1, d * math.sqrt(pairs)))
+
+
+def test_power_where_every_pair_must_agree_is_the_chance_that_they_do() -> None:
+    for pairs, comparisons in ((6, 1), (7, 2), (8, 5)):
+        d = detectable_d(pairs, comparisons)
+        assert d is not None
+        assert stats.norm.cdf(d) ** pairs == pytest.approx(0.8, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "fewest", "of_one_deviation"), [(1, 6, 11), (2, 7, 13), (3, 7, 14), (5, 8, 16)]
+)
+def test_more_comparisons_take_more_pairs(comparisons: int, fewest: int, of_one_deviation: int) -> None:
+    assert pairs_for_a_verdict(comparisons) == fewest
+    assert power(20.0, fewest - 1, comparisons) == 0.0
+    assert detectable_d(fewest - 1, comparisons) is None
+    assert pairs_needed(1.0, comparisons) == of_one_deviation
+    assert pairs_needed(20.0, comparisons) == fewest
+    assert pairs_needed(1e-6, comparisons) is None
 
 
 def test_few_environments_are_gone_through_and_fewer_than_three_say_nothing() -> None:
@@ -95,10 +138,9 @@ def test_pairs_see_what_differences_between_environments_hide() -> None:
     assert paired is not None
     assert apart is not None
     assert paired < 0.01 < apart
-    smaller, larger = detectable(a, b, paired=True), detectable(a, b)
-    assert smaller is not None
-    assert larger is not None
-    assert smaller < larger
+    smallest = detectable(a, b)
+    assert smallest is not None
+    assert smallest < 0.2
 
 
 @pytest.mark.parametrize(("alike", "low", "high"), [(0.0, -0.1, 0.1), (0.3, 0.2, 0.4), (0.9, 0.85, 0.95)])

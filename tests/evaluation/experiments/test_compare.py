@@ -1,0 +1,85 @@
+"""What may be said of arms that are compared in several measures at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evaluation.experiments.compare import Comparison, Measure, Row, Values, compare_family
+from evaluation.experiments.tables import row_cells
+from evaluation.statistics.arms import detectable_d
+from tests.machinery import THOROUGH
+
+ROWS = 5
+RUNS, APART = (400, 0.05) if THOROUGH else (60, 0.15)
+
+
+def compared(seed: int, pairs: int, *, higher: float, rows: int = ROWS) -> list[Row]:
+    """Rows of which only the first differs, by so many standard deviations of the differences of its pairs."""
+    rng = np.random.default_rng([seed, pairs, rows])
+    family = []
+    for number in range(rows):
+        control = rng.normal(5, 2, pairs)
+        treatment = control + rng.normal(higher if number == 0 else 0, 1, pairs)
+        arms = (
+            Values(name, dict(enumerate([[one] for one in values])))
+            for name, values in (("a", treatment), ("b", control))
+        )
+        family.append(Comparison(Measure(id=f"measure-{number}", label="Measure", unit="agents"), *arms))
+    return compare_family(family, seed=seed)
+
+
+def said(row: Row) -> str:
+    cell = row_cells(row)[-1]
+    return str(cell[0] if isinstance(cell, tuple) else cell)
+
+
+@pytest.mark.parametrize("pairs", [2, 6, 7])
+def test_too_few_conversations_for_the_family_are_said_however_large_the_difference(pairs: int) -> None:
+    for seed in range(20):
+        first, *_ = compared(seed, pairs, higher=9.5)
+
+        assert (first.verdict, first.detectable) == ("not enough data", None)
+        assert f"too few conversations ({pairs})" in said(first)
+        assert pairs == 2 or "for 5 comparisons; a significant result takes 8" in said(first)
+        assert first.environments_needed == (8 if pairs > 2 else 6)
+
+
+def test_as_many_conversations_as_asked_for_find_it() -> None:
+    assert compared(1, 8, higher=9.5)[0].verdict == "gain"
+
+
+def test_no_row_states_power_for_a_difference_that_it_has_and_did_not_find() -> None:
+    for seed in range(60):
+        for row in compared(seed, 8 + seed % 8, higher=1.3):
+            if row.verdict == "no difference seen" and row.detectable is not None:
+                assert abs(row.delta or 0) < row.detectable
+
+
+@pytest.mark.parametrize(("pairs", "rows"), [(6, 1), (8, 5), (9, 5), (12, 5), (24, 5), (14, 3)])
+def test_a_difference_of_the_stated_size_is_found_four_times_in_five(pairs: int, rows: int) -> None:
+    size = detectable_d(pairs, rows)
+    assert size is not None
+
+    found = sum(compared(seed, pairs, higher=size, rows=rows)[0].verdict == "gain" for seed in range(RUNS))
+
+    assert found / RUNS == pytest.approx(0.8, abs=APART)
+
+
+def test_values_that_are_missing_or_an_offline_judges_are_outside_the_family() -> None:
+    arm = {number: [5.0 + number] for number in range(8)}
+    more = {number: [6.0 + 1.5 * number] for number in range(8)}
+    measures = [
+        Measure(id="rules", label="Rules", unit="x"),
+        Measure(id="voice", label="Voice", unit="x", heuristic=True),
+    ]
+    family = [
+        Comparison(measure, Values("a", more), Values("b", arm)) for measure in (measures[0], measures[1], measures[1])
+    ]
+    family += [Comparison(measures[0], Values("a", more, 3), Values("b", arm))]
+
+    rows = compare_family(family)
+
+    assert [row.verdict for row in rows] == ["gain", "heuristic", "heuristic", "not enough data"]
+    assert rows[0].p_adjusted == rows[0].p == 2 / 2**8
+    assert rows[3].why == "3 of 11 values missing in a; allowed: 10%"
