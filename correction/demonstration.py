@@ -408,6 +408,7 @@ def show_experiment(out: Any, *, again: bool = False) -> None:
     judge_here(experiment)
     experiment.refresh_from_db()
     show_report(experiment_report(experiment), console_on(out))
+    out.write("  3 conversations are too few for a verdict; manage.py experiment run gate-on-off plays enough.")
     out.write(
         f"  manage.py experiment report {experiment.pk} --format markdown     and: Quality › Experiments in the console"
     )

@@ -168,6 +168,7 @@ def _takes(scenario: Scenario, models: dict[str, str]) -> Takes:
         ("Judge", judge_badge(one.judge)),
         ("Calls of the judge", f"{one.judge_calls:,}, {one.judge_tokens:,} tokens"),
         ("Cost, estimated", money),
+        ("What it could show", " ".join(one.findings())),
     ]
     roles: tuple[tuple[Role, str], ...] = (("judge", one.judge), ("actor", one.actor_model))
     missing = [text for role, model in roles if (text := problem_of(role, model))]

@@ -1,7 +1,8 @@
-"""What an experiment would cost, before anything is asked: one conversation of each arm with stand-ins for its answers, times all."""
+"""What an experiment would cost and could show, before anything is asked: one conversation of each arm with stand-ins for answers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 
 from django.db import transaction
@@ -9,16 +10,31 @@ from pydantic import BaseModel, ConfigDict
 
 from agents.llm import ledger
 from agents.models import Agent, Message
+from evaluation.experiments.compare import too_few
 from evaluation.experiments.play import specs, start_experiment
 from evaluation.experiments.scenario import Scenario
-from evaluation.models import ExperimentEnvironment
+from evaluation.models import ExperimentEnvironment, is_heuristic
 from evaluation.runs.estimate import STAND_IN, estimate_all, estimated, prompt_tokens
 from evaluation.runs.planning import actor_of
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
+from evaluation.statistics.arms import detectable_d, pairs_for_a_verdict, pairs_needed
+from evaluation.wording import counted
 
 
 class ExperimentEstimate(BaseModel):
-    """What would be played and paid. Tokens are estimates; what gate, nudges and swarm ask comes on top. `usd`: None when unpriced."""
+    """What would be played and paid, and what it could show.
+
+    Tokens are estimates; what gate, nudges and swarm ask comes on top.
+
+    Attributes:
+        usd: None when unpriced.
+        pairs: Conversations of an arm, each compared with its like in the control; repeats of one are the same pair.
+        comparisons: Judged rows of the report, tested together.
+        heuristic: The judge is an offline one, on whose scores no verdict rests.
+        pairs_for_a_verdict: Below so many no difference, however large, could be significant.
+        pairs_needed: So many find a difference of one standard deviation (of the pairs' differences) with power 0.8.
+        detectable_d: The smallest difference found with power 0.8, in the same unit; None where none could be.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -31,6 +47,28 @@ class ExperimentEstimate(BaseModel):
     judge_calls: int
     judge_tokens: int
     usd: float | None
+    pairs: int
+    repeats: int
+    comparisons: int
+    heuristic: bool
+    pairs_for_a_verdict: int
+    pairs_needed: int | None
+    detectable_d: float | None
+
+    def findings(self) -> Iterator[str]:
+        """Yield what the experiment could show, in sentences."""
+        if self.heuristic:
+            yield f"No verdict on scores is possible: {self.judge} is an offline heuristic. What is counted without a judge is compared."
+        if self.detectable_d is None:
+            few = too_few(self.pairs, self.comparisons)
+            yield f"No verdict is possible: {few}, and 80 % power at 1 standard deviation {self.pairs_needed}."
+        else:
+            size = f"{self.pairs} conversations an arm, {counted(self.comparisons, 'comparison')}"
+            found = f"80 % power to find a difference of {self.detectable_d:.2f} standard deviations of paired conversations"
+            further = f"; for one of 1 it takes {self.pairs_needed}" if self.detectable_d > 1 else ""
+            yield f"{size}: {found}{further}."
+        if self.repeats > 1:
+            yield f"{self.repeats} repeats make each conversation's scores steadier; they add no conversations to compare."
 
 
 def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str = "") -> ExperimentEstimate:
@@ -69,6 +107,13 @@ def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str
         judge_calls=times * judging.calls,
         judge_tokens=times * (judging.input_tokens + judging.output_tokens),
         usd=None if usd is None else float(usd),
+        pairs=scenario.environments,
+        repeats=scenario.repeats,
+        comparisons=scenario.comparisons,
+        heuristic=is_heuristic(experiment.judge),
+        pairs_for_a_verdict=pairs_for_a_verdict(scenario.comparisons),
+        pairs_needed=pairs_needed(1.0, scenario.comparisons),
+        detectable_d=detectable_d(scenario.environments, scenario.comparisons),
     )
 
 

@@ -124,14 +124,14 @@ class Scenario(_Part):
 
     Attributes:
         population: People made for it, or `cast`: agents that exist, by slug; exactly one of the two.
-        environments: How many conversations an arm has; `agents`: how many agents in each.
+        environments: How many conversations an arm has: what verdicts count; `agents`: how many agents in each.
         steps: What happens in each, step by step.
         order: ``together``: in a step all read the same and answer; ``sequence``: one after the other, in an order drawn for each step;
             ``apart``: nobody ever reads what another says, as in a vote.
         facilitator: The name under which the facilitator speaks.
         start_from: ``CHANNEL@POSITION``: environments begin with the last 200 messages up to that one.
         arms: The first is the control that others are compared with.
-        repeats: How often everything is played.
+        repeats: How often everything is played: steadier scores of the same conversations, which count once.
     """
 
     name: Slug
@@ -182,6 +182,11 @@ class Scenario(_Part):
     def conversations(self) -> int:
         """Environments of all arms and repeats."""
         return self.environments * len(self.arms) * self.repeats
+
+    @property
+    def comparisons(self) -> int:
+        """Judged rows of the report, which are tested together."""
+        return len(self.dimensions) * (len(self.arms) - 1)
 
     @property
     def digest(self) -> str:

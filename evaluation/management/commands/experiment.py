@@ -78,7 +78,9 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         run.add_argument(
             "--model", default="", help="model that acts as all agents (default: each agent's own, else ACTOR_MODEL)"
         )
-        run.add_argument("--dry-run", action="store_true", help="say what it would play and cost, and write nothing")
+        run.add_argument(
+            "--dry-run", action="store_true", help="say what it would play, cost and could show, and write nothing"
+        )
         run.add_argument("--json", dest="as_json", **json_too)
         again = actions.add_parser("report", help="what an experiment came to")
         again.add_argument("number", nargs="?", type=int)
@@ -136,7 +138,8 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             chosen = {"judge": options["judge"], "actor_model": options["model"]}
             try:
                 estimate = estimate_experiment(scenario, **chosen)
-                self._say(_estimate_line(estimate), options)
+                for line in (_estimate_line(estimate), *estimate.findings()):
+                    self._say(line, options)
                 if options["dry_run"]:
                     if options["json"]:
                         self.stdout.write(estimate.model_dump_json(indent=2))

@@ -1,9 +1,11 @@
-"""The shipped scenarios swarm-on-off and debate-or-vote, played by a model behind a loopback server to a finished report."""
+"""The shipped scenarios: large enough for a verdict, and two of them played by a model behind a loopback server to a finished report."""
 
 from __future__ import annotations
 
 import json
 import re
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from agents.models import Swarm
 from evaluation.experiments.play import ExperimentRefused, start_experiment
 from evaluation.experiments.report import ExperimentReport, groups
 from evaluation.experiments.scenario import read_scenario, shipped
+from evaluation.statistics.arms import pairs_needed
 from tests.agents.swarm.speaking import READING
 from tests.evaluation.experiments.test_planted import respond
 from tests.evaluation.experiments.test_play import scenario
@@ -58,8 +61,52 @@ def channel_of(body: dict[str, Any]) -> str:
 
 
 def played(name: str, capsys: pytest.CaptureFixture[str]) -> ExperimentReport:
-    call_command("experiment", "run", name, "--json")
+    call_command("experiment", "run", name, "--json", "--scale", "0.3")
     return ExperimentReport.model_validate_json(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_each_plays_enough_conversations_to_find_a_difference_of_one_standard_deviation(name: str) -> None:
+    plan = read_scenario(shipped()[name])
+
+    needed = pairs_needed(1.0, plan.comparisons)
+
+    assert needed is not None
+    assert plan.environments >= needed
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "too few conversations (2) for 2 comparisons; a significant result takes 7"),
+        (
+            {"environments": 7, "population": {"size": 14, "about": "a street"}},
+            "find a difference of 1.85 standard deviations",
+        ),
+        ({"repeats": 3}, "they add no conversations to compare"),
+    ],
+    ids=["too few", "enough for a large difference", "repeats"],
+)
+def test_a_dry_run_says_what_the_experiment_could_show(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    path, out = tmp_path / "mine.yaml", StringIO()
+    path.write_text(scenario(**changes).model_dump_json())
+
+    call_command("experiment", "run", str(path), "--dry-run", stdout=out)
+
+    assert said in " ".join(out.getvalue().split())
+
+
+def test_the_start_of_a_run_says_when_no_verdict_is_possible(settings: Settings, tmp_path: Path) -> None:
+    settings.ACTOR_MODEL, settings.JUDGE_MODEL = "offline:scripted-1", "offline:lexical-1"
+    path, out = tmp_path / "mine.yaml", StringIO()
+    path.write_text(scenario().model_dump_json())
+
+    call_command("experiment", "run", str(path), stdout=out)
+
+    said, _, _ = " ".join(out.getvalue().split()).partition("Ctrl-C stops it")
+    assert "No verdict is possible: too few conversations (2)" in said
+    assert "and 80 % power at 1 standard deviation 13" in said
+    assert "No verdict on scores is possible: offline:lexical-1 is an offline heuristic" in said
 
 
 @pytest.mark.parametrize("name", ["swarm-on-off", "debate-or-vote"])
@@ -87,7 +134,7 @@ def test_a_swarm_belongs_to_the_people_made_for_the_experiment_alone() -> None:
     start_experiment(read_scenario(shipped()["swarm-on-off"]))
 
     swarm = Swarm.objects.get(name="personality")
-    assert swarm.agents.count() == swarm.agents.filter(synthetic=True).count() == 8
+    assert swarm.agents.count() == swarm.agents.filter(synthetic=True).count() == 13
     assert not real.swarms.exists()
 
 
