@@ -1,6 +1,7 @@
 """Raw scores that others published, compared as ours are. The paper behind TinyTroupe (arXiv:2507.09788) gives its Table 1 so.
 
-The file is ``{"sets": {SET: {EXPERIMENT: {"metrics": {METRIC: {"treatment": [5, 7], "control": [6, 8]}}}}}}``; other keys are passed over.
+The file is ``{"sets": {SET: {EXPERIMENT: {"metrics": {METRIC: {"treatment": [5, null], "control": [6, 8]}}}}}}``. A score that is null is
+missing; scores left out of the lists are counted in ``missing_treatment`` and ``missing_control`` beside them. Other keys are passed over.
 """
 
 from __future__ import annotations
@@ -8,30 +9,35 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evaluation.dimensions import Dimension
 from evaluation.experiments.compare import Measure, Row, Values, as_arm, describe
 
 MOST_BYTES = 50_000_000
+NO_CONVERSATIONS = "the file does not say which scores are of one conversation"
 
 
-def _given(values: object) -> object:
-    """Scores that are missing are dropped, as the paper does."""
-    return [value for value in values if value is not None] if isinstance(values, list) else values
-
-
-Scores = Annotated[list[float], BeforeValidator(_given)]
+Missing = Annotated[int, Field(ge=0)]
 
 
 class _Metric(BaseModel):
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
-    treatment: Scores
-    control: Scores
+    treatment: list[float | None]
+    control: list[float | None]
+    missing_treatment: Missing = 0
+    missing_control: Missing = 0
+
+    def values(self, arm: Literal["treatment", "control"]) -> Values:
+        """Return the scores of an arm, each for itself, and how many are missing."""
+        scores = self.treatment if arm == "treatment" else self.control
+        left_out = self.missing_treatment if arm == "treatment" else self.missing_control
+        there = [score for score in scores if score is not None]
+        return Values(arm, as_arm(there), max(left_out, len(scores) - len(there)))
 
 
 class _Experiment(BaseModel):
@@ -54,6 +60,13 @@ class PublishedRow(BaseModel):
     row: Row
 
 
+class PublishedReport(BaseModel):
+    """All rows of a file. `version`: of this form."""
+
+    version: Literal[1] = 1
+    rows: list[PublishedRow]
+
+
 class Figure(BaseModel):
     """One row of the paper's Table 1."""
 
@@ -74,8 +87,8 @@ def figures() -> dict[str, dict[str, Figure]]:
     return {name: {d: Figure.model_validate(row) for d, row in rows.items()} for name, rows in content.items()}
 
 
-def read_published(path: Path) -> list[PublishedRow]:
-    """Compare treatment and control of every metric in a file; no score has an environment there, so no p is clustered.
+def read_published(path: Path) -> PublishedReport:
+    """Compare treatment and control of every metric in a file; no score has a conversation there, so no p is clustered.
 
     Raises:
         ValueError: The file cannot be used; says where and why.
@@ -96,12 +109,8 @@ def read_published(path: Path) -> list[PublishedRow]:
         for experiment, one in experiments.items():
             for metric, scores in one.metrics.items():
                 measure = Measure(id=metric, label=str(labels.get(metric, metric)), unit="scores")
-                arms = [
-                    Values(arm, as_arm(values))
-                    for arm, values in (("treatment", scores.treatment), ("control", scores.control))
-                ]
-                row = describe(measure, *arms)
-                why = "no environments in the file: each score for itself"
-                row = row.model_copy(update={"why": why})
+                row = describe(measure, scores.values("treatment"), scores.values("control"))
+                if not row.why:
+                    row = row.model_copy(update={"why": NO_CONVERSATIONS})
                 rows.append(PublishedRow(set=name, experiment=experiment, row=row))
-    return rows
+    return PublishedReport(rows=rows)

@@ -11,11 +11,11 @@ from rich.console import Console
 from agents.commands import Cell, Emphasis, in_line, markdown_table, print_table, snippet
 from evaluation.experiments.compare import Cell as ArmCell
 from evaluation.experiments.compare import Row
-from evaluation.experiments.published import Figure, PublishedRow
+from evaluation.experiments.published import NO_CONVERSATIONS, Figure, PublishedRow
 from evaluation.experiments.report import ExperimentReport, groups, p_text, rounded
 
 HEADS = ["Measure", ">Treatment", ">Control", ">Δ", ">d", ">p naive", ">p clustered", ">n", "What may be said"]
-PUBLISHED_HEADS = ["Experiment", "Measure", ">Treatment", ">Control", ">Δ", ">t", ">df", ">p", ">d", ">g"]
+PUBLISHED_HEADS = ["Experiment", "Measure", ">Treatment", ">Control", ">n", ">Δ", ">t", ">df", ">p naive", ">d", ">g"]
 ARM_HEADS = ["Arm", ">Conversations", ">Turns", ">Failed", ">Messages", ">US dollars", "What its stages did"]
 _EMPHASIS: dict[str, Emphasis] = {"gain": "good", "harm": "bad"}
 _FINE = {"rules": 3, "silence": 3, "repetition": 3, "usd": 5}  # decimals; others 2
@@ -149,12 +149,15 @@ def as_csv(shown: ExperimentReport, *further: ExperimentReport) -> str:
 
 
 def published_cells(one: PublishedRow) -> list[Cell]:
-    row = one.row
+    row, n = one.row, f"{one.row.treatment.n}/{one.row.control.n}"
+    if row.treatment.missing or row.control.missing:
+        n += f", missing {row.treatment.missing}/{row.control.missing}"
     return [
         f"{one.set} {one.experiment}",
         row.label,
-        mean_sd(row.treatment),
-        mean_sd(row.control),
+        f"{rounded(row.treatment.mean)} ({rounded(row.treatment.sd)})",
+        f"{rounded(row.control.mean)} ({rounded(row.control.sd)})",
+        (n, "" if row.why == NO_CONVERSATIONS else "bad"),
         signed(row.delta),
         rounded(row.t),
         rounded(row.df, 1),

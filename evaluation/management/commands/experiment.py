@@ -29,7 +29,7 @@ from evaluation.experiments.play import (
     problems_here,
     start_experiment,
 )
-from evaluation.experiments.published import read_published
+from evaluation.experiments.published import NO_CONVERSATIONS, read_published
 from evaluation.experiments.report import ExperimentReport, report, rounded
 from evaluation.experiments.rescore import AGREEMENT_HEADS, Rescored, agreement_cells, queue_judges, rescore
 from evaluation.experiments.scenario import Scenario, read_scenario, shipped
@@ -313,13 +313,19 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
 
     def _published(self, path: Path, *, as_json: bool) -> None:
         try:
-            rows = read_published(path)
+            published = read_published(path)
         except (OSError, ValueError) as error:
             raise _wrong(f"--published: {error}") from None
         if as_json:
-            self.stdout.write(json.dumps([one.model_dump(mode="json") for one in rows], indent=2))
+            self.stdout.write(published.model_dump_json(indent=2))
             return
-        print_table(console_on(self.stdout), PUBLISHED_HEADS, [published_cells(one) for one in rows], tight=True)
+        console = console_on(self.stdout)
+        print_table(console, PUBLISHED_HEADS, [published_cells(one) for one in published.rows], tight=True)
+        for one in published.rows:
+            if one.row.why != NO_CONVERSATIONS:
+                name = snippet(f"{one.set} {one.experiment}, {one.row.label}")
+                console.print(f"{name}: {one.row.verdict}: {snippet(one.row.why, 1_000)}")
+        console.print(f"No verdict rests on p naive, which takes each score for itself: {NO_CONVERSATIONS}.")
 
 
 def _beside(row: Any) -> list[Any]:

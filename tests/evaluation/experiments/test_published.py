@@ -43,8 +43,10 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_every_metric_is_a_row_with_means_deviations_difference_and_p(file: Path) -> None:
-    rows = json.loads(printed(file, "--json"))
+    document = json.loads(printed(file, "--json"))
+    rows = document["rows"]
 
+    assert document["version"] == 1
     first = rows[0]["row"]
     assert [(one["experiment"], one["row"]["measure"]) for one in rows] == [
         ("one", "adherence"),
@@ -56,6 +58,29 @@ def test_every_metric_is_a_row_with_means_deviations_difference_and_p(file: Path
     assert first["p"] is None, "no environments in such a file: nothing is clustered"
     assert "6.50 (1.29)" in printed(file)
     assert "+1.75" in printed(file)
+
+
+@pytest.mark.parametrize(
+    "ideas",
+    [
+        {"treatment": [4, 5, 6] * 7 + [7] + [None] * 8, "control": [3, 4, 5] * 10},
+        {"treatment": [4, 5, 6] * 7 + [7], "control": [3, 4, 5] * 10, "missing_treatment": 8, "missing_control": 0},
+    ],
+    ids=["as nulls", "as a number"],
+)
+def test_scores_that_are_missing_are_shown_and_too_many_leave_no_verdict_as_in_a_run(
+    ideas: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "october.json"
+    path.write_text(json.dumps({"sets": {"october": {"exp1": {"metrics": {"ideas_quantity": ideas}}}}}))
+
+    text = " ".join(printed(path).split())
+    row = json.loads(printed(path, "--json"))["rows"][0]["row"]
+
+    assert "22/30, missing 8/0" in text
+    assert "p naive" in text
+    assert "not enough data: 8 of 30 values missing in treatment; allowed: 10%" in text
+    assert (row["treatment"]["n"], row["treatment"]["missing"], row["verdict"]) == (22, 8, "not enough data")
 
 
 def test_figures_are_rounded_as_papers_round_them(tmp_path: Path) -> None:
