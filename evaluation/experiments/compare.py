@@ -139,7 +139,7 @@ def compare_family(comparisons: Sequence[Comparison], *, seed: int = 0) -> list[
     p_values = {}
     for number in tested:
         one = comparisons[number]
-        p = permutation_p(one.treatment.values, one.control.values, paired=True, seed=seed)
+        p = permutation_p(one.treatment.values, one.control.values, seed=seed)
         if p is not None:
             p_values[number] = p
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from evaluation.statistics.bootstrap import Floats
 
 PERMUTATIONS = 9_999
-MOST_EXACT = 10_000  # ways to assign the environments; up to here all are gone through
-MOST_EXACT_PAIRS = 13  # 2¹³ ways
+MOST_EXACT_PAIRS = 13  # 2¹³ ways to swap them: up to here all are gone through
 LEAST_PAIRS, MOST_PAIRS = 3, 10_000_000
 MOST_D = 20.0  # beyond, all is found
 FEW_WAYS, DRAWN = 20, 4_000
@@ -112,39 +111,28 @@ def intraclass(*arms: Arm) -> float | None:
     return (a - b) / (a + (size - 1) * b) if a or b else None
 
 
-def permutation_p(treatment: Arm, control: Arm, *, paired: bool = False, seed: int = 0) -> float | None:
-    """Two-sided p of no difference of the means of all scores: environments swap arms, their scores stay together.
+def permutation_p(treatment: Arm, control: Arm, *, seed: int = 0) -> float | None:
+    """Return the two-sided p of no difference of the means of all scores: each environment swaps its arms, its scores stay together.
 
-    All ways are gone through up to 10,000 of them, else 9,999 drawn ones and the real one (Phipson & Smyth, Statistical Applications in
-    Genetics and Molecular Biology 9 (2010), 39).
-
-    Args:
-        paired: The same environments are in both arms, and each swaps with its like; those that are in one only are left out.
+    All ways are gone through up to 13 pairs, else 9,999 drawn ones and the real one (Phipson & Smyth, Statistical Applications in
+    Genetics and Molecular Biology 9 (2010), 39). Environments that are in one arm only are left out.
 
     Returns:
-        In (0, 1]; None for fewer than 3 environments in one of the two.
+        In (0, 1]; None for fewer than 3 pairs.
     """
     import numpy as np
 
     a, b = _sums(treatment), _sums(control)
-    if paired:
-        both = [key for key in a if key in b]
-        a, b = {key: a[key] for key in both}, {key: b[key] for key in both}
-    n, m = len(a), len(b)
-    if min(n, m) < LEAST_PAIRS:
+    pairs = [key for key in a if key in b]
+    if len(pairs) < LEAST_PAIRS:
         return None
-    rows = np.array([*a.values(), *b.values()])
-    rng = np.random.default_rng(seed)
-    if paired:
-        exact = n <= MOST_EXACT_PAIRS
-        flips = _all_flips(n) if exact else rng.integers(0, 2, (PERMUTATIONS, n)).astype(bool)
-        chosen = np.concatenate([~flips, flips], axis=1)
-    else:
-        exact = math.comb(n + m, n) <= MOST_EXACT
-        chosen = _all_choices(n + m, n) if exact else rng.permuted(_first(PERMUTATIONS, n + m, n), axis=1)
-    real = abs(_difference(rows, _first(1, n + m, n))[0])
-    extreme = int((np.abs(_difference(rows, chosen)) >= real - 1e-9 * max(1.0, real)).sum())
-    return extreme / len(chosen) if exact else (1 + extreme) / (1 + PERMUTATIONS)
+    rows = np.array([*(a[key] for key in pairs), *(b[key] for key in pairs)])
+    exact = len(pairs) <= MOST_EXACT_PAIRS
+    flips = _all_flips(len(pairs)) if exact else _drawn_flips(len(pairs), seed)
+    as_it_was = np.zeros((1, len(pairs)), dtype=bool)
+    real = abs(_difference(rows, as_it_was)[0])
+    extreme = int((np.abs(_difference(rows, flips)) >= real - 1e-9 * max(1.0, real)).sum())
+    return extreme / len(flips) if exact else (1 + extreme) / (1 + PERMUTATIONS)
 
 
 def least_p(pairs: int) -> float:
@@ -263,29 +251,18 @@ def _found_from(pairs: int, rare: int) -> Floats:
     return np.sort(np.concatenate(found))
 
 
-def _difference(rows: Floats, chosen: NDArray[np.bool_]) -> Floats:
-    """The difference of the means of all scores, for each way to choose the treatment's environments."""
-    one = chosen.astype(float) @ rows
+def _difference(rows: Floats, flips: NDArray[np.bool_]) -> Floats:
+    """Return the difference of the means of all scores for each way to swap pairs.
+
+    Args:
+        rows: Sum and number of the scores of each environment, the treatment's, then the control's.
+    """
+    import numpy as np
+
+    one = np.concatenate([~flips, flips], axis=1).astype(float) @ rows
     rest = rows.sum(axis=0) - one
     difference: Floats = one[:, 0] / one[:, 1] - rest[:, 0] / rest[:, 1]
     return difference
-
-
-def _first(ways: int, of: int, n: int) -> NDArray[np.bool_]:
-    import numpy as np
-
-    return np.tile(np.arange(of) < n, (ways, 1))
-
-
-def _all_choices(of: int, n: int) -> NDArray[np.bool_]:
-    from itertools import combinations
-
-    import numpy as np
-
-    ways = list(combinations(range(of), n))
-    chosen = np.zeros((len(ways), of), dtype=bool)
-    chosen[np.arange(len(ways))[:, None], ways] = True
-    return chosen
 
 
 def _all_flips(n: int) -> NDArray[np.bool_]:
@@ -293,3 +270,9 @@ def _all_flips(n: int) -> NDArray[np.bool_]:
 
     flips: NDArray[np.bool_] = (np.arange(2**n)[:, None] >> np.arange(n)) & 1 == 1
     return flips
+
+
+def _drawn_flips(n: int, seed: int) -> NDArray[np.bool_]:
+    import numpy as np
+
+    return np.random.default_rng(seed).integers(0, 2, (PERMUTATIONS, n)).astype(bool)
