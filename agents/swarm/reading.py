@@ -1,4 +1,4 @@
-"""A text as the guards read it: words in clauses, numbers as values, contractions written out, fillers left out; links, code, quotes."""
+"""A text as the guards read it: words that say something, numbers as values, contractions written out; links, code, quotes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,11 +21,13 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DATA: Mapping[str, Any] = yaml.load(Path(__file__).with_name("words.yaml").read_text("utf-8"), Loader=_Loader)  # noqa: S506 (a safe one)
 
 _HIDDEN = frozenset(_DATA["hidden"].split())
-_KINDS = dict.fromkeys((*STOP_WORDS, *_DATA["function"].split()), "function")
-_KINDS |= dict.fromkeys((*_HIDDEN, *_DATA["fillers"].split()), "")
+_CONJUNCTIONS = frozenset(_DATA["conjunctions"].split())
+_KINDS = dict.fromkeys(
+    (*STOP_WORDS, *_HIDDEN, *_CONJUNCTIONS, *_DATA["function"].split(), *_DATA["fillers"].split()), ""
+)
+_KINDS |= dict.fromkeys(_DATA["telling"].split(), "word")
 _KINDS |= dict.fromkeys(_DATA["days"].split(), "date")
 _KINDS |= dict.fromkeys(_DATA["languages"]["English"]["negations"].split(), "negation")
-_KINDS |= dict.fromkeys(_DATA["conjunctions"].split(), "conjunction")
 _MONTHS: Sequence[str] = _DATA["months"].split()
 CARDINALS: Mapping[str, int] = _DATA["cardinals"]
 _SCALES: Mapping[str, int] = _DATA["scales"]
@@ -111,30 +112,33 @@ _SCRIPTS = {
 _DETERMINERS = frozenset(["the", "a", "an", "another", "this", "that", "which", "each", "every", "any"])
 A_ONE = "one"  # as in "the red one", which counts nothing
 CONTENT = ("word", "name", "start")  # kinds of words that say something by themselves
-OPPOSITES: dict[str, set[str]] = {}  # by stem
-for _pair in _DATA["opposites"].split():
-    _one, _other = map(_stem, _pair.split("/"))
-    OPPOSITES.setdefault(_one, set()).add(_other)
-    OPPOSITES.setdefault(_other, set()).add(_one)
-OPPOSING = ("un", "in", "im", "dis", "non")  # what a word and its opposite differ by
+COURTESY = frozenset(_DATA["courtesy"].split())
+_FORMS = {form: base for base, forms in _DATA["irregular"].items() for form in forms.split()}
 _TITLES = frozenset(["mr", "mrs", "ms", "dr", "prof", "st"])
 
-stem = lru_cache(maxsize=8192)(_stem)
+
+@lru_cache(maxsize=8192)
+def stem(word: str) -> str:
+    """Return what the forms of a word have in common: ``sent`` and ``sends`` give ``send``, ``easily`` and ``easier`` give ``easy``."""
+    word = _stem(_FORMS.get(word, word))
+    for ending, base in (("ily", "y"), ("ier", "y"), ("iest", "y"), ("ly", ""), ("er", ""), ("est", "")):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word.removesuffix(ending) + base
+    return word
 
 
 class Word(NamedTuple):
-    """A word of a text: case-folded, contractions written out, a number as its value.
+    """A word of a text that says something: case-folded, contractions written out, a number as its value.
 
     Attributes:
         kind: ``number``, ``date``, ``negation``, ``name`` (capitalised inside a sentence), ``start`` (capitalised where a sentence
-            begins), ``function`` or ``word``.
+            begins) or ``word``.
         stem: Of the text.
         said: As it is written, for a reason.
     """
 
     text: str
     kind: str
-    clause: int
     sentence: int
     stem: str
     said: str
@@ -142,18 +146,17 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A text as the guards see it; fillers and auxiliaries that a contraction may hide are not among the words.
+    """A text as the guards see it.
 
     Attributes:
-        every: All words by their stem, fillers too.
+        words: Those that say something: no stop words, auxiliaries or fillers.
+        every: All words by their stem, stop words and fillers too.
         context: Words by their stem that a rewriting may use besides.
         language: Its name, or that of a script; empty where the text does not show it.
-        alone: Fillers that are sentences of their own.
     """
 
     text: str
     words: tuple[Word, ...]
-    sentences: tuple[tuple[Word, ...], ...]
     every: frozenset[str]
     context: frozenset[str]
     links: Counter[str]
@@ -162,7 +165,6 @@ class Reading:
     modals: frozenset[str]
     limits: frozenset[str]
     language: str
-    alone: Counter[str]
 
     def of(self, kind: str) -> Counter[str]:
         return Counter(word.text for word in self.words if word.kind == kind)
@@ -194,13 +196,10 @@ def read(text: str, *, names: Collection[str] = (), context: str = "") -> Readin
     lowered = plain.casefold()
     every = frozenset(map(stem, _LETTERS.findall(lowered)))
     language = language_of(plain)
-    row = list(_words(plain, language, frozenset(part for name in names for part in name.casefold().split())))
-    words = tuple(word for word in row if word.kind)
-    spoken = {word.sentence for word in words}
+    words = tuple(_words(plain, language, frozenset(part for name in names for part in name.casefold().split())))
     return Reading(
         text=text,
         words=words,
-        sentences=tuple(tuple(group) for _, group in groupby(words, lambda word: word.sentence)),
         every=every | {word.stem for word in words},
         context=frozenset(map(stem, _LETTERS.findall(context.casefold()))),
         links=links,
@@ -209,7 +208,6 @@ def read(text: str, *, names: Collection[str] = (), context: str = "") -> Readin
         modals=frozenset(_MODALS.get(modal, "must") for modal in _MODAL.findall(_DATED.sub(" ", lowered))),
         limits=frozenset(_LIMIT.findall(_DATED.sub(" ", lowered))),
         language=language,
-        alone=Counter(word.text for word in row if word.sentence not in spoken),
     )
 
 
@@ -239,7 +237,8 @@ def _bare(quote: str) -> str:
 
 
 def _words(text: str, language: str, names: Collection[str]) -> Iterator[Word]:
-    """The words in order. A clause ends at a mark in a sentence and at a conjunction, a sentence at its mark and at a line break."""
+    """The words in order. A sentence ends at its mark and at a line break."""
+    function = _SPOKEN_IN.get(language, frozenset()) if language != "English" else frozenset()
     negations = _NEGATIONS.get(language, frozenset())
     numbers = _NUMBERS.get(language, {})
     plain, lowered = _LIST_NUMBER.sub("\n", text), text.casefold()
@@ -247,14 +246,13 @@ def _words(text: str, language: str, names: Collection[str]) -> Iterator[Word]:
         _FILLER_PHRASE.sub(" well ", plain) if any(phrase in lowered for phrase in _DATA["filler_phrases"]) else plain
     )
     tokens = list(_TOKEN.finditer(plain if plain.isascii() else _UNSPACED.sub(r" \1 ", plain)))
-    clause = sentence = position = 0
+    sentence = position = 0
     begins, before = True, ""
     while position < len(tokens):
         token, start = tokens[position], position
         position += 1
         group, said = token.lastgroup, token.group().strip()
         if group == "mark":
-            clause += 1
             ends = not said or said[0] in ".!?…。！？"
             if not (said == "." and before in _TITLES):
                 sentence += ends
@@ -262,12 +260,12 @@ def _words(text: str, language: str, names: Collection[str]) -> Iterator[Word]:
             continue
         word = said.casefold()
         if group == "date":
-            yield Word(word, "date", clause, sentence, word, said[1:-1])
+            yield Word(word, "date", sentence, word, said[1:-1])
         elif group in ("number", "suffix"):
             value, position = _digits(token, tokens, position)
-            yield Word(value, "number", clause, sentence, value, said)
+            yield Word(value, "number", sentence, value, said)
         elif group == "mixed":
-            yield Word(word, "number", clause, sentence, word, said)
+            yield Word(word, "number", sentence, word, said)
         elif ((bare := word.removesuffix("'s")) in _NUMBER_WORDS or bare in numbers) and (
             spelled := _spelled(tokens, start, numbers)
         ):
@@ -275,17 +273,15 @@ def _words(text: str, language: str, names: Collection[str]) -> Iterator[Word]:
             said = " ".join(token.group() for token in tokens[start:position])
             if word == "one" and value == "1" and _counts_nothing(tokens[max(0, start - 3) : start]):
                 value = A_ONE
-            yield Word(value, "number", clause, sentence, value, said)
+            yield Word(value, "number", sentence, value, said)
         else:
             base, _, ending = word.partition("'")
             base = base if ending in _HIDDEN else word
             kind = "negation" if base in negations else "name" if base in names else _KINDS.get(base)
-            if kind is None:
+            if kind is None and base not in function:
                 kind = "word" if not said[0].isupper() else "start" if begins else "name"
-            if kind == "conjunction":
-                clause += 1
-            else:
-                yield Word(base, kind, clause, sentence, stem(base), said)
+            if kind:
+                yield Word(base, kind, sentence, stem(base), said)
         begins, before = False, word
 
 
@@ -293,7 +289,7 @@ def _counts_nothing(before: Sequence[re.Match[str]]) -> bool:
     """Whether the words before a "one" make it one of the kind, as in "the red one"."""
     for token in reversed(before):
         word = token.group().casefold()
-        if token.lastgroup != "word" or _KINDS.get(word) == "conjunction":
+        if token.lastgroup != "word" or word in _CONJUNCTIONS:
             return False
         if word in _DETERMINERS:
             return True

@@ -33,7 +33,7 @@ Regex = Annotated[str, Field(min_length=1), AfterValidator(_regex)]
 Phrase = Annotated[str, Field(min_length=1), AfterValidator(_phrase)]
 Count = Annotated[int, Field(ge=0, le=100_000)]
 GUARDED = tuple(
-    name for name in GUARDS if name not in ("moved", "sentences", "swapped", "opposites", "questions")
+    name for name in GUARDS if name not in ("sentences", "questions")
 )  # these compare a text with its rewriting
 
 

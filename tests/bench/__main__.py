@@ -61,7 +61,7 @@ def main() -> None:
         "file",
         nargs="*",
         type=Path,
-        help="data to measure on: of clarify and memory (an example ships with each), or transcripts (voice, repetition)",
+        help="data to measure on: of clarify and memory (an example ships with each), edits (guards), or transcripts (voice, repetition)",
     )
     options = parser.parse_args()
     if options.only == "scale":  # on PostgreSQL, and needs no model server
@@ -192,7 +192,7 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
     if "guards" in wanted:
         from tests.bench.guards import guarding
 
-        for row in guarding():
+        for row in guarding(options.file):
             table.add_row(*row)
     if "swarm" in wanted:
         from tests.bench.swarm import swarming

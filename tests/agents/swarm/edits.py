@@ -1,11 +1,16 @@
-"""Edits of a text that change what it says, and edits that do not, to try the guards of a polish on."""
+"""Edits of a text that change what it says, and edits that do not, to try the guards of a polish on.
+
+The guards look for those in `HARMFUL`. Those in `UNSEEN` change what is said with the text's own words or with courtesies.
+"""
 
 from __future__ import annotations
 
+import json
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -109,6 +114,31 @@ def change_number(text: str, chance: random.Random) -> str:
         else chance.choice([w for w in _WORDS if w != old.casefold()])
     )
     return text[: match.start()] + new + text[match.end() :]
+
+
+def replace_word(text: str, chance: random.Random) -> str:
+    """Put a content word of another example in the place of one."""
+    matches = [m for m in re.finditer(r"\b[a-z]{4,}\b", text) if m.group() not in STOP_WORDS]
+    if not matches:
+        return text
+    match = chance.choice(matches)
+    other = chance.choice([word for word in _words_of_examples() if word not in text.casefold()])
+    return text[: match.start()] + other + text[match.end() :]
+
+
+@cache
+def _words_of_examples() -> list[str]:
+    words = {word for text in example_messages() for word in re.findall(r"\b[a-z]{5,}\b", text)}
+    return sorted(words - STOP_WORDS)
+
+
+def drop_sentence(text: str, chance: random.Random) -> str:
+    sentences = split_sentences(text)
+    longer = [n for n, sentence in enumerate(sentences) if len(sentence.split()) >= 4]
+    if len(sentences) < 2 or not longer:
+        return text
+    del sentences[chance.choice(longer)]
+    return " ".join(sentences)
 
 
 def move_number(text: str, chance: random.Random) -> str:
@@ -258,15 +288,19 @@ def fillers(text: str, chance: random.Random) -> str:
 HARMFUL: Mapping[str, Edit] = {
     "drop a number": drop_number,
     "change a number": change_number,
-    "move a number": move_number,
-    "swap two names": swap_names,
     "drop not": drop_not,
+    "replace a word": replace_word,
+    "drop a sentence": drop_sentence,
     "add a sentence": add_sentence,
-    "add an interjection": add_interjection,
-    "add a sentence of its own words": add_own_words,
     "add a clause": add_clause,
     "translate": translate,
     "cut a link": cut_link,
+}
+UNSEEN: Mapping[str, Edit] = {
+    "move a number": move_number,
+    "swap two names": swap_names,
+    "add an interjection": add_interjection,
+    "add a sentence of its own words": add_own_words,
 }
 HARMLESS: Mapping[str, Edit] = {
     "long forms": long_forms,
@@ -292,11 +326,14 @@ def example_messages() -> list[str]:
 
 @dataclass
 class Figures:
-    """How many edits of a kind were tried and refused, and those whose verdict is the wrong one."""
+    """How many edits of a kind were tried, and how many of them were refused."""
 
     tried: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
-    wrong: list[tuple[str, str, str, str]] = field(default_factory=list)  # kind, draft, edited, reason
+
+    def add(self, kind: str, reason: str) -> None:
+        self.tried[kind] = self.tried.get(kind, 0) + 1
+        self.refused[kind] = self.refused.get(kind, 0) + bool(reason)
 
     def share(self, kinds: Iterable[str]) -> float:
         return sum(self.refused.get(kind, 0) for kind in kinds) / max(1, sum(self.tried.get(kind, 0) for kind in kinds))
@@ -306,15 +343,28 @@ def measure(texts: Sequence[str], seed: int = 7) -> Figures:
     """Try every edit on the texts as they are and on their sentences of at least four words."""
     drafts = list(dict.fromkeys([*texts, *(s for text in texts for s in split_sentences(text) if len(s.split()) >= 4)]))
     figures, chance = Figures(), random.Random(seed)
-    for kind, edit in (*HARMFUL.items(), *HARMLESS.items()):
+    for kind, edit in (*HARMFUL.items(), *UNSEEN.items(), *HARMLESS.items()):
         for draft in drafts:
             draft = with_link(draft) if kind == "cut a link" else draft
             edited = edit(draft, chance)
             if edited == draft or not edited.strip():
                 continue
-            reason = refusal(draft, edited)
-            figures.tried[kind] = figures.tried.get(kind, 0) + 1
-            figures.refused[kind] = figures.refused.get(kind, 0) + bool(reason)
-            if bool(reason) != (kind in HARMFUL):
-                figures.wrong.append((kind, draft, edited, reason))
+            figures.add(kind, refusal(draft, edited))
     return figures
+
+
+def measure_file(path: Path) -> Figures:
+    """Try the edits of a file of JSON lines: ``kind``, ``message``, ``draft``, ``polish``."""
+    figures = Figures()
+    for line in path.read_text(encoding="utf-8").splitlines():
+        edit = json.loads(line)
+        figures.add(edit["kind"], refusal(edit["draft"], edit["polish"], message=edit.get("message", "")))
+    return figures
+
+
+def edits_by_hand() -> Iterator[tuple[bool, str, str, str]]:
+    """Whether an edit changes what is said, the message, the draft, its edit: written before the guards' rules were known."""
+    for entry in yaml.safe_load(Path(__file__).with_name("edits_by_hand.yaml").read_text(encoding="utf-8")):
+        for changing in (True, False):
+            for edited in entry["changing" if changing else "harmless"]:
+                yield changing, entry["message"], entry["draft"], edited

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from agents.swarm.guards import GUARDS, refusal
 from agents.swarm.reading import read
-from tests.agents.swarm.edits import HARMFUL, HARMLESS, example_messages, measure, rewritings
+from tests.agents.swarm.edits import (
+    HARMFUL,
+    HARMLESS,
+    edits_by_hand,
+    example_messages,
+    measure,
+    rewritings,
+)
 
 REFUSED: list[tuple[str, str, str, str]] = [  # guard, what it names, draft, polish
     ("numbers", "3", "I put 2 eggs in.", "I put 3 eggs in."),
@@ -49,57 +56,28 @@ REFUSED: list[tuple[str, str, str, str]] = [  # guard, what it names, draft, pol
     ("limits", "nearly", "Nearly all of them came.", "All of them came."),
     ("limits", "probably", "It will probably rain.", "It will rain."),
     ("limits", "about", "It takes about 3 hours.", "It takes 3 hours."),
-    ("opposites", "clos", "The shop is open today.", "The shop is closed today."),
-    ("opposites", "unsaf", "It is safe for children.", "It is unsafe for children."),
-    ("opposites", "aft", "Take the pill before the meal.", "Take the pill after the meal."),
-    ("opposites", "decreas", "Increase the dose slowly.", "Decrease the dose slowly."),
+    ("words", "clos", "The shop is open today.", "The shop is closed today."),
+    ("words", "unsaf", "It is safe for children.", "It is unsafe for children."),
+    ("words", "aft", "Take the pill before the meal.", "Take the pill after the meal."),
+    ("words", "decreas", "Increase the dose slowly.", "Decrease the dose slowly."),
     ("questions", "", "Is it safe?", "It is safe."),
     ("questions", "", "It is safe.", "Is it safe?"),
-    ("swapped", "", "Dogs chase cats.", "Cats chase dogs."),
-    ("swapped", "", "You like me.", "I like you."),
-    ("swapped", "", "The red wire is live, the blue one is dead.", "The blue wire is live, the red one is dead."),
     ("numbers", "-20", "It is 20 degrees outside.", "It is -20 degrees outside."),
     ("words", "refund", "The report is late.", "The report is late. You get a refund."),
     ("words", "elephants", "I like the soup and the bread here.", "Elephants dream about purple bicycles daily."),
     ("language", "Italian", "I do not know what it is, but it is here.", "Non so che cosa è, ma è qui con me."),
     ("words", "kaputt", "The machine is broken again.", "Die Maschine ist wieder kaputt."),
+    ("words", "excludes", "It covers water damage.", "It excludes water damage."),
+    ("words", "almonds", "Walnuts are bad for dogs.", "Almonds are bad for dogs."),
+    ("words", "Impossible", "He agreed with it in the end.", "He agreed with it in the end. Impossible!"),
+    ("words", "costs", "We deliver the big desk.", "We deliver the big desk, and it costs extra."),
+    ("words", "her", "Ask him about the desk.", "Ask her about the desk."),
+    ("sentences", "Water", "Keep it in the sun. Water it every week.", "Keep it in the sun."),
+    ("sentences", "true", "That is true. I like the soup.", "I like the soup."),
+    ("sentences", "hot", "- Soup is hot.\n- Bread is fresh.", "- Bread is fresh."),
     ("form", "JSON", "All is well.", '{"text": "All is well."}'),
     ("form", "JSON", "All is well.", '{"text": "All is'),
     ("form", "fence", "All is well.", "```\nAll is well.\n```"),
-    (
-        "moved",
-        "",
-        "Kevin ate two cookies and Oscar ate three cookies.",
-        "Oscar ate two cookies and Kevin ate three cookies.",
-    ),
-    ("moved", "", "Jim told Pam to call Oscar.", "Pam told Jim to call Oscar."),
-    ("moved", "", "Kevin is late. Oscar is here.", "Oscar is late. Kevin is here."),
-    ("moved", "", "Kevin did not eat but Oscar did.", "Kevin did eat but Oscar did not."),
-    ("moved", "", "I ate two eggs and three apples.", "I ate three eggs and two apples."),
-    ("moved", "", "Thanks, Jim and Pam.", "Thanks, Pam and Jim."),
-    (
-        "moved",
-        "",
-        "It was moved. We moved it from Monday to Friday.",
-        "It was moved, and we put it from Friday to Monday.",
-    ),
-    ("moved", "", "Take two, take three.", "Take three, take two."),
-    ("moved", "", "I put 3 big eggs and small eggs in.", "I put big eggs and 3 small eggs in."),
-    ("sentences", "Impossible", "He agreed with it in the end.", "He agreed with it in the end. Impossible!"),
-    ("sentences", "sure", "I can do it on Monday.", "Sure. I can do it on Monday."),
-    (
-        "sentences",
-        "works",
-        "Ask Pam. She works with the new machine.",
-        "Ask Pam. The machine works. She works with the new machine.",
-    ),
-    (
-        "sentences",
-        "it costs extra",
-        "We deliver the big desk to your house.",
-        "We deliver the big desk to your house, and it costs extra.",
-    ),
-    ("sentences", "they do", "We deliver it", "We deliver it they would do it too."),
     (
         "language",
         "para",
@@ -123,11 +101,14 @@ ALLOWED: list[tuple[str, str]] = [
     ("  The   report is\nlate today. ", "The report is late today."),
     ("1. Wash it.\n2. Dry it.", "Wash it. Dry it."),
     ("See https://example.com/a, it says \"soon.\"", "It says \u201csoon\u201d, see https://example.com/a."),
-    ("Run `make test` with --fast, then look at the summary of it.", "Run `make test` with --fast, then check the summary of it."),
+    ("Run `make test` with --fast, then look at the summary of it.", "Run `make test` with --fast, then at the summary of it."),
     ("Kevin gave Oscar the keys and Kevin gave Oscar the car.", "Kevin gave Oscar the keys and the car."),
     ("Das ist nicht so gut, weil es zwei Tage dauert.", "Weil es 2 Tage dauert, ist das nicht so gut."),
     ("It lasts 10-20 days.", "It'll last 10-20 days."),
     ("It is logged. Anything else?", "It is logged."),
+    ("Great question! Eggs have protein. I hope this helps!", "Eggs have protein."),
+    ("The soup is hot. Eat slowly, as the soup is hot.", "Eat slowly, as the soup is hot."),
+    ("He sent two easy tests.", "Two tests were sent by him; they are easier."),
     ("今天很好。", "今天很好！"),
     ("I can't do it.", "I cannot do it."),
     ("The old lamp is broken. The most common reason is an old bulb.", "The old lamp is broken. The most common one is an old bulb."),
@@ -151,10 +132,16 @@ def test_a_polish_that_changes_the_wording_alone_is_used(draft: str, polished: s
     assert refusal(draft, polished) == ""
 
 
-def test_most_natural_rewritings_are_used() -> None:
+def test_most_free_rewritings_are_used() -> None:
     refused = [(polished, why) for draft, polished in rewritings() if (why := refusal(draft, polished))]
 
-    assert len(refused) <= 0.25 * len(rewritings()), refused
+    assert len(refused) <= 0.4 * len(rewritings()), refused
+
+
+def test_edits_by_hand_that_change_what_is_said_are_refused_in_most_cases() -> None:
+    changing = [refusal(draft, edited, message=message) for harm, message, draft, edited in edits_by_hand() if harm]
+
+    assert sum(map(bool, changing)) >= 0.85 * len(changing)
 
 
 def test_edits_of_the_example_conversations_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,7 +150,7 @@ def test_edits_of_the_example_conversations_are_told_apart(capsys: pytest.Captur
     with capsys.disabled():
         for kind in (*HARMFUL, *HARMLESS):
             print(f"\n  {kind}: {figures.share([kind]):.2%} of {figures.tried[kind]} refused", end="")  # noqa: T201
-    assert sum(figures.tried[kind] for kind in HARMFUL) >= 500
+    assert all(figures.tried[kind] >= 100 for kind in HARMFUL)
     assert figures.share(HARMFUL) >= 0.99
     assert all(figures.share([kind]) >= 0.97 for kind in HARMFUL)
     assert figures.share(HARMLESS) <= 0.05
