@@ -73,7 +73,10 @@ _CONTRACTION = re.compile(rf"(?<![\w'])(?:{_either(_SHORTENED)})(?!\w)", re.IGNO
 _FILLER_PHRASE = re.compile(rf"\b(?:{_either(_DATA['filler_phrases'])})\b", re.IGNORECASE)
 _MODAL = re.compile(r"\b(?:must|shall|should|ought|may|might|(?:have|has|had|needs?|got|ve) to)\b")
 _DATED = re.compile(r"⟦[^⟧]*⟧")
-_LIMIT = re.compile(rf"\b(?:{_either(_DATA['limits'])})\b|\b(?:about|around|roughly|over|under)(?= [$€£¥]?\d)")
+_LIMIT = re.compile(
+    rf"\b(?:{_either(_DATA['limits'])})\b"
+    rf"|\b(?:about|around|roughly|over|under)(?= (?:[$€£¥]?\d|(?:{_either(CARDINALS)})\b))"
+)
 _MODALS = {"may": "may", "might": "may", "should": "should", "ought": "should"}
 _MONTH = "|".join(_MONTHS)
 _DAY = r"(?:(?P<{0}>\d{{1,2}})(?:st|nd|rd|th)?|(?P<{0}word>" + "|".join(_ORDINALS) + "))"

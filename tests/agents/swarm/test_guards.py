@@ -104,6 +104,7 @@ ALLOWED: list[tuple[str, str]] = [
     ("Run `make test` with --fast, then look at the summary of it.", "Run `make test` with --fast, then at the summary of it."),
     ("Kevin gave Oscar the keys and Kevin gave Oscar the car.", "Kevin gave Oscar the keys and the car."),
     ("Das ist nicht so gut, weil es zwei Tage dauert.", "Weil es 2 Tage dauert, ist das nicht so gut."),
+    ("It takes about three hours.", "It takes about 3 hours."),
     ("It lasts 10-20 days.", "It'll last 10-20 days."),
     ("It is logged. Anything else?", "It is logged."),
     ("Great question! Eggs have protein. I hope this helps!", "Eggs have protein."),
