@@ -19,7 +19,7 @@ from django.db.models.deletion import get_candidate_relations_to_delete
 from pydantic import BaseModel
 
 from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep, SwarmTurn, owner_name
-from agents.swarm.memory import summarise_now
+from agents.swarm.memory import summarise_now, why_no_summary
 from agents.swarm.talk import Trace, trace_of
 from agents.turn.orchestrator import finish_turn
 from agents.turn.pipeline import pipeline
@@ -43,6 +43,7 @@ class Exchange(BaseModel):
         silent: Why the agent said nothing, where it did.
         run, status, error: The turn, and how it ended.
         trace: What its swarm did; None where none took part.
+        summary_failed: Why the newest older messages are not summarised; empty when they are.
     """
 
     message: str
@@ -52,6 +53,7 @@ class Exchange(BaseModel):
     status: str
     error: str
     trace: Trace | None
+    summary_failed: str = ""
 
 
 def chats_of(agent: Agent) -> QuerySet[Channel]:
@@ -194,6 +196,7 @@ def exchange(
         status=run.status,
         error=run.error,
         trace=trace_of(row) if row else None,
+        summary_failed=why_no_summary(agent, channel) if row else "",
     )
 
 

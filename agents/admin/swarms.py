@@ -25,9 +25,9 @@ from agents.models import Agent, DialogState, Message, Swarm, SwarmPhase, SwarmT
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.swarm.assign import SwarmRefused, check_clashes, check_names
 from agents.swarm.intents import intents
-from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, write_summary
+from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
 from agents.swarm.state import KINDS, MANY, StateRefused, add, edit, entries, pin, remove, unpin, updating
-from agents.swarm.talk import try_swarm
+from agents.swarm.talk import refused_polishes, try_swarm
 from agents.text.fences import MAX_CHARACTERS
 
 PAGES = "admin/agents/swarm/"
@@ -180,6 +180,8 @@ class DialogStateAdmin(LogAdmin[DialogState]):
             "most": NOTE_CHARACTERS,
             "summary": summary,
             "summary_text": text_of(summary, obj) if summary else "",
+            "summary_failed": why_no_summary(obj.agent, obj.channel),
+            "refused_polishes": refused_polishes(obj.agent, obj.channel),
             "transcript": reverse("admin:agents_channel_transcript", args=[obj.channel_id]),
             "turns": display.list_url(SwarmTurn, agent__id__exact=obj.agent_id),
             "may_change": request.user.has_perm("agents.change_dialogstate"),

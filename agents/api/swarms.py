@@ -25,9 +25,9 @@ from agents.api.views import Editable, View, or_404
 from agents.models import Agent, Channel, DialogState, Message, Swarm, SwarmPhase
 from agents.swarm.assign import Name, PhaseValues, SwarmRefused, SwarmValues, check_clashes, save_swarm
 from agents.swarm.calibration import PREFERENCES
-from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, write_summary
+from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
 from agents.swarm.state import KINDS, Entry, StateRefused, add, edit, entries, pin, remove, unpin, updating
-from agents.swarm.talk import Trial, try_swarm
+from agents.swarm.talk import RefusedPolish, Trial, refused_polishes, try_swarm
 
 MOST_ENTRIES = 100
 
@@ -176,6 +176,8 @@ class Dialog(BaseModel):
         anchor, goal: At most one entry each.
         pending: The question that waits for its answer.
         summary: Of older messages; null while there is none.
+        summary_failed: Why the newest older messages are not summarised; empty when they are.
+        refused_polishes: Of the last five turns that had one, the newest first.
     """
 
     agent: str
@@ -192,6 +194,8 @@ class Dialog(BaseModel):
     preferences: dict[str, str]
     last_tool: dict[str, Any]
     summary: str | None
+    summary_failed: str
+    refused_polishes: list[RefusedPolish]
 
 
 class EntryBody(Body):
@@ -283,6 +287,8 @@ def dialog_of(state: DialogState) -> Dialog:
             for name in ("position", "turn", "dropped", "pending", "preferences", "last_tool")
         },
         summary=text_of(summary, state) if summary else None,
+        summary_failed=why_no_summary(state.agent, state.channel),
+        refused_polishes=refused_polishes(state.agent, state.channel),
         **{kind: entries(state, kind) for kind in KINDS},
     )
 

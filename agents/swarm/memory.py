@@ -2,8 +2,8 @@
 the new one, and the others in a summary.
 
 A summary is made of sentences that were said. A model, or offline a rule, chooses them by their numbers; the words between them are ours.
-So a summary cannot state what nobody said. A worker makes one every few turns from the one before and the messages since. One that is
-empty, lacks a pinned entry or reaches into the window is refused, and the one before stays.
+So a summary cannot state what nobody said. A worker makes one every few turns from the one before and the messages since. What is pinned
+and was not chosen is added. A summary that is empty or reaches into the window is refused, and the one before stays.
 """
 
 from __future__ import annotations
@@ -256,6 +256,15 @@ def newest_summary(agent: Agent, channel: Channel) -> DialogSummary | None:
     return newest
 
 
+def why_no_summary(agent: Agent, channel: Channel) -> str:
+    """Say which messages the newest summary should have covered and why it failed; empty when a later one was made."""
+    rows = DialogSummary.objects.filter(agent=agent, channel=channel, status__in=[Status.COMPLETED, Status.FAILED])
+    newest: DialogSummary | None = rows.order_by("-to_position", "-pk").first()
+    if newest is None or newest.status == Status.COMPLETED:
+        return ""
+    return f"messages up to {newest.to_position} are not summarised: {newest.error}"
+
+
 def quotes_of(summary: DialogSummary) -> list[Quote]:
     return [Quote.model_validate(one) for one in summary.quotes]
 
@@ -389,7 +398,9 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
     if not reply.ok:
         return {"status": Status.FAILED, "error": f"{reply.status}: {reply.error}"[:1000]}
     chosen: list[Quote] = reply.value
-    if chosen and all(quote.position <= since for quote in chosen):  # the rules choose a sentence of the new messages
+    if not chosen:
+        return {"status": Status.FAILED, "error": "refused: it is empty"}
+    if all(quote.position <= since for quote in chosen):  # the rules choose a sentence of the new messages
         newer = [quote for quote in choice if quote.position > since]
         chosen = [*chosen, *_chosen(choose(newer, (), agent=agent), newer, agent)[:1]]
     quotes = [*notes, *fitting(chosen, {quote.key for quote in must}, since=since)]
@@ -398,6 +409,8 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
         if newest_summary(row.agent, row.channel) != base:  # a person, or another worker, was faster
             return {"status": Status.PENDING}
         quotes = _left(quotes, state)
+        chosen_keys = {quote.key for quote in quotes}
+        quotes += [held for held in _to_hold(state) if held.position <= upto and held.key not in chosen_keys]
         text, window_from = compose(quotes), _before_window(_said(row.channel)) + 1
         if why := refusal(text, to_position=upto, window_from=window_from, held=pinned(state)):
             return {"status": Status.FAILED, "error": f"refused: {why}"[:1000]}

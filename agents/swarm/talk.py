@@ -16,6 +16,8 @@ from agents.turn.pipeline import Accept, Draft, Pipeline, Turn
 from agents.turn.prompt import build_prompt
 from agents.turn.tools import tool_definitions
 
+MOST_REFUSED = 5
+
 
 class Trace(BaseModel):
     """What a swarm did with one message.
@@ -59,6 +61,29 @@ class Trial(Trace):
     guidance: str = ""
     steps: list[dict[str, str]] = Field(default_factory=list)
     text: str = ""
+
+
+class RefusedPolish(BaseModel):
+    """A polished text that was not sent.
+
+    Attributes:
+        position: Of the message that was sent instead; null where none was.
+        phase, why: Which polisher wrote it, and what it may not change.
+    """
+
+    position: int | None
+    phase: str
+    why: str
+
+
+def refused_polishes(agent: Agent, channel: Channel) -> list[RefusedPolish]:
+    """Return the refused polishes of the last `MOST_REFUSED` turns that had one, the newest first."""
+    rows = SwarmTurn.objects.filter(agent=agent, channel=channel).exclude(rejected=[]).select_related("message")
+    refused: list[RefusedPolish] = []
+    for row in rows.order_by("-pk")[:MOST_REFUSED]:
+        position = row.message.position if row.message else None
+        refused += [RefusedPolish(position=position, phase=step["phase"], why=step["why"]) for step in row.rejected]
+    return refused
 
 
 def trace_of(row: SwarmTurn) -> Trace:

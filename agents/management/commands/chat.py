@@ -109,6 +109,8 @@ Exit code: 0 all was answered, 1 a turn failed, 2 wrong usage, 130 interrupted."
             self.stdout.write(f"{printable(agent.display_name)}: {printable(reply)}")
         for line in trace_lines(done.trace) if trace and done.trace is not None else ():
             self.stdout.write(f"    {in_line(line, LONGEST)}")
+        if trace and done.summary_failed:
+            self.stdout.write(f"    {in_line(f'summary: {done.summary_failed}', LONGEST)}")
 
 
 def _script(name: str) -> list[str]:

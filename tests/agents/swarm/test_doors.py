@@ -35,6 +35,7 @@ from agents.swarm.state import Entry, add_quoted, updating
 from tests.api_client import Program, program, refused
 from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
 from tests.factories import make_agent, make_channel, say
+from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
 SWARMS = "/api/swarms/"
@@ -382,6 +383,37 @@ def test_people_add_an_entry_with_its_words_and_write_the_summary_in_the_console
     assert [(one["text"], one["pinned"], one["by"]) for one in held[1:]] == [("lives in Oslo", True, "person")]
     assert DialogSummary.objects.get().origin == "person"
     assert "Written by a person." in plain(read(root, page_of(remembered)))
+
+
+def test_a_failed_summary_and_refused_polishes_are_shown_with_what_is_remembered(
+    client: Program, remembered: DialogState
+) -> None:
+    agent, channel = remembered.agent, remembered.channel
+    sent = say(channel, agent, "It costs 40 euros.")
+    rejected = [{"phase": "post", "text": "It costs 50 euros.", "why": "it changes the number 40"}]
+    SwarmTurn.objects.create(agent=agent, channel=channel, message=sent, draft=sent.text, rejected=rejected)
+    DialogSummary.objects.create(
+        agent=agent, channel=channel, from_position=1, to_position=1, status="failed", error="malformed: no JSON"
+    )
+
+    answered = client.get(dialog(client)).json()
+    page = plain(read(signed_in(superuser("c")), page_of(remembered)))
+
+    assert "malformed: no JSON" in answered["summary_failed"]
+    assert answered["refused_polishes"] == [{"position": 2, "phase": "post", "why": "it changes the number 40"}]
+    assert "malformed: no JSON" in page
+    assert "it changes the number 40" in page
+
+
+def test_a_summary_that_fails_is_said_in_the_trace(ada: Agent, tmp_path: Path, llm_server: LLMServer) -> None:
+    ensure_default_swarm().agents.add(ada)
+    llm_server.always(text="no JSON and no tool call")
+    script = tmp_path / "script.txt"
+    script.write_text("".join(f"Tell me about lamp {n} of the shop in Delft\n" for n in range(16)))
+
+    shown = chat("ada", "--script", str(script), "--trace")
+
+    assert "summary: messages up to" in shown
 
 
 def test_no_form_stands_in_another_where_a_browser_would_drop_it(remembered: DialogState) -> None:

@@ -35,6 +35,7 @@ from agents.swarm.memory import (
     quotes_of,
     recalled,
     remember,
+    why_no_summary,
     window,
     work_one,
     write_summary,
@@ -308,7 +309,6 @@ def test_a_model_cannot_make_the_agents_words_a_wish_or_a_question_a_decision(
     ("reply", "why"),
     [
         ({"json": {"wants": [], "discussed": [], "decided": [], "pending": []}}, "refused: it is empty"),
-        ({"json": {"wants": [1], "discussed": [], "decided": [], "pending": []}}, "refused: it lacks “I bought"),
         ({"json": {"wants": [999], "discussed": [], "decided": [], "pending": []}}, "there is no sentence 999"),
         ({"text": "The user bought a few things."}, "malformed: "),
         ({"text": ""}, "malformed: "),
@@ -327,6 +327,21 @@ def test_a_summary_that_is_no_good_is_refused_and_the_old_one_stays(
     assert why in refused.error
     assert newest_summary(*talked) == before
     assert refused.text == ""
+    assert why in why_no_summary(*talked)
+
+
+def test_what_is_pinned_stands_in_a_summary_whatever_the_model_chooses(
+    talked: tuple[Agent, Channel], llm_server: LLMServer
+) -> None:
+    llm_server.always(json={"wants": [], "discussed": [1], "decided": [], "pending": []})
+
+    summary = _next_summary(*talked)
+
+    assert summary.status == "completed"
+    state = DialogState.objects.get()
+    covered = [entry for entry in pinned(state) if entry.position <= summary.to_position]
+    assert covered
+    assert all(folded(entry.quote) in folded(summary.text) for entry in covered)
 
 
 def test_the_messages_of_a_refused_summary_are_in_the_next(
