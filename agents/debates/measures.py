@@ -234,7 +234,7 @@ RECOMMENDATION = "Play another round with a devil's advocate, or have a person r
 
 
 class Groupthink(Value):
-    """Whether a round agrees suspiciously easily: at least two indicators. `recommendation` is empty where it does not."""
+    """Whether a round agrees suspiciously easily: two indicators. `recommendation` is empty where it does not."""
 
     detected: bool
     indicators: list[str]
@@ -242,31 +242,44 @@ class Groupthink(Value):
 
 
 def groupthink(answers: Round, agreement: float | None) -> Groupthink:
-    """Look for groupthink in a round (specification 004, 2.2).
+    """Look for groupthink in a round (specification 004, 2.2): the seats are sure of themselves, and they agree.
 
-    The indicators: every confidence is at least 0.8 and their mean at least 0.85; all stances are the same; the positions are alike.
-    The last one goes by the agreement of a judge, or by words where there is none. One answer is no group.
+    They are sure where every confidence is at least 0.8 and their mean at least 0.85. They agree where all stances are the same or the
+    positions are alike; that is one indicator, as a round of one stance agrees by definition. One answer is no group.
 
     Args:
-        agreement: 0 to 1, from a judge that read the positions; None = not known. The one of `offline_consensus` is none: it goes by
-            the stances, which would then count twice.
+        agreement: 0 to 1, from a judge that read the positions; None = not known, and the positions are compared by their words.
     """
-    indicators = []
-    confidences = [answer.confidence for answer in answers if answer.confidence is not None]
-    stances = [answer.stance for answer in answers if answer.stance is not None]
-    several = len(answers) > 1
-    mean = round(fmean(confidences), 9) if confidences else 0.0  # however it was summed, 0.85 is 0.85
-    if several and len(confidences) == len(answers) and min(confidences) >= HIGH_CONFIDENCE and mean >= HIGH_MEAN:
-        indicators.append(f"all answers have a confidence of at least {HIGH_CONFIDENCE}, mean {mean:.2f}")
-    if len(stances) > 1 and len(set(stances)) == 1:
-        indicators.append(f"no dissent: all stances are {stances[0]}")
-    words = mean_similarity(answers)
-    if several and agreement is not None and agreement >= HIGH_AGREEMENT:
-        indicators.append(f"positions agree: {agreement:.2f}, at least {HIGH_AGREEMENT}")
-    elif agreement is None and words is not None and words >= ALIKE:
-        indicators.append(f"positions are alike by their words: {words:.2f}, at least {ALIKE}")
-    detected = len(indicators) >= 2
+    if len(answers) < 2:
+        return Groupthink(detected=False, indicators=[], recommendation="")
+    indicators = [text for text in (_sure(answers), _agreed(answers, agreement)) if text]
+    detected = len(indicators) == 2
     return Groupthink(detected=detected, indicators=indicators, recommendation=RECOMMENDATION if detected else "")
+
+
+def _sure(answers: Round) -> str:
+    """Say how sure all seats are; empty where one is not."""
+    confidences = [answer.confidence for answer in answers if answer.confidence is not None]
+    if len(confidences) < len(answers):
+        return ""
+    mean = round(fmean(confidences), 9)  # however it was summed, 0.85 is 0.85
+    if min(confidences) < HIGH_CONFIDENCE or mean < HIGH_MEAN:
+        return ""
+    return f"all answers have a confidence of at least {HIGH_CONFIDENCE}, mean {mean:.2f}"
+
+
+def _agreed(answers: Round, agreement: float | None) -> str:
+    """Say by what the seats agree; empty where they do not."""
+    stances = [answer.stance for answer in answers if answer.stance is not None]
+    signs = []
+    if len(stances) > 1 and len(set(stances)) == 1:
+        signs.append(f"no dissent: all stances are {stances[0]}")
+    if agreement is not None:
+        if agreement >= HIGH_AGREEMENT:
+            signs.append(f"positions agree: {agreement:.2f}, at least {HIGH_AGREEMENT}")
+    elif (words := mean_similarity(answers)) is not None and words >= ALIKE:
+        signs.append(f"positions are alike by their words: {words:.2f}, at least {ALIKE}")
+    return ", and ".join(signs)
 
 
 class Criteria(Value):
@@ -309,7 +322,7 @@ def check_exit(
 ) -> Exit:
     """Decide whether a debate ends after its last round (specification 004, 2.3): the first criterion that holds is the reason.
 
-    Consensus needs two answers. Convergence needs the same seats in all the rounds compared: of a seat that is missing in one, nothing
+    Consensus and confidence need two answers. Convergence needs the same seats in all the rounds compared: of a seat that is missing in one, nothing
     is known. A round without answers fulfils `max_rounds` only.
 
     Where groupthink was detected, a debate that would end for any reason, `max_rounds` included, first plays up to `extra_rounds` more.
@@ -349,7 +362,8 @@ def _reason(
     if criteria.convergence_rounds is not None and _converged(rounds[-criteria.convergence_rounds :], criteria):
         return "convergence", f"no seat changed its position over {criteria.convergence_rounds} rounds"
     sure = [answer.confidence for answer in last.values() if answer.confidence is not None]
-    if criteria.confidence is not None and sure and len(sure) == len(last) and min(sure) >= criteria.confidence:
+    all_sure = len(sure) > 1 and len(sure) == len(last)
+    if criteria.confidence is not None and all_sure and min(sure) >= criteria.confidence:
         return "confidence", f"lowest confidence {min(sure):g}, at least {criteria.confidence:g}"
     if len(rounds) >= criteria.max_rounds:
         return "max_rounds", f"{len(rounds)} {'round' if len(rounds) == 1 else 'rounds'}, at most {criteria.max_rounds}"

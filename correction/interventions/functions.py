@@ -210,8 +210,8 @@ class Mentions(Parameters):
 
 
 class Indicators(Parameters):
-    at_least: Annotated[int, Field(ge=1, le=3)] = Field(
-        2, description="indicators from which it holds, 1 to 3; default 2"
+    at_least: Annotated[int, Field(ge=1, le=2)] = Field(
+        2, description="indicators from which it holds, 1 to 2; default 2"
     )
 
 
@@ -265,7 +265,7 @@ def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
 
 
 def groupthink(context: InterventionContext, parameters: Indicators) -> Finding:
-    """Indicators of groupthink in the last complete round of the debate in this channel: high confidence, no dissent, positions alike.
+    """Indicators of groupthink in the last complete round of the debate in this channel: high confidence, and no dissent.
 
     Not known where the channel has no debate, and before its first round is complete; a blind poll is no round.
     """

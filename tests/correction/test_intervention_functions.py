@@ -107,7 +107,7 @@ def test_groupthink_is_that_of_the_last_round_of_the_debate_in_the_channel(ada: 
     assert held(ada, channel, "groupthink") == (False, 1)
     assert held(ada, channel, "groupthink", at_least=1) == (True, 1)
     add(2, agreed.model_dump(mode="json"))
-    assert held(ada, channel, "groupthink") == (True, 3)
+    assert held(ada, channel, "groupthink") == (True, 2)
     assert held(ada, office, "groupthink") == (None, None)
 
 
@@ -131,7 +131,7 @@ def test_in_an_empty_channel_no_function_fails_and_none_holds_by_accident(
         ("message_count", {"at_least": 1, "of": "bot"}, "message_count: of: 'bot' is not allowed; allowed: 'agent' or 'channel'"),
         ("message_count", {"at_least": 1, "x": 1}, "message_count: x: unknown field; allowed: at_least, of"),
         ("vocabulary_similarity", {"at_least": 1.1}, "less than or equal to 1 (got 1.1)"),
-        ("groupthink", {"at_least": 4}, "groupthink: at_least: input should be less than or equal to 3 (got 4)"),
+        ("groupthink", {"at_least": 3}, "groupthink: at_least: input should be less than or equal to 2 (got 3)"),
         ("mentions", {"phrases": ["/(/"]}, "not a valid regular expression"),
         ("mentions", {"phrases": []}, "mentions: phrases:"),
     ],

@@ -205,10 +205,10 @@ def test_one_new_sentence_among_many_repeated_ones_is_a_new_argument() -> None:
         ("y.9a n.9b", None, 1),
         ("y.9a n.9b", 0.9, 2),
         ("y.9a n.9b", 0.89, 1),
-        ("y.1a y.1A", None, 2),  # alike by words
+        ("y.4a y.4A", None, 1),  # one stance and positions alike by words are one sign, whatever the confidence
         ("y.1a y.1A", 0.2, 1),  # a judge, who read them, says they are not
-        ("y.1a y.1b", 0.95, 2),
-        ("y.9a y.9A", 0.95, 3),
+        ("y.4a y.4b", 0.95, 1),
+        ("y.9a y.9A", 0.95, 2),
         ("y?a y.9b", None, 1),  # of one confidence nothing is known
         ("-.9a -.9b", None, 1),
         ("-.9a -.9A", None, 2),
@@ -255,9 +255,9 @@ def by_specification(
             for a, b in pairwise(said)
         )
     verdicts.append(("convergence", held))
-    # 3. latestResponses.every(r => r.confidence >= confidenceThreshold); without a response nobody is confident
+    # 3. latestResponses.every(r => r.confidence >= confidenceThreshold); one answer does not end a debate
     below = [a for a in latest if a.confidence is None or (criteria.confidence or 0) > a.confidence]
-    verdicts.append(("confidence", criteria.confidence is not None and latest != [] and not below))
+    verdicts.append(("confidence", criteria.confidence is not None and len(latest) > 1 and not below))
     # 4. currentRound >= maxRounds
     verdicts.append(("max_rounds", len(rounds) >= criteria.max_rounds))
     reason = next((name for name, holds in verdicts if holds), None)
@@ -320,7 +320,7 @@ EXITS: list[tuple[str, list[str], list[float | None], dict[str, Any], str | None
     ("all at 0.85 exactly", ["y.85a n.85b"], [0.1], {}, "confidence"),
     ("one just below 0.85", ["y.85a n.84b"], [0.1], {}, None),
     ("one gave no confidence", ["y.9a n?b"], [0.1], {}, None),
-    ("one answer, confident", ["y.9a"], [None], {}, "confidence"),
+    ("one answer of four, confident", ["y.9a x x x"], [None], {}, None),
     ("a seat failed, the others are confident", ["y.9a x n.9b"], [0.1], {}, "confidence"),
     ("all failed: nobody is confident", ["x x"], [None], {}, None),
     ("confidence 0 is enough", ["y0.0a n0.0b"], [0.1], {"confidence": 0.0}, "confidence"),
