@@ -29,6 +29,7 @@ from agents.debates.debate import (
     add_message,
     ask_rounds,
     cancel,
+    lacks_lines,
     start_debate,
 )
 from agents.debates.measures import STANCES
@@ -44,7 +45,7 @@ from agents.debates.report import (
     round_name,
     talking_lines,
 )
-from agents.models import Debate
+from agents.models import Agent, Debate
 from agents.turn.send_message import SendRefused
 from agents.work.worker import alive
 
@@ -149,7 +150,9 @@ class DebateAdmin(LogAdmin[Debate]):
                 if may_play and "wait" not in request.POST:
                     ask_rounds(debate, 1 if "next" in request.POST else None)
                 return HttpResponseRedirect(self.url("change", debate))
-        return self.page(request, f"{PAGES}start.html", "Start a debate", form=form, may_play=may_play)
+        agents = Agent.objects.filter(is_active=True).only("slug", "model_id", "sample_lines").order_by("slug")
+        silent = [agent.slug for agent in agents if lacks_lines(agent)]
+        return self.page(request, f"{PAGES}start.html", "Start a debate", form=form, may_play=may_play, silent=silent)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

@@ -24,7 +24,7 @@ from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
 from agents.debates.measures import Consensus, Criteria, Exit, changes, check_exit, groupthink, statistics, vote
 from agents.debates.modes import POLL, Mode, answer_of, labels_for, mode_of
-from agents.llm.endpoints import problem_of
+from agents.llm.endpoints import problem_of, route_of
 from agents.models import (
     Agent,
     Channel,
@@ -206,6 +206,22 @@ def _busy(agent: Agent) -> str:
         return f"debate {debate.pk} is {debate.status}"
     run = Run.objects.filter(agent=agent, status=Run.Status.RUNNING).select_related("channel").first()
     return f"turn {run.pk} in {run.channel.slug if run.channel else 'a deleted channel'}" if run else ""
+
+
+def silent_offline(debate: Debate) -> list[str]:
+    """Return the slugs of the seats that would say nothing: a script acts for them, and their agents have no sample lines to say."""
+    script = settings_of(debate).config.get("script", {})
+    return [
+        seat.agent.slug
+        for seat in debate.seats.select_related("agent").order_by("number")
+        if lacks_lines(seat.agent, seat.model) and not script.get(str(seat.number), script.get(seat.number))
+    ]
+
+
+def lacks_lines(agent: Agent, model: str = "") -> bool:
+    """Whether a script acts for the agent and has no line to say."""
+    scripted = route_of("actor", model or agent.model_id).provider == "offline"
+    return scripted and not any(line.strip() for line in agent.sample_lines)
 
 
 def _models(agents: Sequence[Agent], models: Mapping[str, str]) -> dict[int, str]:

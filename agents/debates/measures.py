@@ -322,8 +322,8 @@ def check_exit(
 ) -> Exit:
     """Decide whether a debate ends after its last round (specification 004, 2.3): the first criterion that holds is the reason.
 
-    Consensus and confidence need two answers. Convergence needs the same seats in all the rounds compared: of a seat that is missing in one, nothing
-    is known. A round without answers fulfils `max_rounds` only.
+    Consensus and confidence need two answers. Convergence needs the same seats in all the rounds compared: of a seat that is missing in
+    one, nothing is known. A round without answers fulfils `max_rounds` only.
 
     Where groupthink was detected, a debate that would end for any reason, `max_rounds` included, first plays up to `extra_rounds` more.
 

@@ -25,7 +25,7 @@ from agents.llm.requests import storable
 from agents.models import ChannelMember, Message, Run, RunMessage, RunStep, owner_is_dead, owner_name
 from agents.ops.telemetry import logging_about
 from agents.turn.pipeline import Answer, Draft, Overrides, StageFailed, ToolOutcome, Turn, pipeline
-from agents.turn.prompt import Prompt, build_prompt, new_turn
+from agents.turn.prompt import Prompt, build_prompt, new_turn, render
 from agents.turn.send_message import RequiredStageFailed, TurnRefused, start_turn
 from agents.turn.tools import Performed, calls_models, perform, send_draft, tool_definitions
 from agents.work.lease import LeaseLost
@@ -85,6 +85,7 @@ class LeasedTurn:
         rejected: Texts of this turn that were sent back.
         refusals: What the tools said of the last calls that could not be carried out, up to one that could.
         ended: Whether a tool ended the turn. `answered`: whether the last reply asked for no tool.
+        reminded: Whether the model was told that a typed answer is given by the tool.
     """
 
     run: Run
@@ -104,6 +105,7 @@ class LeasedTurn:
     refusals: list[str] = field(default_factory=list)
     ended: bool = False
     answered: bool = False
+    reminded: bool = False
 
     @property
     def trace(self) -> list[Any]:
@@ -121,6 +123,7 @@ class LeasedTurn:
                 self.turn.temperature = content.get("temperature")
                 self.turn.persona_version_id = content["persona_version"]
             elif row.role == Role.USER:
+                self.reminded, self.answered = bool(self.turns), False
                 self.turns.append(llm.Turn("user", _blocks(content)))
             elif row.role == Role.ASSISTANT and "draft" in content:
                 self.draft = Draft(content["draft"]["text"], content["draft"]["payload"])
@@ -256,6 +259,15 @@ class LeasedTurn:
         if reply.ok:
             self._add_reply(reply.text, reply.tool_calls)
         return reply
+
+    def remind(self) -> None:
+        """Say that the answer is given by the tool, where the model answered with text alone."""
+        blocks = (llm.Block(render("answer_by_tool")),)
+        with transaction.atomic():
+            self.renew()
+            self._add(Role.USER, _blocks_json(blocks))
+        self.turns.append(llm.Turn("user", blocks))
+        self.reminded, self.answered = True, False
 
     def act(self) -> None:
         """Carry out the next pending tool call and record its answer; what only touches the database, in the same transaction."""
@@ -448,6 +460,8 @@ def _go_on(leased: LeasedTurn) -> Ending:
                 leased.act()
             if leased.turn.answer is not None and len(leased.refusals) >= MALFORMED_IN_A_ROW:
                 return Ending(Status.FAILED, StopReason.ERROR, f"no valid answer: {leased.refusals[-1]}")
+            if leased.turn.answer is not None and leased.answered and not (leased.ended or leased.reminded):
+                leased.remind()
             if leased.ended or leased.answered:
                 return ENDED if leased.ended or leased.used_tools else NO_TOOL_CALL
             if leased.model_calls >= agent.max_turns:

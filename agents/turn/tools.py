@@ -125,7 +125,7 @@ class SendMessage(Tool):
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         here = [turn.channel] if turn.answer is not None else within_reach(turn.agent, turn.channel)
         mine = {c.slug: c for c in here}
-        wanted = self.channel.removeprefix("#")
+        wanted = self.channel.removeprefix("#") if self.channel else turn.channel.slug
         channel = mine.get(wanted) or mine.get(wanted.casefold())
         if channel is None:
             allowed = ", ".join(list(mine)[:30]) or "none, you have joined no channel"
@@ -144,6 +144,17 @@ class SendMessage(Tool):
             idempotency_key=key,
         )
         return _answer_of(result, channel, self.text, ends=turn.answer is not None and result.committed)
+
+
+class SendAnswer(SendMessage):
+    """Give the typed answer that is asked for, in the channel of the turn."""
+
+    # Fields that nobody asked for are no reason to lose an answer; the schema still names those that there are.
+    model_config = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
+
+    channel: Annotated[str, StringConstraints(strip_whitespace=True, max_length=120)] = Field(
+        "", description="short name of the channel; may be left out"
+    )
 
 
 class ReactToMessage(Tool):
@@ -253,7 +264,7 @@ def tools_for(answer: Answer | None, more: Sequence[str] = ()) -> Mapping[str, t
 
 @lru_cache(maxsize=32)
 def _answering(path: str) -> type[Tool]:
-    return create_model("SendMessage", __base__=(SendMessage, import_string(path)), __doc__=SendMessage.__doc__)
+    return create_model("SendMessage", __base__=(SendAnswer, import_string(path)), __doc__=SendMessage.__doc__)
 
 
 def tool_definitions(answer: Answer | None = None, more: Sequence[str] = ()) -> tuple[llm.Tool, ...]:

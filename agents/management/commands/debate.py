@@ -10,15 +10,17 @@ import sentry_sdk
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from agents.commands import BaseCommand, console_on, in_line, snippet
-from agents.debates.debate import DebateRefused, ask_rounds, play, start_debate
+from agents.commands import BaseCommand, console_on, in_line, print_table, snippet
+from agents.debates.debate import DebateRefused, ask_rounds, play, silent_offline, start_debate
 from agents.debates.measures import Criteria, Vote
 from agents.debates.modes import MODES, PERSPECTIVES
 from agents.debates.report import (
+    EVIDENCE_HEADS,
     DebateReport,
     actor_line,
     as_json,
     as_markdown,
+    evidence_cells,
     exit_line,
     report,
     round_name,
@@ -152,12 +154,18 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         who = (f"{seat.number} {seat.agent.display_name}{_in_brackets(seat.role, seat.perspective)}" for seat in seats)
         console.print(f"[bold]Debate {debate.pk}, {debate.mode}:[/bold] {snippet(debate.topic)}")
         console.print(f"Seats: {snippet(', '.join(who), 2_000)}")
+        if silent := silent_offline(debate):
+            names = snippet(", ".join(silent), 1_000)
+            console.print(f"[yellow]{names}: no sample lines, so that the script says nothing for them.[/yellow]")
 
     def _show(self, shown: DebateReport) -> None:
         console, meta = console_on(self.stdout), shown.metadata
         console.print(f"[bold]Debate {meta.id}, {meta.mode}:[/bold] {snippet(shown.decision.topic)}")
         if line := actor_line(shown):
             console.print(f"[yellow]{snippet(line, 1_000)}[/yellow]")
+        if shown.evidence.rounds:
+            cells = [evidence_cells(row) for row in shown.evidence.rounds]
+            print_table(console, EVIDENCE_HEADS, cells, tight=True)
         for line in talking_lines(shown.decision.what_talking_changed):
             console.print(line)
         if (agreed := shown.decision.consensus) is not None and agreed.agreement is not None:

@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
+from pytest_django import Settings
 
 from agents.debates.debate import play
 from agents.debates.measures import Exit
@@ -17,6 +18,7 @@ from agents.models.conversations import Agent
 from tests.agents.debates.finished import TOPIC, Said, make_debate, says
 from tests.agents.debates.seats import seated
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -115,6 +117,17 @@ def test_a_debate_that_goes_on_is_cancelled_by_a_button_and_one_that_has_ended_h
     Debate.objects.update(status="completed")
     root.post(page_of(debate, "cancel"))
     assert "Nothing was changed: debate: debate" in plain(read(root, page_of(debate)))
+
+
+def test_the_start_form_names_personas_that_have_nothing_to_say_offline(root: Client, settings: Settings) -> None:
+    make_agent("mute", sample_lines=[])
+
+    offline = plain(read(root, ADD))
+    settings.ACTOR_MODEL = "claude-haiku-5-5"
+    with_model = plain(read(root, ADD))
+
+    assert "no sample lines: mute" in offline
+    assert "no sample lines" not in with_model
 
 
 def test_an_expert_panel_takes_perspectives_and_another_mode_does_not_get_them(root: Client) -> None:

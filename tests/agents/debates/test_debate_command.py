@@ -15,6 +15,7 @@ from agents.debates.report import DebateReport, report
 from agents.models import Agent, Debate
 from tests.agents.debates.finished import make_debate, says
 from tests.agents.debates.refusals import CASES, GOOD, written
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -111,6 +112,26 @@ def test_a_debate_is_played_to_its_end_and_shown(people: list[Agent]) -> None:
         "heuristic",
     ):
         assert part in shown
+
+
+def test_the_rounds_are_shown_in_a_table_with_confidence_and_conformity(people: list[Agent]) -> None:
+    shown = debate("Should we move?", "--mode=delphi", "--agents=ada,bob,cleo", "--rounds=1")
+
+    heads = next(line for line in shown.splitlines() if "Median confidence" in line)
+    assert "Conformity" in heads
+    table = shown.partition(heads)[2].splitlines()
+    assert [line.split()[0] for line in table[2:4]] == ["poll", "1"]
+
+
+def test_a_persona_without_sample_lines_is_named_before_anything_is_played_offline(people: list[Agent]) -> None:
+    make_agent("mute", sample_lines=[])
+
+    shown = debate("Should we move?", "--mode=delphi", "--agents=ada,mute", "--rounds=1")
+    spoken = debate("Should we move?", "--mode=delphi", "--agents=ada,bob", "--rounds=1")
+
+    before, _, _ = shown.partition("Poll:")
+    assert "mute: no sample lines" in before
+    assert "no sample lines" not in spoken
 
 
 def test_next_plays_one_round_and_finish_the_rest(people: list[Agent]) -> None:
