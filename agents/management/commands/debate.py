@@ -165,7 +165,7 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
             console.print(f"[yellow]{snippet(line, 1_000)}[/yellow]")
         if shown.evidence.rounds:
             cells = [evidence_cells(row) for row in shown.evidence.rounds]
-            print_table(console, EVIDENCE_HEADS, cells, tight=True)
+            print_table(console, EVIDENCE_HEADS, cells, tight=True, wrapped=True)
         for line in talking_lines(shown.decision.what_talking_changed):
             console.print(line)
         if (agreed := shown.decision.consensus) is not None and agreed.agreement is not None:

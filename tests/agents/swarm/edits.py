@@ -363,7 +363,7 @@ def measure_file(path: Path) -> Figures:
 
 
 def edits_by_hand() -> Iterator[tuple[bool, str, str, str]]:
-    """Whether an edit changes what is said, the message, the draft, its edit: written before the guards' rules were known."""
+    """Whether an edit changes what is said, the message, the draft, its edit: written before the guards' code was read."""
     for entry in yaml.safe_load(Path(__file__).with_name("edits_by_hand.yaml").read_text(encoding="utf-8")):
         for changing in (True, False):
             for edited in entry["changing" if changing else "harmless"]:
