@@ -214,7 +214,7 @@ def silent_offline(debate: Debate) -> list[str]:
     return [
         seat.agent.slug
         for seat in debate.seats.select_related("agent").order_by("number")
-        if lacks_lines(seat.agent, seat.model) and not script.get(str(seat.number), script.get(seat.number))
+        if lacks_lines(seat.agent, seat.model) and not script.get(str(seat.number))
     ]
 
 

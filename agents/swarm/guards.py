@@ -1,5 +1,5 @@
-"""What a rewriting of a draft may not change: numbers, names, dates, links, code, quotes, negations. It adds no
-content word and drops no sentence with content.
+"""What a rewriting of a draft may not change: numbers, names, dates, links, code, quotes, negations. It adds no content word and drops no
+sentence with content.
 
 Both texts are read once (`reading.read`). Each guard in `GUARDS` compares the two readings and names what was lost and what was added;
 `refusal` makes one sentence of the first difference. Nothing here understands a text: what a guard cannot tell from a harmless edit it
@@ -20,7 +20,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from agents.models import Agent
-from agents.swarm.reading import A_ONE, COURTESY, Reading, foreign_words, read
+from agents.swarm.reading import A_ONE, COURTESY, TELLING, Reading, foreign_words, read
 from agents.text.tokens import split_sentences
 
 
@@ -121,9 +121,11 @@ def _form(text: str) -> str:
 
 
 def words(draft: Reading, polished: Reading) -> Difference:
-    """Content words that are in neither the draft nor what it answers, in any of their forms."""
+    """Content words that are in neither the draft nor what it answers, in any of their forms; and short ones such as "off" that went."""
     known = draft.every | draft.context
-    return Difference((), tuple(dict.fromkeys(word.said for word in polished.content() if word.stem not in known)))
+    lost = (word.said for word in draft.content() if word.text in TELLING and word.stem not in polished.every)
+    added = (word.said for word in polished.content() if word.stem not in known)
+    return Difference(tuple(dict.fromkeys(lost)), tuple(dict.fromkeys(added)))
 
 
 def sentences(draft: Reading, polished: Reading) -> Difference:

@@ -25,7 +25,8 @@ _CONJUNCTIONS = frozenset(_DATA["conjunctions"].split())
 _KINDS = dict.fromkeys(
     (*STOP_WORDS, *_HIDDEN, *_CONJUNCTIONS, *_DATA["function"].split(), *_DATA["fillers"].split()), ""
 )
-_KINDS |= dict.fromkeys(_DATA["telling"].split(), "word")
+TELLING = frozenset(_DATA["telling"].split())
+_KINDS |= dict.fromkeys(TELLING, "word")
 _KINDS |= dict.fromkeys(_DATA["days"].split(), "date")
 _KINDS |= dict.fromkeys(_DATA["languages"]["English"]["negations"].split(), "negation")
 _MONTHS: Sequence[str] = _DATA["months"].split()
