@@ -180,6 +180,30 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
     return Interval(max(0.0, interval.low), min(HIGHEST, interval.high))
 
 
+def shares_p(before: tuple[int, int], now: tuple[int, int]) -> float:
+    """Two-sided p of no difference between two shares, each as (hits, of so many, at least one): Fisher's exact test."""
+    from scipy.stats import fisher_exact
+
+    return float(fisher_exact([[hits, n - hits] for hits, n in (before, now)]).pvalue)
+
+
+def shares_interval(before: tuple[int, int], now: tuple[int, int]) -> Interval:
+    """The 95 % interval of the second share less the first, −1 to 1; each as (hits, of so many, at least one).
+
+    By the score intervals of both, also where nothing or all was hit: method 10 of Newcombe, Statistics in Medicine 17 (1998), 873–890.
+    """
+    from scipy.stats import binomtest
+
+    shares, below, above = [], [], []
+    for hits, n in (before, now):
+        share, reach = hits / n, binomtest(hits, n).proportion_ci(LEVEL, method="wilson")
+        shares.append(share)
+        below.append(share - reach.low)
+        above.append(reach.high - share)
+    difference = shares[1] - shares[0]
+    return Interval(difference - math.hypot(below[1], above[0]), difference + math.hypot(above[1], below[0]))
+
+
 def error_of(scores: Scores) -> float | None:
     """The standard error of a weighted mean in points, clusters drawn, whatever rounding gives; None for fewer than two clusters."""
     variance, freedom = _variance(cluster_sums(scores), 0.0)

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evaluation.statistics.bootstrap import Interval
-from evaluation.statistics.difference import decide, n_to_detect, smallest_detectable_change
+from evaluation.statistics.difference import (
+    decide,
+    n_to_detect,
+    shares_interval,
+    shares_p,
+    smallest_detectable_change,
+)
 
 OPEN = ("possibly drifted", "not enough data")
 CHANGES = st.floats(-3, 3)
@@ -123,3 +129,23 @@ def test_the_number_of_messages_is_the_least_that_finds_the_change(
     assert enough is not None
     assert enough <= change
     assert n == 2 or (smallest_detectable_change(n - 1, sd, baseline_n=baseline_n) or math.inf) > change
+
+
+# -- two shares
+def test_the_interval_of_two_shares_is_newcombes_in_his_own_example() -> None:
+    interval = shares_interval((48, 80), (56, 70))
+
+    assert (interval.low, interval.high) == (pytest.approx(0.0524, abs=1e-4), pytest.approx(0.3339, abs=1e-4))
+
+
+@given(st.integers(1, 60), st.integers(0, 60), st.integers(1, 60), st.integers(0, 60))
+def test_two_shares_are_tested_by_fishers_exact_test_and_swapped_they_say_the_reverse(
+    n: int, hits: int, later: int, more: int
+) -> None:
+    before, now = (min(hits, n), n), (min(more, later), later)
+
+    table = [[before[0], n - before[0]], [now[0], later - now[0]]]
+    assert shares_p(before, now) == pytest.approx(stats.fisher_exact(table).pvalue)
+    interval, swapped = shares_interval(before, now), shares_interval(now, before)
+    assert (interval.low, interval.high) == (pytest.approx(-swapped.high), pytest.approx(-swapped.low))
+    assert interval.low <= now[0] / later - before[0] / n <= interval.high
