@@ -33,10 +33,11 @@ from evaluation.admin.display import (
 from evaluation.admin.drift_overview import MOST_AGENTS, by_name, compare_url, read_tag
 from evaluation.change.change import Change
 from evaluation.change.choosing import Asked, Side, sides_of, ways_of
-from evaluation.change.comparison import Comparison, compare
+from evaluation.change.comparison import Comparison, Shown, compare
 from evaluation.change.evidence import Judged
 from evaluation.change.measurements import NotComparable
-from evaluation.change.overview import quotes_of
+from evaluation.change.overview import Quote, quotes_of
+from evaluation.ci.verdict import lowest_scores
 from evaluation.commands import as_text
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import Share
@@ -62,11 +63,18 @@ def _row(change: Change, name: SafeString | None = None) -> tuple[object, ...]:
     if name is not None and remarks:
         remarks = display.folded(str(remarks), 36)
     tone = "plain" if change.counted else TONES[change.verdict]
+    numbers = (
+        (f"{change.baseline_hits} hit", f"{change.hits} hit")
+        if change.hits is not None
+        else (
+            _number(change, change.baseline, change.baseline_share),
+            _number(change, change.candidate, change.share),
+        )
+    )
     return (
         name or dimension_badge(change.dimension),
-        _number(change, change.baseline, change.baseline_share),
-        _number(change, change.candidate, change.share),
-        signed(change.delta, 0 if change.counted else 2),
+        *numbers,
+        signed(change.points, 0 if change.counted else 2),
         interval_text(change.interval),
         format_html(
             '{} <span class="pl-subtle">{}</span>', display.badge(change.verdict, tone, change.reason), remarks
@@ -88,6 +96,7 @@ def _too_large(runs: Collection[int]) -> bool:
     return judgements.values("pk")[MOST_JUDGEMENTS : MOST_JUDGEMENTS + 1].exists()
 
 
+SHOWN_TONES = {"worse": TONES["drifted"], "better": TONES["improved"]}
 SHOWN_PAIRS = 5  # changes with messages that show them
 KNOWN_TAGS = 1_000  # newest messages whose tags are offered
 
@@ -239,14 +248,19 @@ def _two(
     """Everything the page shows of a comparison."""
     every = sorted(
         (change for changes in comparison.propositions.values() for change in changes),
-        key=lambda change: (change.delta is None, change.delta or 0.0, change.name),
+        key=lambda change: (change.points is None, change.points or 0.0, change.name),
     )
     scored = [change for change in every if (change.baseline, change.candidate) != (None, None)]
-    shown = [c for c in scored if c.delta is not None and c.delta <= -MARGIN] if form.cleaned_data["worse"] else scored
+    shown = (
+        [c for c in scored if c.points is not None and c.points <= -MARGIN] if form.cleaned_data["worse"] else scored
+    )
     named = {name: form.data.get(name, "") for name in ("agent", "judge", "baseline", "candidate")}
     swapped = {**named, "baseline": named["candidate"], "candidate": named["baseline"]}
+    may_read = request.user.has_perm(READING)
     return {
         "comparison": comparison,
+        "shown": [_shown(one, before, now, claims, may_read=may_read) for one in comparison.shown],
+        "missing_data": [(dimension_badge(name), line) for name, line in comparison.missing.items()],
         "judge": judged_by(Judged(judge=comparison.judge, procedure=comparison.procedure)),
         "heuristic": is_heuristic(comparison.judge),
         "target": display.agent_chip(form.whose) if form.whose else display.visible(comparison.target),
@@ -264,12 +278,13 @@ def _two(
         ),
         "unscored": len(every) - len(scored),
         "hidden": len(scored) - len(shown),
-        "pairs": _pairs(shown, before, now, claims) if request.user.has_perm(READING) else [],
-        "may_read": request.user.has_perm(READING),
+        "pairs": _pairs(shown, before, now, claims) if may_read else [],
+        "may_read": may_read,
         "left_out": [
             (why, ", ".join(names))
             for why, names in (
                 ("Reworded since A, or the judge's prompt changed, so not compared", comparison.changed),
+                ("Nothing could be judged by", comparison.unjudged),
                 ("Scored in one of the two only, so in no change of a dimension", comparison.scored_in_one),
                 ("Only in A", comparison.only_baseline),
                 ("Only in B", comparison.only_candidate),
@@ -303,6 +318,20 @@ def _named(change: Change, now: Side, claim: str, inverted: bool) -> SafeString:
         mark,
     )
     return display.lines(format_html('<span dir="auto">{}</span>', display.visible(claim or change.proposition)), below)
+
+
+def _shown(shown: Shown, before: Side, now: Side, claims: Claims, *, may_read: bool) -> dict[str, Any]:
+    """What can be said although there is no difference of scores, with messages that show it."""
+    name, side = ("A", before) if shown.only_before else ("B", now)
+    claim, inverted = claims.get((shown.dimension, shown.proposition), ("", False))
+    rows = lowest_scores(side.runs[shown.dimension], shown.dimension, shown.proposition) if may_read else []
+    return {
+        "claim": claim or shown.name,
+        "inverted": inverted,
+        "verdict": display.badge(shown.verdict, SHOWN_TONES.get(shown.verdict, "plain")),
+        "figures": shown.figures,
+        "quotes": [(name, Quote(message=row.message, score=row.score or 0)) for row in rows if row.message],
+    }
 
 
 def _pairs(shown: Sequence[Change], before: Side, now: Side, claims: Claims) -> list[dict[str, Any]]:

@@ -28,6 +28,8 @@ from evaluation.statistics.difference import (
     difference_p,
     from_fixed_p,
     holm,
+    shares_interval,
+    shares_p,
     smallest_detectable_change,
     spread,
     undecided,
@@ -36,6 +38,7 @@ from evaluation.statistics.difference import (
 DELETED = "message:deleted"  # the cluster of what was judged of messages that are gone
 SHARP, ENOUGH = 3.0, 10  # points, and judgements on both sides
 FELL_BELOW = 0.5  # of the share scored in the baseline
+HIT = 1.0  # a broken rule scores 0, cues against a proposition 1
 MOST_RESAMPLED = 200  # messages; four thousand resamples of more take seconds and change nothing
 NOISE_ALONE = "of the judge's noise alone: other messages might have scored otherwise"
 WORDS_ALONE = "words: of repeated words alone, 0 (all repeat) to 9 (none do): an exact statistic, no score; blind to repeated thoughts"
@@ -50,19 +53,31 @@ def to(digits: int) -> Any:
     return PlainSerializer(lambda value: value if value is None else round(value, digits))
 
 
+def _hits_json(hits: Share | None) -> dict[str, int] | None:
+    return None if hits is None else {"hits": hits.scored, "messages": hits.asked}
+
+
+HitsShown = Annotated[
+    Share | None,
+    PlainSerializer(_hits_json, return_type=dict[str, int] | None),
+    Field(exclude_if=lambda hits: hits is None),
+]
+
+
 class Change(BaseModel):
     """The change of one number: of a dimension, or of one proposition in it. Dumped it is what commands and the API show.
 
     Attributes:
         proposition: Empty for the dimension as a whole.
         baseline, candidate: Scores, 0 to 9, or counts; None when nothing was scored there.
-        interval: 95 %, of the delta; None with `interval_note` saying why.
+        interval: 95 %, of the delta (of hits: of `points`); None with `interval_note` saying why.
         verdict: As in `Decision`; a count that surely changed is ``drifted`` in either direction.
         p_adjusted: Chance of a difference this large where there is none, among all that were compared at once (Holm); the verdict
             goes by it. `p_value` is of this one alone. None without an interval.
         n, baseline_n: Messages (pairs, situations) the two rest on; `unit` says what they count.
         n_more: Messages that would decide, where that can be said.
         share, baseline_share: How much was scored, of what the judge can score; None where that is not known.
+        hits, baseline_hits: Messages that hit a cue or a rule, of those judged, where these shares are compared instead of the scores.
         sd: Standard deviation between messages, pooled (paired: of the differences), in points.
         smallest_detectable: Change this comparison would detect with power 0.8, in points; None when it cannot be said.
         paired: Whether the same situations (channels, messages) are in both and were compared one by one.
@@ -89,6 +104,8 @@ class Change(BaseModel):
     n_more: int | None = None
     share: ShareShown = Field(None, serialization_alias="coverage")
     baseline_share: ShareShown = Field(None, serialization_alias="baseline_coverage")
+    hits: HitsShown = None
+    baseline_hits: HitsShown = None
     sd: Annotated[float | None, to(2)] = None
     smallest_detectable: Annotated[float | None, to(2)] = None
     paired: bool = False
@@ -107,6 +124,13 @@ class Change(BaseModel):
     def worse(self) -> bool:
         """Whether it surely got worse. Fewer ideas are not worse: a count goes with how much was said."""
         return self.verdict == "drifted" and not self.counted
+
+    @property
+    def points(self) -> float | None:
+        """The change in points. A message that hits counts as one that breaks a rule: 0 instead of 9."""
+        if self.hits is None or self.baseline_hits is None:
+            return self.delta
+        return rounded(HIGHEST * ((self.baseline_hits.value or 0.0) - (self.hits.value or 0.0)))
 
     @property
     def name(self) -> str:
@@ -219,6 +243,38 @@ def change_of(
     return change.model_copy(update=update)
 
 
+def change_of_hits(change: Change, before: Share, now: Share, margin: float) -> Change:
+    """Return the change of a proposition by its hits: by the share of messages that had one, not by how low those scored.
+
+    The two shares are compared by Fisher's exact test; the interval is of the change in points, see `Change.points`.
+
+    Args:
+        before, now: Hits of the messages judged, of the baseline and of the candidate; both of at least one message.
+        margin: Half-width of "no change", in points.
+    """
+    both = (before.scored, before.asked), (now.scored, now.asked)
+    p, rise = shares_p(*both), shares_interval(*both)
+    interval = Interval(-HIGHEST * rise.high, -HIGHEST * rise.low)
+    counts = {"hits": now, "baseline_hits": before, "n": now.asked, "baseline_n": before.asked}
+    points = change.model_copy(update=counts).points or 0.0
+    verdict = undecided(points, margin)
+    if -margin <= interval.low and interval.high <= margin:
+        verdict = "steady"
+    elif p <= ALPHA and abs(points) >= margin:
+        verdict = "drifted" if points < 0 else "improved"
+    return change.model_copy(
+        update={
+            **counts,
+            "interval": interval,
+            "interval_note": "by the share of messages with a hit (Fisher's exact test); one with a hit counts 0, another 9",
+            "verdict": verdict,
+            "reason": f"hits in {now} messages, {before} in the baseline",
+            "p_value": p,
+            "n_more": None,
+        }
+    )
+
+
 def decided(
     change: AnyChange, interval: Interval | None, margin: float, *, n: int | None, baseline_n: int | None = None
 ) -> AnyChange:
@@ -287,7 +343,7 @@ def corrected(changes: Sequence[AnyChange], margin: float, what: str) -> list[An
                     reason = (
                         f"alone it would be sure, but among {n} {what} chance gives such a difference (p {p:.2g}, Holm)"
                     )
-                update |= {"verdict": undecided(change.delta, margin), "n_more": None, "reason": reason}
+                update |= {"verdict": undecided(change.points, margin), "n_more": None, "reason": reason}
         rows.append(change.model_copy(update=update))
     return rows
 
@@ -350,9 +406,10 @@ Shares = Mapping[tuple[str, str], Share]  # by dimension and proposition
 
 
 class Lost(BaseModel):
-    """A proposition of which surely less than half as much is scored as in the baseline: its mean says little now.
+    """A proposition, or a dimension (`proposition` is empty), of which surely less than half as much is scored as in the baseline.
 
-    `p`: chance of such a fall where there is none (Holm). Scored are so many of those that the judge could have scored.
+    What is left of it says little now: a dimension has no score. `p`: chance of such a fall where there is none (Holm). Scored are so
+    many of those that the judge could have scored.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -374,7 +431,22 @@ class Lost(BaseModel):
         return Share(self.scored, self.of)
 
     def __str__(self) -> str:
-        return f"{self.proposition}: {self.before} judgements scored in the baseline, {self.now} now"
+        figures = f"{self.before} judgements scored in the baseline, {self.now} now"
+        if not self.proposition:
+            return f"less than half as much is scored as in the baseline: {figures}"
+        return f"{self.proposition}: {figures}"
+
+
+def _lost(dimension: str, proposition: str, p: float, before: Share, now: Share) -> Lost:
+    return Lost(
+        dimension=dimension,
+        proposition=proposition,
+        p=p,
+        baseline_scored=before.scored,
+        baseline_of=before.asked,
+        scored=now.scored,
+        of=now.asked,
+    )
 
 
 def lost_propositions(before: Shares, now: Shares) -> tuple[Lost, ...]:
@@ -390,15 +462,50 @@ def lost_propositions(before: Shares, now: Shares) -> tuple[Lost, ...]:
         table = [[share.scored, share.asked - share.scored] for share in (before[name], now[name])]
         chances.append(float(fisher_exact(table, alternative="greater").pvalue))
     return tuple(
-        Lost(
-            dimension=name[0],
-            proposition=name[1],
-            p=p,
-            baseline_scored=before[name].scored,
-            baseline_of=before[name].asked,
-            scored=now[name].scored,
-            of=now[name].asked,
-        )
+        _lost(*name, p, before[name], now[name])
         for name, p in zip(names, holm(chances), strict=True)
-        if p <= ALPHA and (now[name].value or 0.0) < FELL_BELOW * (before[name].value or 0.0)
+        if p <= ALPHA and _fell_below_half(before[name], now[name])
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredShare:
+    """How much of a dimension was scored: in all, and per message of those with a score how many of its judgements were."""
+
+    share: Share
+    messages: int
+    scored: Mapping[object, int]
+
+    @property
+    def observations(self) -> Scores:
+        """The share of each message, as points of 0 to 9."""
+        per_message = self.share.asked / self.messages if self.messages else 0.0
+        counts = [*self.scored.items(), *((f"unscored:{n}", 0) for n in range(self.messages - len(self.scored)))]
+        return [Observation(HIGHEST * min(1.0, n / per_message), 1.0, key) for key, n in counts if per_message]
+
+
+def lost_dimensions(shares: Mapping[str, tuple[ScoredShare, ScoredShare]]) -> tuple[Lost, ...]:
+    """Return the dimensions of one agent whose scored share fell by more than half, and surely so.
+
+    Judgements of one message belong together, so the shares of the messages are compared, as scores are (`difference_p`), with Holm's
+    correction for all dimensions of which anything was scored before.
+
+    Args:
+        shares: By dimension that of the baseline and of the candidate, over propositions that are the same in both.
+    """
+    names = [d for d, (before, now) in shares.items() if before.share.scored and now.share.asked]
+    chances = []
+    for name in names:
+        before, now = shares[name]
+        fell = _fell_below_half(before.share, now.share)
+        p = difference_p(before.observations, now.observations) if fell else None
+        chances.append(1.0 if p is None else p)
+    return tuple(
+        _lost(name, "", p, shares[name][0].share, shares[name][1].share)
+        for name, p in zip(names, holm(chances), strict=True)
+        if p <= ALPHA
+    )
+
+
+def _fell_below_half(before: Share, now: Share) -> bool:
+    return (now.value or 0.0) < FELL_BELOW * (before.value or 0.0)

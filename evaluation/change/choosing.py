@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from django.db.models import Max
+from django.db.models import Max, TextField
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 
 from agents.builds import Tag
 from agents.models import Agent, Message
@@ -32,11 +34,14 @@ from evaluation.change.measurements import (
     measurement_of_runs,
     measurements_of_file,
 )
+from evaluation.dimensions import Dimension
 from evaluation.models import Baseline, EvaluationRun, Evidence, is_heuristic
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec, make_plan
 from evaluation.runs.summary import failed_call, refusal, summarize
 from evaluation.scorers.subjects import synthetic_only
+
+ADHERENCE = Dimension.ADHERENCE.value
 
 
 @dataclass(slots=True)
@@ -66,7 +71,7 @@ class Compared:
             c.target: "; ".join(dict.fromkeys(f"{d.dimension}: {d.reason}" for d in c.dimensions))
             or "nothing was measured in both"
             for c in self.comparisons
-            if all(d.delta is None for d in c.dimensions)
+            if all(d.delta is None for d in c.dimensions) and not any(one.verdict == "worse" for one in c.shown)
         }
         return {**self.refused, **empty}
 
@@ -101,7 +106,8 @@ def of_tags(
     result = Compared()
     for spec, *both in zip(specs, measured[: len(specs)], measured[len(specs) :], strict=True):
         with result.refusing(spec.target.slug if spec.agent else f"#{spec.target.slug}"):
-            if empty := [f"{name}: {s.run.error}" for name, s in zip(names, both, strict=True) if not s.comparable]:
+            sides = list(zip(names, both, strict=True))
+            if empty := [f"{name}: {s.run.error}" for name, s in sides if not (s.comparable or s.searched)]:
                 raise NotComparable("; ".join(empty))
             baseline, candidate = (measurement_of(s.run, name=n) for n, s in zip(names, both, strict=True))
             result.comparisons.append(compare(baseline, candidate, margin=margin))
@@ -246,12 +252,22 @@ def sides_of(
             first = _side(agent, baseline, way)
         else:
             rows = get_baseline(agent=agent, judge=way.judge, procedure=way.procedure)
-            measured = measurement_of_baselines(rows.values(), second.measurement if second else None) if rows else None
-            first = Side(measured, {name: row.evaluation_run_id for name, row in rows.items()}) if measured else None
+            first = _baseline_side(agent, way, rows, second.measurement if second else None) if rows else None
         if first is not None and second is not None:
             return first, second
         before, now = before or first, now or second
     return before, now
+
+
+def _baseline_side(agent: Agent, way: Judged, rows: Mapping[str, Baseline], candidate: Measurement | None) -> Side:
+    measured = measurement_of_baselines(rows.values(), candidate)
+    runs = {name: row.evaluation_run for name, row in rows.items()}
+    unscored = _without_adherence(agent, way, None, runs) if ADHERENCE not in runs else None
+    if unscored is not None:
+        runs[ADHERENCE] = unscored
+        adherence = measurement_of(unscored, dimensions=[ADHERENCE]).dimensions
+        measured = measured.model_copy(update={"dimensions": {**measured.dimensions, **adherence}})
+    return Side(measured, {name: run.pk for name, run in runs.items()})
 
 
 def _side(agent: Agent | None, asked: Asked, way: Judged, *, since_baselines: bool = False) -> Side | None:
@@ -265,4 +281,21 @@ def _side(agent: Agent | None, asked: Asked, way: Judged, *, since_baselines: bo
         else newest_evidence([agent.pk], way, tag=asked)
     )
     runs = runs_of(newest.get(agent.pk, {}))
+    if ADHERENCE not in runs and (unscored := _without_adherence(agent, way, asked, runs)) is not None:
+        runs = {ADHERENCE: unscored, **runs}
     return Side(measurement_of_runs(runs), {name: run.pk for name, run in runs.items()}) if runs else None
+
+
+def _without_adherence(
+    agent: Agent, way: Judged, tag: Tag | None, runs: Mapping[str, EvaluationRun]
+) -> EvaluationRun | None:
+    """The newest evaluation that asked for adherence and scored nothing of it: by hits it compares all the same."""
+    asked = [run for run in runs.values() if ADHERENCE in run.dimensions]
+    if asked or tag is None or not is_heuristic(way.judge):
+        return asked[-1] if asked else None
+    rows = EvaluationRun.objects.filter(
+        agent=agent, status=EvaluationRun.Status.COMPLETED, judge=way.judge, swap_test=""
+    )
+    rows = rows.annotate(tagged=Cast(KeyTextTransform(tag[0], "where"), TextField())).filter(tagged=tag[1])
+    same = (run for run in rows.select_related("agent").order_by("-pk") if run.procedure == way.procedure)
+    return next((run for run in same if ADHERENCE in run.dimensions), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -13,34 +14,78 @@ from evaluation.change.change import (
     Change,
     Lost,
     Sample,
+    ScoredShare,
     change_of,
+    change_of_hits,
     corrected,
     detectable,
+    lost_dimensions,
     lost_propositions,
     mean_of,
     to,
 )
 from evaluation.change.evidence import get_baseline
 from evaluation.change.measurements import (
+    Measured,
     MeasuredDimension,
     Measurement,
     NotComparable,
+    is_message,
+    measurement_of,
     measurement_of_baselines,
     measurement_of_runs,
 )
+from evaluation.dimensions import Dimension
 from evaluation.models import COUNTED, EvaluationRun, is_heuristic
-from evaluation.runs.summary import NOTHING, Share
+from evaluation.runs.summary import NOTHING, TOO_LITTLE, Share, total, with_share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import ALPHA, MARGIN, n_to_detect
 
 NONE_IN_COMMON = "no proposition was scored in both"
+ONLY_NOW = "scored only now"
+ONLY_BEFORE = "scored only in the baseline"
+MORE_HITS = "more hits, not surely"
+NO_MORE_HITS = "no more hits"
 
 
 class DimensionChange(Change):
     """A score now and in the baseline, of a dimension and of each proposition of it that is in both."""
 
     propositions: dict[str, Change]
+
+
+class Shown(BaseModel):
+    """What a comparison shows although there is no difference of scores: hits, or a score on one side only.
+
+    Attributes:
+        verdict: ``worse`` or ``better`` where hits surely are; `MORE_HITS`, `NO_MORE_HITS`; `ONLY_NOW` or `ONLY_BEFORE`.
+        figures: E.g. ``hits in 7 of 24 messages now, 0 of 28 in the baseline (p 0.003)``.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    dimension: str
+    proposition: str
+    verdict: str
+    figures: str
+
+    @property
+    def name(self) -> str:
+        return self.proposition or self.dimension
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is no mere suspicion; that there is a score on one side only is sure."""
+        return self.verdict not in (MORE_HITS, NO_MORE_HITS)
+
+    @property
+    def only_before(self) -> bool:
+        """Whether its messages are those of the baseline."""
+        return self.verdict == ONLY_BEFORE
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.name}: {self.figures}"
 
 
 class Comparison(BaseModel):
@@ -55,7 +100,9 @@ class Comparison(BaseModel):
         stale: Whether the persona changed between the two: the difference is then no drift alone.
         persona_changes: The versions of the persona that came between, as far as they were stored: what made them, what they changed.
         over_window: ``dimension/proposition`` judged once over the window: compared on its own, not in its dimension's change.
-        lost: Propositions of which surely less than half as much is scored as in the baseline.
+        unjudged: ``dimension/proposition`` asked in both, of which the judge could score nothing in either.
+        lost: Dimensions, then propositions, of which surely less than half as much is scored as in the baseline.
+        missing: By dimension that has no difference of scores what is missing for one, and the next step.
         margin: Half-width of "no change", in points.
         notes: What a reader must know, in sentences.
     """
@@ -73,7 +120,9 @@ class Comparison(BaseModel):
     stale: bool = False
     persona_changes: tuple[str, ...] = ()
     over_window: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
     lost: tuple[Lost, ...] = Field((), serialization_alias="not_enough_data")
+    missing: dict[str, str] = {}
     margin: float = MARGIN
     notes: tuple[str, ...] = ()
 
@@ -97,6 +146,20 @@ class Comparison(BaseModel):
     def worse_names(self) -> list[str]:
         return [change.name for change in self.worse]
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def shown(self) -> list[Shown]:
+        """What can be said although there is no difference of scores, what is sure first. Every report begins with it."""
+        rows = (*self.dimensions, *(change for changes in self.propositions.values() for change in changes))
+        rows = tuple(row for row in rows if row.proposition or row.dimension not in self.lost_dimensions)
+        shown = [one for change in rows if (one := shown_by(change)) is not None]
+        return sorted(shown, key=lambda one: (one.verdict != "worse", one.verdict != "better"))
+
+    @property
+    def lost_dimensions(self) -> set[str]:
+        """Those that have no score because surely less than half as much is scored as in the baseline."""
+        return {one.dimension for one in self.lost if not one.proposition}
+
     @field_serializer("dimensions")
     def _with_propositions(self, dimensions: tuple[Change, ...]) -> dict[str, DimensionChange]:
         """By dimension; within it by proposition."""
@@ -116,6 +179,24 @@ class Comparison(BaseModel):
         """What surely got worse: dimensions, then propositions."""
         rows = (*self.dimensions, *(change for changes in self.propositions.values() for change in changes))
         return tuple(change for change in rows if change.worse)
+
+
+def shown_by(change: Change) -> Shown | None:
+    """Return what a change says by hits or by a score on one side only; None where scores are compared, or there is nothing."""
+    about = {"dimension": change.dimension, "proposition": change.proposition}
+    if change.hits is not None:
+        p = f" (p {change.p_adjusted:.2g})" if change.p_adjusted is not None else ""
+        unsure = MORE_HITS if (change.points or 0.0) < 0 else NO_MORE_HITS
+        return Shown(
+            verdict={"drifted": "worse", "improved": "better"}.get(change.verdict, unsure),
+            figures=f"hits in {change.hits} messages now, {change.baseline_hits} in the baseline{p}",
+            **about,
+        )
+    if change.proposition or change.counted or (change.baseline is None) == (change.candidate is None):
+        return None
+    if change.candidate is not None:
+        return Shown(verdict=ONLY_NOW, figures=with_share(f"{change.candidate:.1f}", change.share), **about)
+    return Shown(verdict=ONLY_BEFORE, figures=with_share(f"{change.baseline:.1f}", change.baseline_share), **about)
 
 
 # -- two measurements
@@ -142,13 +223,14 @@ def compare(
     common = [d for d in SCORERS if d in baseline.dimensions and d in candidate.dimensions]
     parts = [_Dimension(d, baseline.dimensions[d], candidate.dimensions[d], candidate.judge) for d in common]
     changed = tuple(name for part in parts for name in part.named(part.reworded))
-    messages = {
-        (part.name, p): pair for part in parts for p, pair in part.same.items() if all(m.by_message for m in pair)
-    }
+    unjudged = tuple(name for part in parts for name in part.named(part.unjudged))
+    messages = {(part.name, p): pair for part in parts for p, pair in part.scored_by_message.items()}
+    lost_parts = {one.dimension: one for one in lost_dimensions({part.name: part.scored_shares() for part in parts})}
+    lost = lost_propositions(*({key: pair[n].share or NOTHING for key, pair in messages.items()} for n in (0, 1)))
     comparison = Comparison(
         baseline=baseline,
         candidate=candidate,
-        dimensions=tuple(part.change(margin) for part in parts),
+        dimensions=tuple(part.change(margin, lost_parts.get(part.name)) for part in parts),
         propositions={part.name: part.changes(margin) for part in parts} if propositions else {},
         only_baseline=_only(baseline, candidate),
         only_candidate=_only(candidate, baseline),
@@ -157,7 +239,9 @@ def compare(
         stale=stale,
         persona_changes=persona_changes,
         over_window=tuple(name for part in parts for name in part.named(part.over_window)),
-        lost=lost_propositions(*({key: pair[n].share or NOTHING for key, pair in messages.items()} for n in (0, 1))),
+        unjudged=unjudged,
+        lost=(*lost_parts.values(), *lost),
+        missing={part.name: line for part in parts if (line := part.missing(lost_parts.get(part.name)))},
         margin=margin,
         notes=tuple(_notes(baseline, candidate, changed, persona_changes, stale=stale)),
     )
@@ -192,7 +276,32 @@ def compare_runs(
     if not rows:
         return None
     candidate = measurement_of_runs({b.dimension: wanted[b.dimension] for b in rows})
-    return compare(measurement_of_baselines(rows, candidate), candidate, margin=margin, propositions=propositions)
+    baseline = measurement_of_baselines(rows, candidate)
+    adherence = Dimension.ADHERENCE.value
+    before = max((row.evaluation_run for row in rows), key=lambda run: run.pk)
+    asked = (
+        adherence in before.dimensions and adherence in last.dimensions and (not dimensions or adherence in dimensions)
+    )
+    if asked and adherence not in baselines:
+        baseline, candidate = _with_adherence(baseline, candidate, before, last)
+    return compare(baseline, candidate, margin=margin, propositions=propositions)
+
+
+def _with_adherence(
+    baseline: Measurement, candidate: Measurement, before: EvaluationRun, now: EvaluationRun
+) -> tuple[Measurement, Measurement]:
+    """Add adherence, which has no baseline where its evaluation scored too little of it; not where nothing was scored in either.
+
+    Adherence alone: consistency takes earlier messages, which a first baseline often lacks.
+    """
+    name = Dimension.ADHERENCE.value
+    first, second = (measurement_of(run, dimensions=[name]).dimensions[name] for run in (before, now))
+    if not (first.sample.observations or second.sample.observations):
+        return baseline, candidate
+    return (
+        baseline.model_copy(update={"dimensions": {**baseline.dimensions, name: first}}),
+        candidate.model_copy(update={"dimensions": {**candidate.dimensions, name: second}}),
+    )
 
 
 def _check(baseline: Measurement, candidate: Measurement) -> None:
@@ -220,7 +329,10 @@ class _Dimension:
         same: The others that were asked in both.
         over_window: Of these, where others are judged message by message, those judged once over the window: one judgement is no
             sample of messages.
-        scored_in_one: Those that are scored in one of the two only.
+        by_hits: Those compared by the share of messages with a hit, in the baseline and now: of the offline judge's cues and rules, where
+            all scores of both are hits, or the baseline has none. What has no hit is unscored then, so scores say nothing of it.
+        scored_in_one: Of the others those that are scored in one of the two only.
+        unjudged: Those of which the judge could score nothing in either.
     """
 
     def __init__(self, name: str, before: MeasuredDimension, now: MeasuredDimension, judge: str) -> None:
@@ -232,24 +344,78 @@ class _Dimension:
         judged = {p: [*b.observations, *n.observations] for p, (b, n) in self.same.items()}
         windows = [p for p, rows in judged.items() if rows and all(str(o.cluster).startswith("repeat:") for o in rows)]
         self.over_window = windows if any(rows for p, rows in judged.items() if p not in windows) else []
+        self.by_hits = {p: hits for p, pair in self.same.items() if (hits := self._hits(*pair)) is not None}
         self.scored_in_one = [
-            p for p, (b, n) in self.same.items() if not self.counted and (b.score is None) != (n.score is None)
+            p
+            for p, (b, n) in self.same.items()
+            if not self.counted and p not in self.by_hits and (b.score is None) != (n.score is None)
+        ]
+        self.unjudged = [
+            p
+            for p, pair in self.same.items()
+            if all(one.score is None for one in pair) and any(one.unjudged for one in pair)
         ]
 
     def named(self, propositions: Iterable[str]) -> list[str]:
         return [f"{self.name}/{proposition}" for proposition in propositions]
 
-    def change(self, margin: float) -> Change:
-        """Of the dimension as a whole; where too little was scored for a score it says so."""
+    def _hits(self, before: Measured, now: Measured) -> tuple[Share, Share] | None:
+        """The hits of both, where they are compared; None where the scores are."""
+        earlier, later = before.hits, now.hits
+        if not self.heuristic or self.name != Dimension.ADHERENCE or earlier is None or later is None:
+            return None
+        if not (earlier.asked and later.asked and earlier.scored + later.scored):
+            return None
+        partly = earlier.scored < earlier.asked or later.scored < later.asked
+        hits_alone = partly and (earlier, later) == (before.share, now.share)
+        return (earlier, later) if hits_alone or before.score is None else None
+
+    @property
+    def scored_by_message(self) -> dict[str, tuple[Measured, Measured]]:
+        """The propositions that are judged message by message in both, without those compared by hits: fewer hits are no loss."""
+        by_message = {p: pair for p, pair in self.same.items() if all(one.by_message for one in pair)}
+        return {p: pair for p, pair in by_message.items() if p not in self.by_hits}
+
+    def scored_shares(self) -> tuple[ScoredShare, ScoredShare]:
+        """How much of these propositions was scored in both."""
+        before, now = (
+            _scored_share(of, [pair[n] for pair in self.scored_by_message.values()]) for n, of in enumerate(self.both)
+        )
+        return before, now
+
+    def missing(self, lost: Lost | None) -> str:
+        """What is missing for a comparison of the dimension, and what to do about it; empty where it is compared."""
+        before, now = self.both
+        if lost is None and before.score is not None and now.score is not None:
+            return ""
+        unscored = before.unscored + now.unscored
+        counts = f"{unscored} of {before.messages + now.messages} messages unscored"
+        counts += f" ({before.unscored} in the baseline, {now.unscored} now)"
+        if not unscored:
+            if lost is None:
+                return ""
+            counts = f"{lost.of - lost.scored} of {lost.of} judgements unscored now"
+        if not self.heuristic:
+            return f"{counts}: evaluate again, calls of the judge failed"
+        step = "write rules or cues that fit them"
+        if self.unjudged:
+            step = f"write rules or cues for {', '.join(self.unjudged)}"
+        return f"{counts}: {step}, or set a key (ANTHROPIC_API_KEY) so that a model judges them"
+
+    def change(self, margin: float, lost: Lost | None) -> Change:
+        """Of the dimension as a whole; where too little was scored for a score, or surely less than half as before, it says so."""
         before, now = self.both
         change = self._change_of(self._samples(), (before.share, now.share), margin)
-        why = "; ".join(f"{of.reason} {where}" for of, where in zip(self.both, WHERE, strict=True) if of.reason)
+        reasons = [f"{of.reason} {where}" for of, where in zip(self.both, WHERE, strict=True) if of.reason]
+        if lost is not None:
+            reasons = [f"{TOO_LITTLE}: {lost}"]
+        why = "; ".join(reasons)
         if why:
             about = {name: getattr(change, name) for name in ("n", "baseline_n", "unit", "share", "baseline_share")}
             return Change(
                 dimension=self.name,
                 baseline=before.score,
-                candidate=now.score,
+                candidate=now.score if lost is None else None,
                 interval_note=why,
                 verdict="not enough data",
                 reason=why,
@@ -263,13 +429,15 @@ class _Dimension:
     def changes(self, margin: float) -> tuple[Change, ...]:
         """Of each proposition, worst first."""
         rows = [self._change_of(pair, (pair[0].share, pair[1].share), margin, p) for p, pair in self.same.items()]
-        return tuple(sorted(rows, key=lambda row: (row.delta is None, row.delta or 0.0, row.proposition)))
+        return tuple(sorted(rows, key=lambda row: (row.points is None, row.points or 0.0, row.proposition)))
 
     def _change_of(
         self, samples: Sequence[Sample], shares: Sequence[Share | None], margin: float, proposition: str = ""
     ) -> Change:
         about: dict[str, Any] = {"dimension": self.name, "proposition": proposition, "margin": margin}
         change = change_of(*samples, **about, counted=self.counted, heuristic=self.heuristic)
+        if proposition in self.by_hits:
+            change = change_of_hits(change, *self.by_hits[proposition], margin)
         return change.model_copy(update={"baseline_share": shares[0], "share": shares[1]})
 
     def _samples(self) -> list[Sample]:
@@ -287,6 +455,13 @@ class _Dimension:
             scored = [[p for p in scored[0] if p in scored[1]]] * 2
         before, now = self.both
         return [_over(before, now, scored[0]), _over(now, before, scored[1])]
+
+
+def _scored_share(dimension: MeasuredDimension, propositions: Sequence[Measured]) -> ScoredShare:
+    """How much of these propositions was scored. What belongs to no single message is left out."""
+    share = total(one.share or NOTHING for one in propositions)
+    scored = Counter(o.cluster for one in propositions for o in one.observations if is_message(o))
+    return ScoredShare(share=share, messages=max(dimension.messages, len(scored)), scored=scored)
 
 
 def _over(dimension: MeasuredDimension, other: MeasuredDimension, names: Collection[str]) -> Sample:
@@ -367,7 +542,8 @@ def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 def _with_lost(change: Change, lost: Sequence[Lost]) -> Change:
     of_it = [one for one in lost if one.dimension == change.dimension and change.proposition in ("", one.proposition)]
-    if not of_it or change.worse:
+    lost_itself = not change.proposition and any(not one.proposition for one in of_it)  # and says so
+    if not of_it or lost_itself or change.worse:
         return change
     reasons = [change.reason] if change.too_little_scored else []  # of a dimension without a score, or marked before
     reasons += [str(one) for one in of_it if str(one) not in change.reason]

@@ -19,7 +19,7 @@ from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, model_validator
 
 from agents.models import Message
-from evaluation.change.change import DELETED, Sample, mean_of
+from evaluation.change.change import DELETED, HIT, Sample, mean_of
 from evaluation.models import BY_MESSAGE, COUNTED, Baseline, ChannelShare, EvaluationRun, EvaluationScore, Method
 from evaluation.propositions.files import dotted, in_words, location_of
 from evaluation.runs.summary import (
@@ -55,20 +55,38 @@ class Measured(Sample):
         share: How much was scored of what the judge can score; None where that is not known.
         by_message: Whether it is judged message by message.
         digest: Of everything in it that can change a score; empty where that is not known.
+        unjudged: Whether it was asked and the judge could score nothing of it; of a file that is not known.
     """
 
     share: Share | None = None
     by_message: bool = False
     digest: str = ""
+    unjudged: bool = False
+
+    @property
+    def hits(self) -> Share | None:
+        """Of the messages that the judge can score those that break the rule, or have a cue against it; None where that is not known."""
+        if not self.by_message or self.share is None or any(not is_message(o) for o in self.observations):
+            return None
+        return Share(sum(o.value <= HIT for o in self.observations), self.share.asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredDimension:
-    """One dimension. `reason` says why it has no score although there was something to score."""
+    """One dimension.
+
+    Attributes:
+        reason: Why it has no score although there was something to score.
+        messages, unscored: Messages that were judged one by one, and those of them that no proposition scored.
+        stated: How much was scored, as a file states it for the dimension as a whole.
+    """
 
     score: float | None = None
     reason: str = ""
     propositions: Mapping[str, Measured] = field(default_factory=dict)
+    messages: int = 0
+    unscored: int = 0
+    stated: Share | None = None
 
     @property
     def sample(self) -> Sample:
@@ -79,8 +97,15 @@ class MeasuredDimension:
     @property
     def share(self) -> Share | None:
         """How much was scored; None where that is not known."""
+        if self.stated is not None:
+            return self.stated
         shares = [one.share for one in self.propositions.values() if one.share is not None]
         return total(shares) if shares else None
+
+
+def is_message(observation: Observation) -> bool:
+    """Return whether it is the score of one message."""
+    return str(observation.cluster).startswith("message:")
 
 
 class Measurement(BaseModel):
@@ -186,12 +211,14 @@ class _Judgements:
 
     Attributes:
         share: Of those that are of no message, or of one that was deleted.
+        unscored: Whether the judge could not score one of them.
         messages: Per message the score or None, the weight, and whether the judge can score it, of each repeat.
         windows: Per window the repeat, score and weight of each scored judgement; `counts` the count of each repeat.
     """
 
     by_message: bool
     share: Share = NOTHING
+    unscored: bool = False
     messages: dict[int, list[tuple[int | None, float, bool]]] = field(default_factory=lambda: defaultdict(list))
     windows: dict[int, list[tuple[int, int, float]]] = field(default_factory=lambda: defaultdict(list))
     counts: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
@@ -245,12 +272,27 @@ def _judged(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, Measured
                 share=share,
                 by_message=of.by_message,
                 digest=digests.get(dimension, {}).get(name, ""),
+                unjudged=score is None and of.unscored,
             )
         why = why_too_little(total(one.share or NOTHING for one in propositions.values() if one.by_message))
         scores = [one.score for one in propositions.values() if one.score is not None]
         mean = mean_of(o for one in propositions.values() for o in one.observations)
         number = (sum(scores) if scores else None) if dimension in COUNTED else mean
-        measured[dimension] = MeasuredDimension(score=None if why else number, reason=why, propositions=propositions)
+        judged_ones = [of.messages for of in by.values() if of.by_message]
+        messages = {message for rows_by_message in judged_ones for message in rows_by_message}
+        scored_messages = {
+            message
+            for rows_by_message in judged_ones
+            for message, rows_of_one in rows_by_message.items()
+            if any(score is not None for score, _, _ in rows_of_one)
+        }
+        measured[dimension] = MeasuredDimension(
+            score=None if why else number,
+            reason=why,
+            propositions=propositions,
+            messages=len(messages),
+            unscored=len(messages - scored_messages),
+        )
     return measured
 
 
@@ -263,14 +305,15 @@ def _judgements(
     rows = rows.annotate(coverable=Case(When(COVERABLE, then=True), default=False))
     about = (
         *("dimension", "proposition_id", "evaluation_run", "message", "repeat", "over_window"),
-        *("status", "score", "count", "weight", "coverable"),
+        *("status", "score", "count", "weight", "coverable", "judge"),
     )
     judgements: dict[str, dict[str, _Judgements]] = {d: {} for d in (*own, *linked)}
     for dimension, proposition, window, message, repeat, over_window, *judged in rows.values_list(*about).iterator():
-        status, score, count, weight, coverable = judged
+        status, score, count, weight, coverable, judge = judged
         by_message = dimension in BY_MESSAGE and not over_window
         if (of := judgements[dimension].get(proposition)) is None:
             of = judgements[dimension][proposition] = _Judgements(by_message)
+        of.unscored |= status == "unscored" and judge != ""
         value = score if status == "scored" else None
         if message is not None:
             of.messages[message].append((value, weight, coverable))
@@ -336,13 +379,19 @@ def observations_json(measurement: Measurement) -> dict[str, Any]:
 
     `scores` is by what was judged (``message:KEY``, ``situation:ID``, ``channel:SLUG``, ``repeat:N``), a list where there are several.
     `weight` is the proposition's; where what was judged counts differently (channels, by the agent's messages), `weights` has each.
-    `judged` counts the messages that the judge could have scored. `digest` tells whether the proposition is still the same.
+    `judged` counts the messages that the judge could have scored, also where it scored none. `digest` tells whether the proposition is
+    still the same.
     """
-    return {
-        name: {p: _of_proposition(one) for p, one in sorted(dimension.propositions.items()) if one.observations}
-        for name, dimension in measurement.dimensions.items()
-        if dimension.sample.observations
-    }
+    document = {}
+    for name, dimension in measurement.dimensions.items():
+        rows = {p: _of_proposition(one) for p, one in sorted(dimension.propositions.items()) if _was_judged(one)}
+        if rows:
+            document[name] = rows
+    return document
+
+
+def _was_judged(one: Measured) -> bool:
+    return bool(one.observations) or (one.by_message and one.share is not None and one.share.asked > 0)
 
 
 def _of_proposition(one: Measured) -> dict[str, Any]:
@@ -353,9 +402,10 @@ def _of_proposition(one: Measured) -> dict[str, Any]:
         scores[key] = value if key not in scores else [*_listed(scores[key]), value]
     weights = {str(row.cluster): round(row.weight, 6) for row in one.observations}
     same = len(set(weights.values())) == 1
+    weight = {"weight": next(iter(weights.values()))} if same else {"weights": weights}
     return {
         **({"digest": one.digest} if one.digest else {}),
-        **({"weight": next(iter(weights.values()))} if same else {"weights": weights}),
+        **(weight if weights else {}),
         **({"judged": one.share.asked} if one.by_message and one.share else {}),
         "scores": dict(sorted(scores.items())),
     }
@@ -398,8 +448,19 @@ class _FileJudgements(_Strict):
 class _FileDimension(_Strict):
     score: Score | None = None
     count: Count | None = None
+    scored: Count = 0
+    unscored: Count = 0
+    coverage: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
     reason: str = ""
     propositions: dict[str, Figure | None] = Field(default_factory=dict)
+
+    def stated(self, counted: Share) -> Share | None:
+        """How much was scored by its `coverage`; `counted` where that says the same, as its counts are exact."""
+        if self.coverage is None or counted.rounded == self.coverage:
+            return counted if counted.asked else None
+        if self.coverage == 0:
+            return Share(0, self.unscored)
+        return Share(self.scored, round(self.scored / self.coverage))
 
 
 class _FileRun(_Strict):
@@ -445,8 +506,16 @@ class _FileRun(_Strict):
             score = of.count if d in COUNTED else of.score
             if score is None and d not in (*COUNTED, *BY_MESSAGE):  # unscored, with a statistic that compares
                 score = mean_of(o for one in propositions.values() for o in one.observations)
+            by_message = [one for one in propositions.values() if one.by_message]
+            messages = max((one.share.asked for one in by_message if one.share), default=0)
+            scored = {o.cluster for one in by_message for o in one.observations}
             dimensions[d] = MeasuredDimension(
-                score=score, reason=of.reason if of.reason.startswith(TOO_LITTLE) else "", propositions=propositions
+                score=score,
+                reason=of.reason if of.reason.startswith(TOO_LITTLE) else "",
+                propositions=propositions,
+                messages=messages,
+                unscored=max(0, messages - len(scored)),
+                stated=of.stated(total(one.share for one in by_message if one.share)),
             )
         return Measurement(
             name=name,

@@ -48,10 +48,11 @@ MOST_LINES = 20
 MARKER = "<!-- plumbline -->"  # what the workflow finds its own comment by
 MOST_CHARACTERS = 60_000  # a comment on GitHub holds 65,536
 MOST_ROWS = 30
+MOST_NAMED = 3  # agents whose propositions are named in a note
 STYLES: dict[Kind, str] = {
     "could_not_judge": "bold",
     **dict.fromkeys(FAILS, "bold red"),
-    **dict.fromkeys(("not_enough_data", "cannot_tell_yet"), "bold yellow"),
+    **dict.fromkeys(("not_enough_data", "one_sided", "cannot_tell_yet"), "bold yellow"),
 }
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -125,6 +126,10 @@ class Report:
             comparison = result.comparison
             for note in (*comparison.notes, *_left_out(result, comparison)) if comparison else ():
                 notes.setdefault(note, []).append(result.agent)
+            if comparison and comparison.unjudged:
+                few = len(self.results) <= MOST_NAMED
+                names = ", ".join(comparison.unjudged) if few else "some propositions (--json names them)"
+                notes.setdefault(f"nothing could be judged by: {names}", []).append(result.agent)
         return notes
 
     def without_baseline(self) -> Grouped:
@@ -136,7 +141,7 @@ class Report:
 
     def without_score(self) -> Grouped:
         """By reason the agents, or agents' dimensions, that have no score and are in no finding."""
-        lines = self.findings.of("could_not_judge", "not_enough_data")
+        lines = self.findings.of("could_not_judge", "not_enough_data", "one_sided")
         named = {(one.agent, one.dimension) for one in lines if not one.proposition}
         grouped: Grouped = {}
         for result in self.results:
@@ -177,15 +182,21 @@ def _document(report: Report) -> dict[str, Any]:
                 compared["comparable_score"] = compared.pop("candidate")  # not the score where propositions differ
             because = result.coverage.get(name, Coverage()).model_dump(exclude={"scored", "trivial"})
             dimension |= {**compared, "unscored_because": because}
+            if name in result.lost_dimensions:
+                dimension |= {"score": None, "reason": result.why_no_score(name)}
             if comparison is not None and comparison.of(name):
                 dimension["changes"] = {c.proposition: c.model_dump() for c in comparison.of(name)}
         entry |= {
+            "overall_score": result.overall_score,
             "procedure": result.run.procedure,
             "repeats": result.run.repeats,
             "baseline": comparison.baseline.name if comparison else None,
             "baseline_notes": list(comparison.notes) if comparison else list(filter(None, [result.no_baseline])),
             "persona_changed": bool(comparison and comparison.stale),
             "persona_changes": list(comparison.persona_changes) if comparison else [],
+            "shown": [one.model_dump() for one in comparison.shown] if comparison else [],
+            "missing": comparison.missing if comparison else {},
+            "unjudged": list(comparison.unjudged) if comparison else [],
         }
         if result.agent in report.profiles:
             entry["by_position"] = report.profiles[result.agent].model_dump()
@@ -236,7 +247,8 @@ def _line(row: Finding, limit: int = 240) -> str:
     if row.worst:
         heard = f", after “{plain(row.worst.heard, 100)}”" if row.worst.heard else ""
         worst = f"; lowest {row.worst.place} “{plain(row.worst.text, 100)}”{heard}"
-    return plain(f"{row.figures}{worst}", limit)
+    further = "".join(f"; {one.place} “{plain(one.text, 100)}”" for one in row.messages)
+    return plain(f"{row.figures}{worst}{further}", limit)
 
 
 def _cell(result: AgentResult, dimension: str, *, between: str) -> str:
@@ -276,7 +288,7 @@ def print_report(report: Report, out: Any) -> None:
             "In brackets the change since the baseline: ▼ drifted, ▲ improved, = steady, ? possibly drifted or not enough "
             "data.\n"
         )
-    for kinds in (("could_not_judge",), FAILS, ("not_enough_data",), ("cannot_tell_yet",)):
+    for kinds in (("could_not_judge",), FAILS, ("one_sided",), ("not_enough_data",), ("cannot_tell_yet",)):
         _print_findings(console, findings.of(*kinds))
     for profile in report.profiles.values():
         position_table(profile, out)
@@ -309,8 +321,9 @@ def _print_findings(console: Console, rows: Sequence[Finding]) -> None:
         figures = escape(plain(row.figures, 1_000))
         console.print(f"[{STYLES[row.kind]}]{row.verdict}:[/] {escape(row.name)}: {figures}")
         if row.worst:
-            print_example(row.worst, console, skip=shown)
-            shown |= {row.worst.asked, row.worst.text}
+            for message in (row.worst, *row.messages):
+                print_example(message, console, skip=shown)
+                shown |= {message.asked, message.text}
     if len(rows) > MOST_LINES:
         console.print(f"… and {len(rows) - MOST_LINES} more; --json holds all")
     if rows:
@@ -362,20 +375,21 @@ def markdown(report: Report) -> str:
     """One comment on a pull request."""
     results, findings, limits = report.results, report.findings, report.limits
     heuristic = " (*heuristic*: exact rules and word cues, no LLM)" if is_heuristic(report.judge) else ""
-    rows, undecided = findings.of("could_not_judge", *FAILS, "not_enough_data"), findings.of("cannot_tell_yet")
+    rows = findings.of("could_not_judge", *FAILS, "one_sided", "not_enough_data")
+    undecided = findings.of("cannot_tell_yet")
     worst = {
-        (r.agent, r.worst.text): f"* {as_code(r.agent)}: {as_code(r.worst.asked)} scored {r.worst.score}"
-        f"{f' at {as_code(r.worst.place)}' if r.worst.place else ''}: {as_code(r.worst.text)}"
-        f"{f'<br>after {as_code(r.worst.heard)}' if r.worst.heard else ''}"
-        f"{f'<br>{as_code(r.worst.reasoning, 300)}' if r.worst.reasoning else ''}"
+        (r.agent, message.text): f"* {as_code(r.agent)}: {as_code(message.asked)} scored {message.score}"
+        f"{f' at {as_code(message.place)}' if message.place else ''}: {as_code(message.text)}"
+        f"{f'<br>after {as_code(message.heard)}' if message.heard else ''}"
+        f"{f'<br>{as_code(message.reasoning, 300)}' if message.reasoning else ''}"
         for r in reversed(rows)
-        if r.worst is not None
+        for message in reversed([one for one in (r.worst, *r.messages) if one is not None])
     }
     dimensions = _dimensions(results)
     scores: list[list[Cell]] = [
         [
             as_code(result.agent),
-            with_share(number(result.summary.overall_score), result.summary.share),
+            with_share(number(result.overall_score), result.summary.share),
             *(_cell(result, dimension, between=" ") for dimension in dimensions),
             sum(coverage.unscored for coverage in result.coverage.values()),
         ]
@@ -476,7 +490,6 @@ def junit(report: Report) -> str:
     for what could not be judged enough, ``skipped`` for what is not evaluable."""
     suites = ET.Element("testsuites", {"name": "plumbline"})
     lacking = "error" if report.limits.strict else "skipped"
-    elements = (("error", ("could_not_judge",)), ("failure", FAILS), (lacking, ("not_enough_data",)))
     for result in report.results:
         suite = ET.SubElement(suites, "testsuite", {"name": as_xml(result.agent)})
         own = [row for row in report.findings.findings if row.agent == result.agent]
@@ -484,6 +497,12 @@ def junit(report: Report) -> str:
         for name in (*result.run.dimensions, *overall):
             case = ET.SubElement(suite, "testcase", {"name": name, "classname": f"plumbline.{as_xml(result.agent)}"})
             rows = sorted((row for row in own if row.dimension in ("", name)), key=lambda row: row.worst is None)
+            lost = "error" if name in result.lost_dimensions else lacking
+            elements: list[tuple[str, tuple[Kind, ...]]] = [
+                ("error", ("could_not_judge",)),
+                ("failure", FAILS),
+                (lost, ("one_sided", "not_enough_data")),
+            ]
             for element, kinds in elements:  # what weighs most first
                 lines = [
                     f"{f'{row.proposition}: ' if row.proposition else ''}{row.verdict}: "
@@ -492,7 +511,9 @@ def junit(report: Report) -> str:
                     if row.kind in kinds
                 ]
                 if lines:
-                    _fail(case, element, *dict.fromkeys(lines))
+                    also = ("one_sided", "not_enough_data")
+                    missing = [f"{row.verdict}: {row.figures}" for row in rows if row.kind in also]
+                    _fail(case, element, *dict.fromkeys((*lines, *missing) if element == "failure" else lines))
                     break
             else:
                 if name != OVERALL and result.score(name) is None:

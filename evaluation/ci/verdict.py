@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
 from agents.models import Message
 from evaluation.change.change import Change
-from evaluation.change.comparison import NONE_IN_COMMON, Comparison
-from evaluation.models import COUNTED, EvaluationRun
+from evaluation.change.comparison import NONE_IN_COMMON, ONLY_BEFORE, Comparison
+from evaluation.models import COUNTED, EvaluationRun, EvaluationScore
 from evaluation.runs.summary import (
     TOO_LITTLE,
     RunSummary,
@@ -38,6 +38,8 @@ REGRESSION_DELTA = 0.5
 MAX_UNSCORED = 0.2
 EXCERPT = 240
 LARGE_FALL = 1.0  # points of 0 to 9
+FIGURES = ("baseline", "candidate", "delta", "interval", "baseline_hits", "hits")  # of a regression, in ``--json``
+MOST_MESSAGES = 3  # that show a finding
 MOST_PROPOSITIONS = 3  # named where of none of them it is sure that it fell
 
 Verdict = Literal[
@@ -48,11 +50,13 @@ EXIT_CODES: dict[Verdict, int] = {
     "regression": 1,
     "below threshold": 1,
     "could not judge enough": 2,
-    "not enough data": 2,  # with `Limits.strict`, else 0
+    "not enough data": 2,  # where a dimension lost its score, or with `Limits.strict`, else 0
     "cannot tell yet": 2,
 }
 # What is found, what weighs most first; the lists of `--json`.
-Kind = Literal["could_not_judge", "regressions", "fading", "below_threshold", "not_enough_data", "cannot_tell_yet"]
+Kind = Literal[
+    "could_not_judge", "regressions", "fading", "below_threshold", "not_enough_data", "one_sided", "cannot_tell_yet"
+]
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]
 FAILS: tuple[Kind, ...] = ("regressions", "fading", "below_threshold")
 
@@ -66,7 +70,7 @@ class Limits:
         regression_delta: A fall of this many points, if it is sure, is a regression.
         margin: A change within ± this many points is none.
         max_unscored: Share of what the judge could have judged that may stay unjudged, per agent and dimension, 0 to 1.
-        strict: Whether "cannot tell yet" and a missing baseline end with 2.
+        strict: Whether "cannot tell yet", a score on one side only and a missing baseline end with 2.
     """
 
     thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -173,8 +177,20 @@ class AgentResult:
         """Of its dimensions since the baseline; none without one."""
         return self.comparison.dimensions if self.comparison else ()
 
+    @property
+    def lost_dimensions(self) -> set[str]:
+        """Those of which so much less is scored than in the baseline that what is left is no score."""
+        return self.comparison.lost_dimensions if self.comparison else set()
+
+    @property
+    def overall_score(self) -> float | None:
+        """The mean of its dimensions; None where one of them has no score any more."""
+        return None if self.lost_dimensions else self.summary.overall_score
+
     def score(self, dimension: str) -> float | None:
         """The score of a dimension, its count where it is counted; None when there is none."""
+        if dimension in self.lost_dimensions:
+            return None
         summary = self.summary.dimensions.get(dimension)
         return None if summary is None else summary.score if summary.count is None else float(summary.count)
 
@@ -187,11 +203,18 @@ class AgentResult:
         """How the dimension changed since the baseline; None without one."""
         return next((change for change in self.changes if change.dimension == dimension), None)
 
+    def missing(self, dimension: str) -> str:
+        """Return what is missing to compare a dimension, and the next step; empty where it is compared."""
+        return self.comparison.missing.get(dimension, "") if self.comparison else ""
+
     def why_no_score(self, dimension: str) -> str:
         """Return why a dimension has no score, for people."""
         summary = self.summary.dimensions.get(dimension)
         if summary is not None and summary.reason and summary.scored:
             return summary.reason
+        change = self.change(dimension)
+        if dimension in self.lost_dimensions and change is not None:
+            return change.reason
         coverage = self.coverage.get(dimension, Coverage())
         if coverage.needs_llm_judge:
             return counted(coverage.needs_llm_judge, "proposition needs an LLM judge", "propositions need an LLM judge")
@@ -240,6 +263,7 @@ class Finding(BaseModel):
         verdict: E.g. ``worse``, ``below 5``.
         agent: Empty for the build itself. `dimension`: empty for the agent itself.
         before, now: Scores with their shares; empty where there are none. `change`: difference and interval.
+        messages: Further messages that show it.
         data: Further fields of its entry in ``--json``; None where another finding has the entry.
         of: The change that does not decide.
     """
@@ -256,6 +280,7 @@ class Finding(BaseModel):
     change: str = ""
     why: str = ""
     worst: WorstMessage | None = None
+    messages: tuple[WorstMessage, ...] = ()
     data: dict[str, Any] | None = None
     of: Change | None = None
 
@@ -308,16 +333,21 @@ class Findings(BaseModel):
     def sign(self) -> str:
         """What is seen first: a tick only for a pass in which nothing fell unexplained."""
         if self.verdict == "pass":
-            return "⚠️" if self.fell_unsure else "✅"
+            return "⚠️" if self.fell_unsure or self.of("one_sided") else "✅"
         return "❌" if EXIT_CODES[self.verdict] == 1 else "⚠️"
 
     @property
     def outcome(self) -> str:
-        """The verdict, and beside a pass the falls without an interval, which it does not cover."""
-        if self.verdict != "pass" or not self.fell_unsure:
+        """The verdict, and beside a pass what it does not cover: scores on one side only, and falls without an interval."""
+        if self.verdict != "pass":
             return self.verdict
-        fell = counted(self.fell_unsure, "score")
-        return f"pass, but {fell} fell by a point or more without an interval to say how sure that is"
+        uncovered = []
+        if one_sided := len(self.of("one_sided")):
+            uncovered.append(f"{counted(one_sided, 'score')} {'is' if one_sided == 1 else 'are'} on one side only")
+        if self.fell_unsure:
+            fell = counted(self.fell_unsure, "score")
+            uncovered.append(f"{fell} fell by a point or more without an interval to say how sure that is")
+        return f"pass, but {' and '.join(uncovered)}" if uncovered else "pass"
 
     @property
     def headline(self) -> str:
@@ -334,6 +364,7 @@ class Findings(BaseModel):
             (len(by_kind["could_not_judge"]), "part", "not judged enough"),
             (empty, "score", "empty for too little data"),
             (len(lacking) - empty, "proposition", "scored much less than before"),
+            (len(by_kind["one_sided"]), "score", "on one side only"),
             (len(by_kind["cannot_tell_yet"]), "comparison", "not decided"),
             (sum(one.suspected for one in self.findings), "suspected regression", "among them"),
             (len(self.without_baseline), "agent", "without a baseline"),
@@ -354,7 +385,8 @@ def decide(
 
     What could not be judged enough comes first: where a part is missing, neither a pass nor a fall says what it seems to say. Then a
     regression, then a threshold. Where too little was scored to say that an agent is still itself, the verdict is "not enough data".
-    That and "cannot tell yet" fail nothing unless `Limits.strict` asks for it. Of `simulations` some may be missing among the results.
+    It fails where a dimension lost its score, see `lost_dimensions`. Otherwise that and "cannot tell yet" fail nothing unless
+    `Limits.strict` asks for it. Of `simulations` some may be missing among the results.
     """
     findings = [*_not_simulated(simulations, limits)]
     if not any(map(_says_something, results)):
@@ -371,6 +403,8 @@ def decide(
         for one in _lacking(result)
         if not {(one.agent, ""), (one.agent, one.dimension)} & unjudged
     ]
+    one_sided = [one for result in results for one in _one_sided(result)]
+    findings += one_sided
     undecided = [one for result in results for one in _undecided(result, limits)]
     findings += sorted(undecided, key=lambda one: (one.of and one.of.delta) or 0.0)
     without = [(r.agent, r.no_baseline) for r in results if r.no_baseline and r.summary.measured]
@@ -380,17 +414,21 @@ def decide(
         "regression": bool(kinds & {"regressions", "fading"}),
         "below threshold": "below_threshold" in kinds,
         "not enough data": "not_enough_data" in kinds,
-        "cannot tell yet": limits.strict and bool(undecided or without),
+        "cannot tell yet": limits.strict and bool(one_sided or undecided or without),
         "pass": True,
     }
     verdict = next(name for name, holds in reached.items() if holds)
-    code = 0 if verdict == "not enough data" and not limits.strict else EXIT_CODES[verdict]
+    code = EXIT_CODES[verdict]
+    if verdict == "not enough data" and not limits.strict and not any(result.lost_dimensions for result in results):
+        code = 0
     return Findings(verdict=verdict, exit_code=code, findings=findings, without_baseline=without)
 
 
 def _says_something(result: AgentResult) -> bool:
-    """Whether there is a number, or a statistic and something to compare it with."""
-    return result.summary.measured or (result.comparison is not None and result.summary.comparable)
+    """Whether there is a number, a statistic and something to compare it with, or hits."""
+    if result.comparison is None:
+        return result.summary.measured
+    return result.summary.comparable or any(one.proposition for one in result.comparison.shown)
 
 
 def _unjudged(agent: str, dimension: str, why: str, share: float | None = None) -> Finding:
@@ -420,15 +458,19 @@ def _not_judged(result: AgentResult, limits: Limits) -> Iterator[Finding]:
     for dimension, coverage in result.coverage.items():
         of = summary.dimensions.get(dimension)
         needed = (dimension in limits.thresholds and dimension not in exact) or (
-            of is not None and of.fell_short and limits.threshold(dimension) is not None
+            of is not None
+            and (of.fell_short or dimension in result.lost_dimensions)
+            and limits.threshold(dimension) is not None
         )
         if coverage.failed_share > limits.max_unscored:
             why = f"{coverage.failed} of {coverage.could} judgements failed, e.g. {coverage.example}"
             yield _unjudged(agent, dimension, why, coverage.failed_share)
         elif needed and result.score(dimension) is None and (result.expected or summary.measured):
             yield _unjudged(agent, dimension, no_score + result.why_no_score(dimension))
-    if limits.threshold(OVERALL) is not None and summary.overall_score is None and summary.measured:
-        why = "; ".join(f"{name}: {d.reason}" for name, d in summary.dimensions.items() if d.fell_short)
+    if limits.threshold(OVERALL) is not None and result.overall_score is None and summary.measured:
+        lost = result.lost_dimensions
+        short = [name for name, d in summary.dimensions.items() if d.fell_short or name in lost]
+        why = "; ".join(f"{name}: {summary.dimensions[name].reason or result.why_no_score(name)}" for name in short)
         yield _unjudged(agent, OVERALL, no_score + (why or "no dimension is scored"))
 
 
@@ -443,6 +485,8 @@ def _lacking(result: AgentResult) -> Iterator[Finding]:
         before = change is not None and change.baseline is not None
         nothing_shared = change is not None and change.reason == NONE_IN_COMMON
         some = result.expected and summary.scored > 0
+        if name in result.lost_dimensions:
+            continue
         if (summary.reason and (summary.fell_short or before or some)) or nothing_shared:
             was = change.baseline_share if change is not None else None
             lacks.append((name, "", summary.reason or NONE_IN_COMMON, summary.share, was))
@@ -451,6 +495,7 @@ def _lacking(result: AgentResult) -> Iterator[Finding]:
         lacks.append((lost.dimension, lost.proposition, why, lost.now, lost.before))
     for dimension, proposition, why, now, was in lacks:
         shares = {"coverage": now and now.rounded, "baseline_coverage": was and was.rounded}
+        missing = result.missing(dimension) if not proposition else ""
         yield Finding(
             kind="not_enough_data",
             verdict=TOO_LITTLE,
@@ -459,8 +504,37 @@ def _lacking(result: AgentResult) -> Iterator[Finding]:
             proposition=proposition,
             before=with_share("", was),
             now=with_share("", now) if was else "",
-            why=why.removeprefix(f"{TOO_LITTLE}: "),
-            data={"proposition": proposition or None, "why": why, **shares},
+            why="; ".join(filter(None, (why.removeprefix(f"{TOO_LITTLE}: "), missing))),
+            data={"proposition": proposition or None, "why": why, "missing": missing, **shares},
+        )
+
+
+def _one_sided(result: AgentResult) -> Iterator[Finding]:
+    """Yield the dimensions that are scored now or in the baseline only, each with the messages that scored lowest now.
+
+    Those that have too little for a score now are in `_lacking`."""
+    for shown in result.comparison.shown if result.comparison else ():
+        summary = result.summary.dimensions.get(shown.dimension)
+        if shown.proposition or (summary is not None and summary.reason):
+            continue
+        before = shown.verdict == ONLY_BEFORE
+        lowest = [] if before else lowest_messages(result.run.pk, shown.dimension)
+        missing = result.missing(shown.dimension)
+        yield Finding(
+            kind="one_sided",
+            verdict=shown.verdict,
+            agent=result.agent,
+            dimension=shown.dimension,
+            before=shown.figures if before else "",
+            now="" if before else shown.figures,
+            why=missing,
+            worst=lowest[0] if lowest else None,
+            messages=tuple(lowest[1:]),
+            data={
+                **shown.model_dump(exclude={"dimension"}),
+                "missing": missing,
+                "messages": [m.model_dump() for m in lowest],
+            },
         )
 
 
@@ -473,25 +547,27 @@ def _regressions(result: AgentResult, limits: Limits) -> Iterator[tuple[float, l
     for dimension in result.changes:
         name = dimension.dimension
         propositions = result.comparison.of(name) if result.comparison else ()
-        lower = sorted((c for c in propositions if c.delta is not None and c.delta < 0), key=lambda c: c.delta or 0.0)
+        lower = sorted((c for c in propositions if (c.points or 0.0) < 0), key=lambda c: c.points or 0.0)
         sure = [c for c in lower if c.worse and _falls(c, limits)]
         fell = dimension.worse and _falls(dimension, limits)
-        most = lower[:MOST_PROPOSITIONS] if fell and not sure else []
+        most = [c for c in lower if c.delta][:MOST_PROPOSITIONS] if fell and not sure else []
         rows = []
         for change in sure or ([dimension] if fell else []):
             lowest = change.proposition or (most[0].proposition if most else "")
             worst, shown = _worst(result.summary, name, lowest), change.model_dump()
+            messages = lowest_messages(result.run.pk, name, change.proposition) if change.hits is not None else []
             data = {
                 "proposition": change.proposition or None,
                 "scope": "dimension" if fell else "proposition",
-                **{figure: shown[figure] for figure in ("baseline", "candidate", "delta", "interval")},
+                **{figure: shown[figure] for figure in FIGURES if figure in shown},
                 **({"fell_most": [c.model_dump() for c in most]} if most else {}),
                 "dimension_change": dimension.model_dump(),
                 "worst_message": worst and worst.model_dump(),
             }
-            rows.append(_compared(result, change, "regressions", "worse", worst=worst, data=data))
+            further = tuple(messages[1:])
+            rows.append(_compared(result, change, "regressions", "worse", worst=worst, messages=further, data=data))
         if not fell:
-            yield from ((change.delta or 0.0, [row]) for change, row in zip(sure, rows, strict=True))
+            yield from ((change.points or 0.0, [row]) for change, row in zip(sure, rows, strict=True))
             continue
         if sure:
             rows.insert(0, _compared(result, dimension, "regressions", "worse"))
@@ -507,15 +583,21 @@ def _compared(result: AgentResult, change: Change, kind: Kind, verdict: str, **m
         agent=result.agent,
         dimension=change.dimension,
         proposition=change.proposition,
-        before=words_or_share(number(change.baseline), change.baseline_share, of_words=change.of_words),
-        now=words_or_share(number(change.candidate), change.share, of_words=change.of_words),
-        change="" if change.delta is None else f"{signed(change.delta)}{reach}",
+        before=_figure(change, change.baseline, change.baseline_share, change.baseline_hits),
+        now=_figure(change, change.candidate, change.share, change.hits),
+        change="" if change.points is None else f"{signed(change.points)}{reach}",
         **more,
     )
 
 
+def _figure(change: Change, score: float | None, share: Share | None, hits: Share | None) -> str:
+    if hits is not None:
+        return f"hits in {hits} messages"
+    return words_or_share(number(score), share, of_words=change.of_words)
+
+
 def _falls(change: Change, limits: Limits) -> bool:
-    return change.delta is not None and change.delta <= -limits.regression_delta
+    return change.points is not None and change.points <= -limits.regression_delta
 
 
 def _fading(profile: PositionProfile, limits: Limits) -> Iterator[Finding]:
@@ -541,7 +623,7 @@ def _below(result: AgentResult, limits: Limits) -> Iterator[Finding]:
     scores: list[tuple[str, float | None, Share | None, str]] = [
         (name, result.score(name), d.share, d.weakest.id if d.weakest else "") for name, d in summary.dimensions.items()
     ]
-    for name, score, share, weakest in (*scores, (OVERALL, summary.overall_score, summary.share, "")):
+    for name, score, share, weakest in (*scores, (OVERALL, result.overall_score, summary.share, "")):
         threshold = limits.threshold(name)
         if score is None or threshold is None or score >= threshold:
             continue
@@ -562,7 +644,8 @@ def _below(result: AgentResult, limits: Limits) -> Iterator[Finding]:
 def _undecided(result: AgentResult, limits: Limits) -> Iterator[Finding]:
     for change in result.changes:
         measured = change.baseline is not None or change.candidate is not None
-        if not change.undecided or not measured or change.counted:
+        one_sided = (change.baseline is None) != (change.candidate is None)
+        if not change.undecided or not measured or one_sided or change.counted:
             continue
         falls = _falls(change, limits)
         suspected = falls and change.p_value is not None and change.p_value <= ALPHA
@@ -590,7 +673,33 @@ def worst_message(runs: Iterable[EvaluationRun], dimension: str, proposition: st
     rows = [row for row in (worst_judgement(run, dimension, proposition) for run in runs) if row is not None]
     if not rows:
         return None
-    row = min(rows, key=lambda row: (row.score or 0, row.pk))
+    return _as_message(min(rows, key=lambda row: (row.score or 0, row.pk)))
+
+
+def lowest_messages(run: int, dimension: str, proposition: str = "") -> list[WorstMessage]:
+    """Return what `lowest_scores` are of, for people."""
+    return [_as_message(row) for row in lowest_scores(run, dimension, proposition)]
+
+
+def lowest_scores(run: int, dimension: str, proposition: str = "") -> list[EvaluationScore]:
+    """Return the lowest judgements of single messages in a dimension, or by one proposition of it, a few, one of each message.
+
+    Args:
+        run: Primary key of the evaluation.
+    """
+    rows = EvaluationScore.objects.filter(
+        evaluation_run=run, dimension=dimension, status="scored", message__isnull=False
+    )
+    if proposition:
+        rows = rows.filter(proposition_id=proposition)
+    rows = rows.select_related("message__channel", "message__agent", "evaluation_run__channel").order_by("score", "pk")
+    lowest: dict[int | None, EvaluationScore] = {}
+    for row in rows[: 10 * MOST_MESSAGES]:  # several propositions can be about one message
+        lowest.setdefault(row.message_id, row)
+    return list(lowest.values())[:MOST_MESSAGES]
+
+
+def _as_message(row: EvaluationScore) -> WorstMessage:
     message, place = row.message, dict[str, Any]()
     if message is not None:
         sent = message.sent_at.isoformat() if message.sent_at else ""

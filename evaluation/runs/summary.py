@@ -26,6 +26,7 @@ from evaluation.models import (
     ChannelShare,
     EvaluationRun,
     EvaluationScore,
+    is_heuristic,
 )
 from evaluation.statistics.bootstrap import Observation
 
@@ -336,6 +337,12 @@ class RunSummary(Used):
     def comparable(self) -> bool:
         """Whether it can be compared: any dimension has a number, or a statistic."""
         return self.measured or bool(window_statistics(self.run.figures))
+
+    @property
+    def searched(self) -> bool:
+        """Whether an offline judge searched messages for cues, be it in vain: the share with a hit compares."""
+        by_message = [dimension for name, dimension in self.dimensions.items() if name in BY_MESSAGE]
+        return is_heuristic(self.run.judge) and any(dimension.share.asked for dimension in by_message)
 
     @model_serializer
     def _dumped(self) -> dict[str, Any]:

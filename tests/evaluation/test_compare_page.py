@@ -13,6 +13,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
+from pytest_django import Settings
 from pytest_django.plugin import DjangoDbBlocker
 
 from agents.models import Agent, Message
@@ -21,6 +22,8 @@ from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.evaluation.ci.building import own_bot
+from tests.evaluation.conftest import PropositionFolder
 from tests.once import rows_for_all
 
 pytestmark = pytest.mark.django_db
@@ -204,3 +207,23 @@ def test_more_judgements_take_no_more_questions_to_the_database(root: Client) ->
     EvaluationScore.objects.bulk_create(scores)
 
     assert len(queries(root, url)) == few
+
+
+def test_hits_on_one_side_come_first_with_their_messages(
+    root: Client, propositions: PropositionFolder, settings: Settings
+) -> None:
+    settings.JUDGE_MODEL = OFFLINE
+    nora = own_bot(propositions)
+    for build in ("7", "8"):
+        capture([RunSpec(agent=nora, where={"build": build}, dimensions=("adherence",), samples=50)])
+    asked = {"agent": "nora", "baseline": "build=7", "candidate": "build=8"}
+
+    html = compare(root, **asked)
+    first = plain(html.partition("Every proposition")[0])
+    hidden = compare(signed_in(staff("evaluation.view_evaluationrun", username="numbers")), **asked)
+
+    for part in ("worse", "hits in 7 of 24 messages now", "Dear customer", "write rules or cues for kind, warm"):
+        assert part in first, part
+    assert verdicts(html)["stock"] == "drifted"
+    assert "hits in 7 of 24 messages now" in plain(hidden)
+    assert "Dear customer" not in hidden

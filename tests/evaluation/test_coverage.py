@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 from scipy.stats import fisher_exact
 
-from evaluation.change.change import lost_propositions
+from evaluation.change.change import ScoredShare, lost_dimensions, lost_propositions
 from evaluation.models import Baseline
 from evaluation.runs.summary import Share, percent, why_too_little
 from tests.evaluation.conftest import PropositionFolder
@@ -132,3 +132,37 @@ def test_a_rise_is_never_a_loss(asked: int, scored: int, later: int, more: int) 
     lost = lost_propositions({("adherence", "a"): before}, {("adherence", "a"): now})
 
     assert not lost or (now.value or 0.0) < 0.5 * (before.value or 0.0)
+
+
+def shared(scored: list[int], asked: int = 4) -> ScoredShare:
+    """So many of the judgements asked of each message."""
+    counts = {n: count for n, count in enumerate(scored) if count}
+    share = Share(sum(scored), asked * len(scored))
+    return ScoredShare(share=share, messages=len(scored), scored=counts)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_lost"),
+    [
+        ([3, 2, 3, 4] * 5, [1] * 20, True),
+        ([3, 2, 3, 4] * 5, [2] * 20, False),  # by less than half
+        ([4, 0, 4, 0, 4], [0, 0, 4, 0, 0], False),  # by more than half, but of five messages
+        ([4] * 12, [0] * 12, True),
+        ([1] * 20, [3] * 20, False),
+        ([0] * 20, [0] * 20, False),
+    ],
+)
+def test_a_dimension_loses_its_score_where_its_share_surely_fell_by_more_than_half(
+    before: list[int], now: list[int], is_lost: bool
+) -> None:
+    lost = lost_dimensions({"adherence": (shared(before), shared(now))})
+
+    assert [(one.dimension, one.proposition) for one in lost] == ([("adherence", "")] if is_lost else [])
+
+
+def test_judgements_of_one_message_are_not_counted_as_independent() -> None:
+    """Of 14 messages of which four say everything and later one: 4 x as many judgements are no more evidence."""
+    before, now = [10] * 4 + [0] * 10, [10] + [0] * 13
+
+    assert fisher_exact([[40, 100], [10, 130]], alternative="greater").pvalue < 0.001
+    assert not lost_dimensions({"adherence": (shared(before, 10), shared(now, 10))})

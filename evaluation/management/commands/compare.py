@@ -22,7 +22,7 @@ from evaluation.change.choosing import Compared
 from evaluation.change.comparison import Comparison, Detection, detections
 from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.ci.render import print_example
-from evaluation.ci.verdict import worst_message
+from evaluation.ci.verdict import lowest_messages, worst_message
 from evaluation.commands import ProgressBar, as_text, channel_named, measuring, tag_pairs, wrong
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
 from evaluation.runs.planning import RunSpec
@@ -47,7 +47,8 @@ class Command(CodedCommand):
     help = (
         "Compare two measurements: of two tags (--a build=40 --b build=41; measured now unless they were before), the newest against the "
         "baseline (the default) or a file, or two evaluations. Per dimension and proposition: the change, its 95 % interval and a verdict. "
-        "Exit code: 0 nothing surely got worse, 1 something did, 2 something could not be compared, 3 wrong usage."
+        "Exit code: 0 nothing surely got worse, 1 something did, 2 something could not be compared, or so much less is scored that a "
+        "dimension has no score any more, 3 wrong usage."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -166,6 +167,8 @@ class Command(CodedCommand):
             self.stderr.write(f"could not be compared:\n  {rows}")
         if any(comparison.worse for comparison in compared.comparisons):
             sys.exit(REGRESSION)
+        if any(comparison.lost_dimensions for comparison in compared.comparisons):
+            sys.exit(NOT_ENOUGH)
         if refused or not compared.comparisons:
             sys.exit(NOT_ENOUGH)
 
@@ -200,6 +203,7 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
     first, narrow = comparisons[0], console.width < NARROW
     names = {(c.baseline.name, c.candidate.name) for c in comparisons}
     scopes = [{getattr(c, which).scope for c in comparisons} for which in ("baseline", "candidate")]
+    _first(comparisons, console)
     several = " → ".join(
         f"{what}{_of_messages(of)}" for what, of in zip(("Baseline", "candidate"), scopes, strict=True)
     )
@@ -227,6 +231,27 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
         console.print("heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.")
 
 
+def _first(comparisons: Sequence[Comparison], console: Console) -> None:
+    """What can be said although there is no difference of scores, with messages that show it; then what is missing.
+
+    Of several comparisons only what is sure, and scores on one side only.
+    """
+    rows = [(c, one) for c in comparisons for one in c.shown if one.is_sure or len(comparisons) == 1]
+    sides = [(c, c.baseline if one.only_before else c.candidate, one) for c, one in rows]
+    for comparison, side, one in sides:
+        console.print(escape(f"{comparison.target}: {one}"))
+        run = side.evaluation_run
+        seen: set[str] = set()
+        for message in lowest_messages(run, one.dimension, one.proposition) if run is not None else ():
+            print_example(message, console, skip=seen)
+            seen |= {message.asked, message.text}
+    missing = [(c.target, name, line) for c in comparisons for name, line in c.missing.items()]
+    for target, name, line in missing:
+        console.print(escape(f"{target}: {name}: {line}."))
+    if sides or missing:
+        console.print()
+
+
 def _of_messages(scopes: set[str | None]) -> str:
     """Which messages, where all are of the same."""
     (scope, *others) = scopes
@@ -235,6 +260,10 @@ def _of_messages(scopes: set[str | None]) -> str:
 
 def _cells(change: Change, *, narrow: bool) -> list[Cell]:
     """Scores with the shares scored, on a line of their own where there is little room; difference, interval, verdict."""
+    emphasis: Emphasis = "strong" if change.counted and change.verdict == "drifted" else EMPHASIS[change.verdict]
+    if change.hits is not None:
+        hits: list[Cell] = [f"{share} hit" for share in (change.baseline_hits, change.hits)]
+        return [*hits, signed(change.points), interval_text(change.interval), (change.verdict, emphasis), ""]
     shown: list[Cell] = [
         words_or_share(
             "–" if score is None else f"{score:.0f}" if change.counted else number(score),
@@ -244,7 +273,6 @@ def _cells(change: Change, *, narrow: bool) -> list[Cell]:
         )
         for score, share in ((change.baseline, change.baseline_share), (change.candidate, change.share))
     ]
-    emphasis: Emphasis = "strong" if change.counted and change.verdict == "drifted" else EMPHASIS[change.verdict]
     delta = signed(change.delta, 0 if change.counted else 1)
     return [*shown, delta, interval_text(change.interval), (change.verdict, emphasis), change.n_more or ""]
 
@@ -271,7 +299,7 @@ def _examples(comparisons: Sequence[Comparison], console: Console) -> None:
         for comparison in comparisons
         for changes in comparison.propositions.values()
         for change in changes
-        if change.verdict == "drifted"
+        if change.verdict == "drifted" and change.hits is None
     ]
     runs = EvaluationRun.objects.in_bulk({c.candidate.evaluation_run for _, c in fallen if c.candidate.evaluation_run})
     shown: set[str] = set()
@@ -333,17 +361,19 @@ def _notes(comparison: Comparison, *, alone: bool) -> list[str]:
     for change in comparison.dimensions:
         # Why there is an interval, but neither a sure verdict nor a number of messages that would bring one.
         why = change.reason if change.undecided and change.interval and not change.n_more else ""
-        notes += [f"{change.dimension}: {note}" for note in (change.interval_note, why) if note]
+        note = "" if change.dimension in comparison.lost_dimensions else change.interval_note
+        notes += [f"{change.dimension}: {one}" for one in (note, why) if one]
     notes += comparison.notes
-    for what, names in (
-        ("scored in one of the two only, so left out of the dimension", comparison.scored_in_one),
-        ("judged once over the window, so not in the dimension", comparison.over_window),
-        ("only in the baseline", comparison.only_baseline),
-        ("only now", comparison.only_candidate),
+    for what, names, of_several in (
+        ("nothing could be judged by", comparison.unjudged, False),
+        ("scored in one of the two only, so left out of the dimension", comparison.scored_in_one, False),
+        ("judged once over the window, so not in the dimension", comparison.over_window, True),
+        ("only in the baseline", comparison.only_baseline, True),
+        ("only now", comparison.only_candidate, True),
     ):
         if names:
-            few = alone or names is not comparison.scored_in_one
-            notes.append(f"{what}: {', '.join(names) if few else 'some propositions (--json names them)'}")
+            listed = ", ".join(names) if alone or of_several else "some propositions (--json names them)"
+            notes.append(f"{what}: {listed}")
     return list(dict.fromkeys(notes))
 
 

@@ -227,7 +227,11 @@ class Command(CodedCommand):
             help="most of what the judge could have judged that may fail, per agent and dimension "
             f"(default: {MAX_UNSCORED:g}); what only an LLM could judge does not count against an offline judge",
         )
-        add("--strict", action="store_true", help="exit code 2 also for “cannot tell yet” and for a missing baseline")
+        add(
+            "--strict",
+            action="store_true",
+            help="exit code 2 also for “cannot tell yet”, a score on one side only and a missing baseline",
+        )
 
         add_how(
             parser, repeats="judgements per item, with --simulate conversations per situation; 1 to 20 (default: 1)"

@@ -22,6 +22,7 @@ from evaluation.models import EvaluationRun
 from tests.agents.test_seed import CAST
 from tests.evaluation.change.samples import OFFLINE, adherence, measurement, of
 from tests.evaluation.change.test_against_baseline import ada, judge, run_of
+from tests.evaluation.ci.building import own_bot
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import answers, claims_of, entry, tail_of
@@ -222,6 +223,48 @@ def test_wrong_usage_ends_with_3_and_says_what_is_allowed(ada: Agent, arguments:
     code, _, err = ran(*arguments)
 
     assert (code, message in err) == (3, True), err
+
+
+OWN_TAGS = ("--a", "build=7", "--b", "build=8", "--dimensions", "adherence", "--samples", "50")
+
+
+def test_hits_on_one_side_come_first_with_their_messages_and_end_with_1(
+    settings: Settings, propositions: PropositionFolder
+) -> None:
+    settings.JUDGE_MODEL = OFFLINE
+    own_bot(propositions)
+
+    code, text, err = ran(*OWN_TAGS)
+
+    first, _, table = text.partition("build=7 → build=8")
+    assert code == 1
+    assert "worse: stock: hits in 7 of 24 messages now, 0 of 28 in the baseline (p 0.0026)" in first
+    assert "“Dear customer, request 0 was received.”" in first
+    assert "45 of 52 messages unscored" in " ".join(first.split())
+    assert "write rules or cues for kind, warm, or set a key" in " ".join(first.split())
+    assert "nothing could be judged by: adherence/kind, adherence/warm" in " ".join(table.split())
+    assert err == ""
+    (comparison,) = document(*OWN_TAGS)[1]["comparisons"]
+    assert comparison["shown"][0]["verdict"] == "worse"
+    assert comparison["worse"] == ["adherence/stock"]
+
+
+def test_a_score_of_far_less_than_before_is_not_shown_and_ends_with_2(settings: Settings) -> None:
+    settings.JUDGE_MODEL, settings.PROPOSITION_DIRS = OFFLINE, []
+    loader.seed()
+    chess = [f"The bishop moves from b{n % 8 + 1} to e{n % 7 + 1}." for n in range(20)]
+    talk(Agent.objects.get(slug="pam"), chess, channel=make_channel("chess"), tags={"build": "42"})
+    asked = ("--agents", "pam", "--a", "build=40", "--b", "build=42", "--dimensions", "adherence")
+
+    code, text, _ = ran(*asked)
+    (comparison,) = document(*asked)[1]["comparisons"]
+
+    adherence = comparison["dimensions"]["adherence"]
+    assert code == 2
+    assert (adherence["candidate"], adherence["verdict"]) == (None, "not enough data")
+    assert adherence["baseline"] is not None
+    assert comparison["not_enough_data"][0]["proposition"] == ""
+    assert "less than half as much is scored as in the baseline" in " ".join(text.split())
 
 
 LARGE = "large, but with no interval neither sure nor in the exit code:"

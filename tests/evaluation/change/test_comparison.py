@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scipy.stats import fisher_exact
 
-from evaluation.change.comparison import compare
+from evaluation.change.comparison import Comparison, compare
 from evaluation.change.measurements import Measured, MeasuredDimension, Measurement, NotComparable
+from evaluation.runs.summary import Share
 from evaluation.statistics.bootstrap import bootstrap_difference
 from tests.evaluation.change.samples import LLM, OFFLINE, adherence, measurement, of, only
 
@@ -222,3 +224,76 @@ def test_one_without_judgements_is_taken_as_exact_and_it_is_said() -> None:
     assert (turned.interval.low, turned.interval.high) == pytest.approx((-change.interval.high, -change.interval.low))
     both = only(compare(fixed, fixed.model_copy(update={"name": "again"})))
     assert (both.delta, both.interval, both.verdict) == (0.0, None, "not enough data")
+
+
+# -- what is compared by hits
+def cued(scores: list[int], messages: int, *, judge: str = OFFLINE, **others: Measured) -> Measurement:
+    """An anti-pattern with cues in so many messages: those without a cue are unscored."""
+    stock = _by_message(scores, messages)
+    dimension = MeasuredDimension(
+        score=stock.score, propositions={"stock": stock, **others}, messages=messages, unscored=messages - len(scores)
+    )
+    return measurement(judge=judge, dimensions={"adherence": dimension})
+
+
+def _by_message(scores: list[int], messages: int) -> Measured:
+    rows = of(scores, first=messages * 100)
+    mean = sum(scores) / len(scores) if scores else None
+    return Measured(score=mean, observations=rows, share=Share(len(scores), messages), by_message=True)
+
+
+def stock_of(comparison: Comparison) -> Any:
+    return next(row for row in comparison.of("adherence") if row.proposition == "stock")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "verdict", "shown"),
+    [
+        (cued([], 28), cued([1] * 7, 24), "drifted", "worse"),
+        (cued([1] * 2, 28), cued([1] * 12, 24), "drifted", "worse"),  # the scores are the same
+        (cued([1] * 14, 28), cued([], 24), "improved", "better"),
+        (cued([], 28), cued([1] * 2, 24), "possibly drifted", "more hits, not surely"),
+        (cued([1], 28), cued([], 24), "not enough data", "no more hits"),
+        (cued([], 400), cued([1], 401), "steady", "more hits, not surely"),
+    ],
+)
+def test_hits_of_cues_are_compared_as_shares_of_the_messages(
+    before: Measurement, now: Measurement, verdict: str, shown: str
+) -> None:
+    found = compare(before, now)
+
+    row, (said,) = stock_of(found), [one for one in found.shown if one.proposition]
+    tables = [of.dimensions["adherence"].propositions["stock"].share for of in (before, now)]
+    p = fisher_exact([[share.scored, share.asked - share.scored] for share in tables if share]).pvalue
+    assert (row.verdict, said.verdict, row.p_adjusted) == (verdict, shown, pytest.approx(p))
+    assert row.worse is (verdict == "drifted")
+    assert f"hits in {tables[1]} messages now, {tables[0]} in the baseline" in said.figures
+    assert found.lost == (), "fewer hits are no loss of data"
+
+
+def test_hits_are_in_one_family_with_the_other_propositions() -> None:
+    steady = Measured(score=8.1, observations=of(HIGH), share=Share(10, 10), by_message=True)
+
+    alone = stock_of(compare(cued([], 28), cued([1] * 6, 24)))
+    beside = stock_of(compare(cued([], 28, brief=steady), cued([1] * 6, 24, brief=steady)))
+
+    assert (alone.verdict, beside.verdict) == ("drifted", "drifted")
+    assert beside.p_adjusted == pytest.approx(2 * alone.p_adjusted)
+
+
+def test_what_scores_both_ways_and_what_a_model_judged_is_compared_by_scores() -> None:
+    both_ways = compare(cued([1, 8, 8, 1], 28), cued([1, 1, 8, 1], 24))
+    by_a_model = compare(cued([], 28, judge=LLM), cued([1] * 7, 24, judge=LLM))
+
+    assert (stock_of(both_ways).hits, stock_of(both_ways).delta) == (None, -1.75)
+    assert stock_of(by_a_model).hits is None
+    assert [(one.dimension, one.verdict) for one in by_a_model.shown] == [("adherence", "scored only now")]
+    assert "45 of 52 messages unscored" in by_a_model.missing["adherence"]
+
+
+def test_cues_for_a_proposition_that_are_gone_are_a_loss_and_no_fewer_hits() -> None:
+    found = compare(cued([8] * 20 + [1], 28), cued([], 24))
+
+    assert stock_of(found).hits is None
+    assert [(one.proposition, one.now) for one in found.lost] == [("", Share(0, 24)), ("stock", Share(0, 24))]
+    assert (only(found).candidate, only(found).verdict) == (None, "not enough data")

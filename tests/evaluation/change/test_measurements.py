@@ -11,6 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from hypothesis import given
 from hypothesis import strategies as st
+from pytest_django import Settings
 
 from agents.models import Agent, Message
 from evaluation.change.comparison import compare
@@ -25,9 +26,10 @@ from evaluation.change.measurements import (
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import as_json, capture
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import RunSummary, summarize
+from evaluation.runs.summary import RunSummary, Share, percent, summarize
 from evaluation.statistics.bootstrap import Observation
 from tests.evaluation.change.samples import LLM, adherence, measurement, of, only, run_json
+from tests.evaluation.ci.building import own_bot
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import converged, diverse
 from tests.evaluation.judged import make_run, make_score
@@ -230,6 +232,46 @@ def test_what_a_capture_prints_is_read_back_as_the_same_measurement(
     assert observations_json(read) == observations_json(made)
     change = only(compare(read, made))
     assert (change.delta, change.paired, change.n) == (0.0, True, 3), "the same messages, known again by their keys"
+
+
+def test_a_file_has_the_shares_of_its_evaluation_and_what_was_never_scored(
+    propositions: PropositionFolder, settings: Settings, tmp_path: Path
+) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    own_bot(propositions, rule=True)
+    nora = Agent.objects.get(slug="nora")
+    (captured,) = capture([RunSpec(agent=nora, dimensions=("adherence",), where={"build": "7"}, samples=50)])
+    path = written(tmp_path / "baseline.json", as_json("offline:lexical-1", [captured]))
+
+    read = measurements_of_file(path)["nora"].dimensions["adherence"]
+    made = measurement_of(captured.summary.run).dimensions["adherence"]
+
+    assert read.share == made.share == Share(28, 56), "the rule scores each message, the cues none"
+    assert (read.messages, read.unscored) == (made.messages, made.unscored) == (28, 0)
+    assert read.propositions["stock"].hits == Share(0, 28)
+    assert compare(measurements_of_file(path)["nora"], measurement_of(captured.summary.run)).unjudged == (
+        "adherence/kind",
+        "adherence/stock",
+        "adherence/warm",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "share"),
+    [
+        ({"coverage": 0.5714, "scored": 8, "unscored": 6}, "57 %"),
+        ({"coverage": 0.0, "scored": 0, "unscored": 6}, "0 %"),
+        ({"coverage": None}, ""),
+        ({}, ""),
+    ],
+)
+def test_without_judgements_a_file_has_the_share_that_it_states(
+    tmp_path: Path, fields: dict[str, Any], share: str
+) -> None:
+    dimension = {"score": 8.0, "propositions": {"voice": 8.0}, **fields}
+    path = written(tmp_path / "b.json", document(dimensions={"adherence": dimension}))
+
+    assert percent(measurements_of_file(path)["ada"].dimensions["adherence"].share) == share
 
 
 @given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 4)), min_size=1, max_size=20))

@@ -62,6 +62,31 @@ def baseline(*arguments: str) -> None:
     call_command("capture_baseline", "--no-simulate", "--json", "--where", "build=40", *arguments, stdout=io.StringIO())
 
 
+def own_bot(propositions: PropositionFolder, *, rule: bool = False) -> Agent:
+    """An agent that nobody wrote rules for: friendly in 28 messages of build 7, a stock assistant in 7 of 24 of build 8.
+
+    `rule`: with one rule that all of them keep."""
+    kept = '- {id: brief, claim: "{{agent_name}} is brief", rule: {max_words: 30}}' if rule else ""
+    propositions.write(
+        "adherence/_default.yaml",
+        f"""
+        dimension: adherence
+        propositions:
+          - {{id: kind, claim: "{{{{agent_name}}}} is kind"}}
+          - {{id: warm, claim: "{{{{agent_name}}}} is warm"}}
+          - {{id: stock, claim: "{{{{agent_name}}}} is a stock assistant", inverted: true, cues: {{supports: [dear customer, as an AI]}}}}
+          {kept}
+        """,
+    )
+    nora = make_agent("nora")
+    friendly = [f"So good to hear from you, tell me about number {n}!" for n in range(45)]
+    stock = [f"Dear customer, request {n} was received." for n in range(4)]
+    stock += [f"As an AI language model, I cannot answer {n}." for n in range(3)]
+    talk(nora, friendly[:28], channel=make_channel("nora-7"), tags={"build": "7"})
+    talk(nora, [*friendly[28:], *stock], channel=make_channel("nora-8"), tags={"build": "8"})
+    return nora
+
+
 @pytest.fixture
 def two(propositions: PropositionFolder) -> Agent:
     return two_builds(propositions)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
+from html import unescape
 from pathlib import Path
 
 import pytest
+from pytest_django import Settings
 
 from agents.models import Agent
 from agents.text.markdown import as_code, plain
 from evaluation.ci.render import as_xml, shortened
-from tests.evaluation.ci.building import baseline, planted, run
+from tests.evaluation.ci.building import baseline, own_bot, planted, report, run
+from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry, tail_of
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
@@ -155,3 +159,107 @@ def test_the_same_low_message_is_not_shown_twice(regressed: Agent, llm_server: L
 
     assert out.count("line 7 of build 41") == 1
     assert tail_of(llm_server.bodies[-1])
+
+
+# -- what there is no second score of
+@pytest.mark.django_db
+def test_hits_on_one_side_stand_in_every_report_with_their_messages_and_fail_the_build(
+    propositions: PropositionFolder, settings: Settings, tmp_path: Path
+) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    own_bot(propositions)
+    before = tmp_path / "before.json"
+    asked = ("--agents", "nora", "--dimensions", "adherence", "--samples", "50")
+    run(*asked, "--where", "build=7", "--out", str(before))
+    against = (*asked, "--where", "build=8", "--baseline", str(before))
+
+    comment, suites = written(tmp_path, *against)
+    code, table, _ = run(*against)
+    document = report(*against)
+
+    failure = suites.find("testsuite/testcase/failure")
+    assert code == 1
+    assert failure is not None
+    for text in (table, comment, failure.text or ""):
+        text = unescape(re.sub(r"<[^>]*>", "", " ".join(text.split())))
+        for part in ("stock", "0 of 28", "7 of 24", "Dear customer", "write rules or cues for kind, warm"):
+            assert part in text, (part, text)
+    (entry,) = document["regressions"]
+    assert (entry["proposition"], entry["hits"]) == ("stock", {"hits": 7, "messages": 24})
+    assert document["runs"][0]["shown"][0]["verdict"] == "worse"
+
+
+@pytest.mark.django_db
+def test_a_score_on_one_side_only_is_no_plain_tick_and_stands_in_every_report(
+    propositions: PropositionFolder, settings: Settings, tmp_path: Path
+) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    own_bot(propositions)
+    before = tmp_path / "before.json"
+    propositions.write(
+        "adherence/_default.yaml",
+        """
+        dimension: adherence
+        propositions:
+          - {id: glad, claim: "{{agent_name}} is glad", cues: {supports: ["tell me"]}}
+        """,
+    )
+    asked = ("--agents", "nora", "--dimensions", "adherence", "--samples", "50")
+    run(*asked, "--where", "build=8", "--out", str(before))
+    document = json.loads(before.read_text())
+    (of_file,) = document["runs"]
+    of_file["dimensions"]["adherence"] |= {"score": None, "coverage": 0.0, "propositions": {"glad": None}}
+    of_file["observations"]["adherence"]["glad"] |= {"scores": {}}
+    before.write_text(json.dumps(document))
+    against = (*asked, "--where", "build=8", "--baseline", str(before))
+
+    comment, suites = written(tmp_path, *against)
+    code, table, _ = run(*against)
+
+    skipped = suites.find("testsuite/testcase/skipped")
+    assert (code, run(*against, "--strict")[0]) == (0, 2)
+    assert skipped is not None
+    assert "✅" not in table
+    for text in (table, comment, skipped.attrib["message"]):
+        assert "scored only now" in text
+        assert "tell me about number 28" in text
+
+
+@pytest.mark.django_db
+@pytest.mark.usual_minimum
+def test_what_is_left_of_a_lost_persona_is_no_score_in_any_report_and_ends_with_2(
+    propositions: PropositionFolder, settings: Settings, tmp_path: Path
+) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    propositions.write(
+        "adherence/_default.yaml",
+        """
+        dimension: adherence
+        propositions:
+          - {id: brief, claim: "{{agent_name}} is brief", rule: {max_words: 30}}
+          - {id: greets, claim: "{{agent_name}} greets", cues: {supports: [good morning]}}
+          - {id: sails, claim: "{{agent_name}} speaks of the sea", cues: {supports: [sea]}}
+          - {id: thanks, claim: "{{agent_name}} thanks", cues: {supports: [thank you]}}
+        """,
+    )
+    ada = make_agent("ada")
+    sailor = [f"Good morning! The sea is calm, thank you, at mile {n}." for n in range(20)]
+    chess = [f"The bishop takes the pawn on e{n % 8 + 1}." for n in range(20)]
+    for build, texts in (("40", sailor), ("41", chess)):
+        talk(ada, texts, channel=make_channel(f"ada-{build}"), tags={"build": build})
+    asked = ("--agents", "ada", "--dimensions", "adherence")
+    baseline("--dimensions", "adherence")
+
+    comment, suites = written(tmp_path, *asked, "--where", "build=41")
+    code, table, said = run(*asked, "--where", "build=41")
+    document = report(*asked, "--where", "build=41")
+
+    error = suites.find("testsuite/testcase/error")
+    adherence = document["runs"][0]["dimensions"]["adherence"]
+    assert (code, document["summary"]["verdict"]) == (2, "not enough data"), said
+    assert (adherence["score"], document["runs"][0]["overall_score"]) == (None, None)
+    assert error is not None
+    for text in (table, comment, error.attrib["message"], adherence["reason"]):
+        text = " ".join(text.split())
+        assert "9.0" not in text
+        assert "less than half as much is scored as in the baseline" in text
