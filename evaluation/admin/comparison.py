@@ -372,6 +372,7 @@ def _as_file(comparison: Comparison, claims: Claims, kind: str) -> HttpResponse:
                 "proposition": change.proposition,
                 "claim": claims.get((change.dimension, change.proposition), ("", False))[0],
                 **change.model_dump(),
+                **({"baseline_hits": str(change.baseline_hits), "hits": str(change.hits)} if change.hits else {}),
             }
             for changes in ([*comparison.dimensions], *comparison.propositions.values())
             for change in changes

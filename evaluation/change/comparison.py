@@ -278,25 +278,27 @@ def compare_runs(
     candidate = measurement_of_runs({b.dimension: wanted[b.dimension] for b in rows})
     baseline = measurement_of_baselines(rows, candidate)
     adherence = Dimension.ADHERENCE.value
-    before = max((row.evaluation_run for row in rows), key=lambda run: run.pk)
-    asked = (
-        adherence in before.dimensions and adherence in last.dimensions and (not dimensions or adherence in dimensions)
-    )
-    if asked and adherence not in baselines:
-        baseline, candidate = _with_adherence(baseline, candidate, before, last)
+    if adherence not in wanted and adherence in last.dimensions and (not dimensions or adherence in dimensions):
+        newest = max((row.evaluation_run for row in rows), key=lambda run: run.pk)
+        before = baselines[adherence].evaluation_run if adherence in baselines else newest
+        baseline, candidate = _with_adherence(baseline, candidate, before, last, has_baseline=adherence in baselines)
     return compare(baseline, candidate, margin=margin, propositions=propositions)
 
 
 def _with_adherence(
-    baseline: Measurement, candidate: Measurement, before: EvaluationRun, now: EvaluationRun
+    baseline: Measurement, candidate: Measurement, before: EvaluationRun, now: EvaluationRun, *, has_baseline: bool
 ) -> tuple[Measurement, Measurement]:
-    """Add adherence, which has no baseline where its evaluation scored too little of it; not where nothing was scored in either.
+    """Add adherence, of which too little was scored for a baseline, or nothing now: that is a finding, too.
 
-    Adherence alone: consistency takes earlier messages, which a first baseline often lacks.
+    Not where there is nothing to say: it was not asked for before, nothing was scored in either, or what was scored now is of messages
+    that the baseline knows. Adherence alone: consistency takes earlier messages, which a first baseline often lacks.
     """
     name = Dimension.ADHERENCE.value
+    if name not in before.dimensions or before.pk == now.pk:
+        return baseline, candidate
     first, second = (measurement_of(run, dimensions=[name]).dimensions[name] for run in (before, now))
-    if not (first.sample.observations or second.sample.observations):
+    scored_before, scored_now = bool(first.sample.observations), bool(second.sample.observations)
+    if not (scored_before or scored_now) or (has_baseline and scored_now):
         return baseline, candidate
     return (
         baseline.model_copy(update={"dimensions": {**baseline.dimensions, name: first}}),
@@ -396,7 +398,7 @@ class _Dimension:
                 return ""
             counts = f"{lost.of - lost.scored} of {lost.of} judgements unscored now"
         if not self.heuristic:
-            return f"{counts}: evaluate again, calls of the judge failed"
+            return f"{counts}: evaluate again, the judge gave no score"
         step = "write rules or cues that fit them"
         if self.unjudged:
             step = f"write rules or cues for {', '.join(self.unjudged)}"

@@ -267,6 +267,39 @@ def test_a_score_of_far_less_than_before_is_not_shown_and_ends_with_2(settings: 
     assert "less than half as much is scored as in the baseline" in " ".join(text.split())
 
 
+def test_a_build_of_which_nothing_is_scored_is_compared_with_the_baseline_all_the_same(
+    settings: Settings, propositions: PropositionFolder
+) -> None:
+    settings.JUDGE_MODEL = OFFLINE
+    propositions.write(
+        "adherence/_default.yaml",
+        """
+        dimension: adherence
+        propositions:
+          - {id: greets, claim: "{{agent_name}} greets", cues: {supports: [good morning]}}
+        """,
+    )
+    propositions.write(
+        "fluency/_default.yaml",
+        """
+        dimension: fluency
+        propositions:
+          - {id: formulas, claim: "{{agent_name}} has no formulas", measure: phrases}
+        """,
+    )
+    bob = make_agent("bob")
+    talk(bob, [f"Good morning, number {n}!" for n in range(20)], channel=make_channel("one"), tags={"build": "1"})
+    run_of(bob, "1", dimensions=("adherence", "fluency"), is_baseline=True)
+    talk(bob, [f"Knight takes pawn {n}." for n in range(24)], channel=make_channel("two"), tags={"build": "2"})
+    run_of(bob, "2", dimensions=("adherence", "fluency"))
+
+    (comparison,) = document("--agents", "bob")[1]["comparisons"]
+
+    adherence = comparison["dimensions"]["adherence"]
+    assert (adherence["baseline"], adherence["candidate"], adherence["coverage"]) == (8.0, None, 0.0)
+    assert [one["proposition"] for one in comparison["not_enough_data"]] == ["", "greets"]
+
+
 LARGE = "large, but with no interval neither sure nor in the exit code:"
 
 
