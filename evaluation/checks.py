@@ -6,21 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, register
+from django.core.checks import CheckMessage, Error, Warning, register
 from django.utils.module_loading import import_string
 
 
 @register("plumbline")
 def proposition_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
-    """evaluation.E001: a proposition file cannot be used."""
-    from evaluation.propositions.files import PropositionError, load_all
+    """evaluation.W001: a proposition file cannot be used. Only what needs it fails."""
+    from evaluation.propositions.files import file_problems
 
-    try:
-        load_all()
-    except PropositionError as error:
-        hint = "Correct the file; `manage.py check_propositions` checks again, docs/how-to/write-propositions.md describes the format."
-        return [Error(str(problem), hint=hint, id="evaluation.E001") for problem in error.problems]
-    return []
+    hint = "Correct the file; `manage.py check_propositions` checks again, docs/how-to/write-propositions.md describes the format."
+    return [Warning(str(problem), hint=hint, id="evaluation.W001") for problem in file_problems()]
 
 
 @register("plumbline")

@@ -20,7 +20,7 @@ from agents.work.running import stopping_on_sigterm
 from evaluation.calibration.agreement import agreements_text, calibration_of, swap_text
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method, is_heuristic
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.planning import ENOUGH, RunSpec
+from evaluation.runs.planning import ENOUGH, RunSpec, with_usable_files
 from evaluation.runs.summary import (
     DimensionSummary,
     RunSummary,
@@ -119,6 +119,35 @@ def how_asked(options: Mapping[str, Any]) -> dict[str, Any]:
         "history": parse_history(options["history"]),
         "dimensions": default_dimensions() if named is None else tuple(filter(None, map(str.strip, named.split(",")))),
     }
+
+
+def split_unusable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], str]:
+    """Return the specs whose proposition files can be used, and file, line and field of what is wrong with those of the others.
+
+    Raises:
+        CommandError: None of them can be measured.
+        PropositionError: A folder does not exist.
+    """
+    usable, broken = with_usable_files(specs)
+    if not broken:
+        return usable, ""
+    rows = "\n".join(dict.fromkeys(str(error) for error in broken.values()))
+    why = f"proposition files of {', '.join(broken)} cannot be used:\n{rows}"
+    if not usable:
+        raise wrong(why)
+    return usable, why
+
+
+def refuse_unusable(specs: Sequence[RunSpec]) -> None:
+    """Refuse to measure where the proposition files of one of them cannot be used: the result is one for all.
+
+    Raises:
+        CommandError: Names file, line, field, and who can be measured.
+        PropositionError: A folder does not exist.
+    """
+    usable, why = split_unusable(specs)
+    if why:
+        raise wrong(f"{why}\nAll others can be measured: --agents {','.join(spec.target.slug for spec in usable)}")
 
 
 def specs_of(options: dict[str, Any], *, empty: str = "", **more: Any) -> list[RunSpec]:

@@ -147,7 +147,7 @@ def _fire(schedule: EvaluationSchedule, take: Callable[[], bool], *, until: date
 
 
 def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
-    """A pending run for each agent but those whose last one is not done."""
+    """A pending run for each agent but those whose last one is not done, and those whose proposition files cannot be used."""
     dimensions = tuple(schedule.dimensions) or default_dimensions()
     waiting = {
         run.agent_id: run
@@ -168,7 +168,10 @@ def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
             schedule=schedule,
             batch=schedule.batch,
         )
-        runs.append(prepare_run(spec, channels=channels)[0])
+        try:
+            runs.append(prepare_run(spec, channels=channels)[0])
+        except PropositionError as error:
+            skipped[agent.slug] = f"proposition files cannot be used: {error.problems[0]}"
     if not runs and not skipped:
         skipped["all agents"] = "there is no active agent to measure"
     return Fired(schedule=schedule, runs=tuple(runs), skipped=skipped)

@@ -299,8 +299,17 @@ def load_propositions(
         files = tuple(applying(load_all(), seeded=seeded))
     except PropositionError as error:
         return DraftPropositions((), {}, f"proposition files cannot be used: {error.problems[0]}")
+    dimensions = tuple(dimensions)
+    needed = ("adherence", *dimensions, "")  # adherence for its rules; "" is a file that does not say its dimension
+    for file in files:
+        if file.problems and file.agent_id in (DEFAULT, agent_slug) and file.dimension in needed:
+            return DraftPropositions((), {}, f"proposition files cannot be used: {file.problems[0]}")
     replaced = {file.dimension for file in own if file.level == "action"}
-    shipped = (f for f in files if not (f.agent_id == DEFAULT and f.level == "action" and f.dimension in replaced))
+    shipped = (
+        f
+        for f in files
+        if not f.problems and not (f.agent_id == DEFAULT and f.level == "action" and f.dimension in replaced)
+    )
     files = (*shipped, *own)
     judged: dict[str, tuple[Proposition, ...]] = {}
     for dimension in dimensions:

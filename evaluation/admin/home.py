@@ -45,7 +45,7 @@ from evaluation.models import (
     LabelSet,
     Method,
 )
-from evaluation.propositions.files import PropositionError, load_all
+from evaluation.propositions.files import file_problems
 from evaluation.runs.summary import dimension_scores, shares_of, total
 from evaluation.wording import counted
 
@@ -169,13 +169,12 @@ def no_schedule(request: HttpRequest) -> SafeString | None:
 
 
 def files_unusable(request: HttpRequest) -> SafeString | None:
-    """Proposition files with mistakes: nothing can be measured until they are corrected."""
-    try:
-        load_all()
-    except PropositionError as error:
-        text = display.visible("; ".join(str(problem) for problem in error.problems[:NAMED]))
-        return step("Proposition files cannot be used", text, command="manage.py check_propositions")
-    return None
+    """Proposition files with mistakes: what needs them cannot be measured until they are corrected."""
+    problems = file_problems()
+    if not problems:
+        return None
+    text = display.visible("; ".join(str(problem) for problem in problems[:NAMED]))
+    return step("Proposition files cannot be used", text, command="manage.py check_propositions")
 
 
 # -- who drifts, since when, and the scores of their messages

@@ -234,7 +234,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         owner = unquote(object_id)
         if request.method == "POST":
             return self._decide(request, owner)
-        files, problems = _read_files()
+        files, problems = _read_files(owner)
         about = listed(owner, files=files)
         agent = _agent(owner)
         if not about and not problems and agent is None and owner != DEFAULT:
@@ -300,7 +300,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         """Show the form of a new proposition, or with ``?at=`` of one there is; save, export, or try it as it is typed."""
         self._allow(request, change=True)
         owner = unquote(owner)
-        files, problems = _read_files()
+        files, problems = _read_files(owner)
         if problems:
             return HttpResponseRedirect(propositions_url(owner))
         agent = _agent(owner)
@@ -425,13 +425,18 @@ def _log(request: HttpRequest, owner: str, proposition_id: str, text: str) -> No
     )
 
 
-def _read_files() -> tuple[Sequence[LoadedFile], Sequence[str]]:
-    """The proposition files, or why they cannot be read; without those of an example whose slug an agent of the team's own has."""
+def _read_files(owner: str = "") -> tuple[Sequence[LoadedFile], Sequence[str]]:
+    """The proposition files, without those of an example whose slug an agent of the team's own has, and what is wrong with them.
+
+    With an `owner` the problems are of the files that are read for it.
+    """
     try:
-        files, own = load_all(), own_agents_like_examples()
-        return [file for file in files if file.agent_id not in own or not is_example(file)], ()
+        every, own = load_all(), own_agents_like_examples()
     except PropositionError as error:
         return (), [str(problem) for problem in error.problems]
+    files = [file for file in every if file.agent_id not in own or not is_example(file)]
+    concerned = [file for file in files if not owner or file.agent_id in (owner, DEFAULT)]
+    return files, [str(problem) for file in concerned for problem in file.problems]
 
 
 def _has_model() -> bool:

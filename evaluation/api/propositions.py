@@ -16,7 +16,15 @@ from agents.models import Agent
 from evaluation.api.requests import by_dimension, reading_propositions
 from evaluation.api.serializers import PropositionShown
 from evaluation.models import Dimension, EvaluationScore
-from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all, propositions_for
+from evaluation.propositions.files import (
+    DEFAULT,
+    LoadedFile,
+    PropositionError,
+    applying,
+    file_problems,
+    load_all,
+    propositions_for,
+)
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.planning import propositions_asked
 
@@ -71,6 +79,8 @@ def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[dict[st
 
 
 def _by_file(dimensions: list[str], level: str) -> Iterator[dict[str, Any]]:
+    if problems := file_problems():  # a list of every file leaves none out
+        raise PropositionError(problems)
     for file in _files(dimensions, level):
         for proposition in (*file.propositions, *file.inactive):
             yield _shown(proposition, _owner(file), level)

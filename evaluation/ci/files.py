@@ -20,6 +20,7 @@ from agents.personas_io.reader import import_agents
 from agents.personas_io.shape import PersonaError
 from agents.transcripts.importer import AUTO, ReadOptions, import_transcript
 from agents.transcripts.records import OptionError, TranscriptError
+from evaluation.propositions.files import PropositionError, file_problems
 
 
 class UnusableFiles(ValueError):
@@ -54,12 +55,15 @@ def with_propositions(folder: Path | None) -> Iterator[None]:
 
     Raises:
         UnusableFiles: There is no such folder.
+        PropositionError: A file in it cannot be used, whoever it is about: the folder was named by hand.
     """
     if folder is not None and not folder.is_dir():
         raise UnusableFiles(f"--propositions {folder}: there is no such folder")
     before = settings.PROPOSITION_DIRS
     settings.PROPOSITION_DIRS = before if folder is None else [*before, folder]
     try:
+        if problems := [p for p in file_problems() if folder is not None and p.path.is_relative_to(folder)]:
+            raise PropositionError(problems)
         yield
     finally:
         settings.PROPOSITION_DIRS = before

@@ -231,10 +231,12 @@ def suggest_for(
 def _suggest(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -> Suggestions:
     nonce = new_nonce()
     work_id = f"{PURPOSE}:{agent.pk}:{nonce}"
-    reason = why_over_budget(agent, judge) or ""
+    own = [f for f in applying(files, seeded=agent.seeded) if f.agent_id in (agent.slug, DEFAULT)]
+    broken = next((problem for f in own for problem in f.problems), None)
+    reason = f"what it has cannot be read: {broken}" if broken else why_over_budget(agent, judge) or ""
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
-    same = [f for f in applying(files, seeded=agent.seeded) if f.dimension == DIMENSION and f.level == "evaluation"]
-    existing = [p for f in same if f.agent_id in (agent.slug, DEFAULT) for p in (*f.propositions, *f.inactive)]
+    same = [f for f in own if f.dimension == DIMENSION and f.level == "evaluation"]
+    existing = [p for f in same for p in (*f.propositions, *f.inactive)]
     request = suggestions_request(
         name=agent.display_name,
         persona=persona,

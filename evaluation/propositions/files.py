@@ -217,14 +217,20 @@ class PropositionError(YamlProblems):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedFile:
-    """A valid file: whose it is, its resolved propositions, and apart from them those that are not active."""
+    """A file: whose it is, its resolved propositions, and apart from them those that are not active.
+
+    Attributes:
+        dimension, level: Empty where a file that cannot be used does not say.
+        problems: Why it cannot be used; it has no propositions then, and what needs it raises `PropositionError`.
+    """
 
     path: Path
     dimension: str
     agent_id: str
     level: str
-    propositions: tuple[Proposition, ...]
+    propositions: tuple[Proposition, ...] = ()
     inactive: tuple[Proposition, ...] = ()
+    problems: tuple[FileProblem, ...] = ()
 
 
 def load_file(path: Path) -> LoadedFile:
@@ -249,13 +255,36 @@ def load_file(path: Path) -> LoadedFile:
 
 def resolved_file(path: Path, parsed: PropositionFile, node: yaml.Node | None) -> LoadedFile:
     """A valid file's propositions with what they inherit from it; `node` is the file's, for the lines."""
-    agent_id = parsed.agent_id or path.stem.removesuffix(".action").removesuffix(".suggestions")
+    agent_id = parsed.agent_id or _owner_by_name(path)
     resolved = tuple(
         resolve(spec, parsed, f"{path.name}:{line_of(node, ('propositions', i)) or 1}", for_all=agent_id == DEFAULT)
         for i, spec in enumerate(parsed.propositions)
     )
     active, inactive = (tuple(p for p in resolved if p.active is wanted) for wanted in (True, False))
     return LoadedFile(path, parsed.dimension, agent_id, parsed.level, active, inactive)
+
+
+def _owner_by_name(path: Path) -> str:
+    return path.stem.removesuffix(".action").removesuffix(".suggestions")
+
+
+_HEAD = re.compile(r"^(agent_id|dimension|level)[ \t]*:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
+
+
+def _broken_file(path: Path, problems: Iterable[FileProblem]) -> LoadedFile:
+    """Return a file that cannot be used, with whose it is as far as its lines or its name say."""
+    head = {}
+    with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+        head = dict(_HEAD.findall(file.read(MOST_BYTES)))
+    dimension = head.get("dimension", path.parent.name)
+    level = head.get("level", "action" if path.stem.endswith(".action") else "evaluation")
+    return LoadedFile(
+        path,
+        dimension if dimension in Dimension.values else "",
+        head.get("agent_id") or _owner_by_name(path),
+        level if level in ("evaluation", "action") else "",
+        problems=tuple(problems),
+    )
 
 
 def _problems(path: Path, node: yaml.Node, data: Any, item: dict[str, Any]) -> list[FileProblem]:
@@ -290,15 +319,32 @@ def proposition_dirs() -> list[Path]:
 def load_all() -> list[LoadedFile]:
     """Read every proposition file of every folder; a file is read again only when it changed.
 
+    Files that cannot be used are among them, with their `problems`: only what needs them fails.
+
     Raises:
-        PropositionError: With the problems of all files, and of folders that do not exist.
+        PropositionError: A folder does not exist.
     """
-    read, problems = read_folders(proposition_dirs(), "PROPOSITION_DIRS", load_file)
+    folders = proposition_dirs()
+    read, problems = read_folders(folders, "PROPOSITION_DIRS", load_file)
     files = [file for _, file in read]
     problems += shared_ids(tuple(files))
-    if problems:
-        raise PropositionError(problems)
-    return files
+    if not problems:
+        return files
+    if missing := [problem for problem in problems if problem.path in folders]:
+        raise PropositionError(missing)
+    by_path: dict[Path, list[FileProblem]] = {}
+    for problem in problems:
+        by_path.setdefault(problem.path, []).append(problem)
+    broken = [_broken_file(path, of_file) for path, of_file in by_path.items()]
+    return [*(file for file in files if file.path not in by_path), *broken]
+
+
+def file_problems() -> list[FileProblem]:
+    """Return all that is wrong with proposition files and their folders."""
+    try:
+        return [problem for file in load_all() for problem in file.problems]
+    except PropositionError as error:
+        return error.problems
 
 
 @lru_cache(maxsize=4)
@@ -363,11 +409,13 @@ def propositions_for(
         seeded: Whether the agent is one of the examples (`Agent.seeded`).
 
     Raises:
-        PropositionError: A file cannot be used.
+        PropositionError: One of these files cannot be used.
     """
     merged: dict[str, Proposition] = {}
-    chosen = [f for f in (load_all() if files is None else files) if f.dimension == dimension and f.level == level]
-    chosen = applying(chosen, seeded=seeded)
+    chosen = applying(load_all() if files is None else files, seeded=seeded)
+    chosen = [f for f in chosen if f.dimension in (dimension, "") and f.level in (level, "")]
+    if problems := [p for f in chosen if f.agent_id in (DEFAULT, agent_slug) for p in f.problems]:
+        raise PropositionError(problems)
     for owner in (DEFAULT, agent_slug):
         for file in chosen:
             if file.agent_id == owner:
@@ -381,9 +429,10 @@ def default_dimensions() -> tuple[str, ...]:
     """The dimensions there are propositions for: without any there is nothing to measure.
 
     Raises:
-        PropositionError: A file cannot be used.
+        PropositionError: A folder does not exist.
     """
-    measured = {file.dimension for file in load_all() if file.level == "evaluation" and file.propositions}
+    files = [file for file in load_all() if file.level == "evaluation"]
+    measured = {file.dimension for file in files if file.propositions or file.problems}
     return tuple(name for name in Dimension.values if name in measured)
 
 

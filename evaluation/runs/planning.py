@@ -43,7 +43,7 @@ from evaluation.models import (
     procedure_name,
 )
 from evaluation.models.evaluations import PROCEDURE
-from evaluation.propositions.files import LoadedFile, load_all, propositions_for, with_traits
+from evaluation.propositions.files import LoadedFile, PropositionError, load_all, propositions_for, with_traits
 from evaluation.propositions.schema import Proposition, digest_of_each, fill, propositions_digest
 from evaluation.runs.summary import reopen_failed
 from evaluation.runs.swaps import choose_swaps, swapped_texts
@@ -396,6 +396,26 @@ def make_plan(spec: RunSpec, *, files: Sequence[LoadedFile] | None = None) -> Pl
     flat = [p for group in propositions.values() for p in group]
     persona = current_digest(spec.agent) if spec.agent is not None else ""
     return Plan(spec, propositions, persona, propositions_digest(flat), files)
+
+
+def with_usable_files(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], dict[str, PropositionError]]:
+    """Return the specs whose proposition files can be used, and for the slugs of the others why not.
+
+    Raises:
+        PropositionError: A folder does not exist.
+    """
+    files = load_all()
+    usable: list[RunSpec] = []
+    broken: dict[str, PropositionError] = {}
+    for spec in specs:
+        seeded = spec.agent is not None and spec.agent.seeded
+        try:
+            for dimension in spec.dimensions:
+                propositions_for(agent_slug=spec.target.slug, dimension=dimension, files=files, seeded=seeded)
+            usable.append(spec)
+        except PropositionError as error:
+            broken[spec.target.slug] = error
+    return usable, broken
 
 
 Prepared = list[tuple[RunSpec, EvaluationRun]]

@@ -95,7 +95,7 @@ def test_files_are_read_from_their_folder_and_validated_ac_6_0_2(propositions: P
         "adherence/bob.yaml", "dimension: adherence\npropositions:\n  - {id: x, claim: y, inverted: perhaps}\n"
     )
     with pytest.raises(PropositionError, match=r"bob\.yaml.*inverted"):
-        load_all()
+        propositions_for(agent_slug="bob", dimension="adherence")
 
 
 # -- S-6.2, S-6.4, S-6.6: each scorer on the two sets of its demo, with a judge that sees what they differ in

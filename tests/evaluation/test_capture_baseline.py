@@ -160,16 +160,31 @@ def test_wrong_usage_ends_it_with_3_and_what_is_allowed(
     assert llm_server.calls == 0
 
 
-def test_broken_proposition_files_end_it_with_3_before_anything_is_asked(
+def test_a_broken_file_about_everybody_ends_it_with_3_before_anything_is_asked(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
-    propositions.write("adherence/zed.yaml", "propositions: 3\n")
+    propositions.write("adherence/_default.yaml", "propositions: 3\n")
 
     code, words = refused()
 
     assert code == 3
-    assert "zed.yaml:1: propositions" in words
+    assert "_default.yaml:1: propositions" in words
     assert (llm_server.calls, EvaluationRun.objects.count()) == (0, 0)
+
+
+def test_a_broken_file_of_one_agent_is_named_and_the_others_are_measured(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    llm_server.respond = answers(lambda claim: 8)
+    propositions.write("adherence/bob.yaml", "propositions:\n  - {id: odd, claim: odd, wieght: 2}\n")
+
+    code, words = refused("--no-simulate")
+
+    assert code == 3
+    assert "proposition files of bob cannot be used" in words
+    assert "bob.yaml:2: propositions[0].wieght (odd): unknown field" in words
+    assert [run.agent and run.agent.slug for run in EvaluationRun.objects.all()] == ["ada"]
+    assert Baseline.objects.filter(agent__slug="ada").exists()
 
 
 def test_without_agents_it_says_how_to_get_some(llm_server: LLMServer) -> None:

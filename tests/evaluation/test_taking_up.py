@@ -99,10 +99,10 @@ def test_broken_proposition_files_fail_the_run_and_it_can_be_taken_up(
     llm_server: LLMServer, ada: Agent, propositions: PropositionFolder
 ) -> None:
     run, _ = prepare_run(spec(ada))
-    broken = propositions.write("adherence/zed.yaml", "propositions: 3\n")
+    broken = propositions.write("adherence/ada.yml", "propositions: 3\n")
     execute([run])
     assert run.status == "failed"
-    assert "zed.yaml:1: propositions" in run.error
+    assert "ada.yml:1: propositions" in run.error
     broken.unlink()
 
     assert measured(ada).summary.run.status == "completed"

@@ -27,6 +27,7 @@ from evaluation.commands import (
     simulations_table,
     specs_of,
     spent_line,
+    split_unusable,
     write_text,
     wrong,
 )
@@ -67,11 +68,13 @@ class Command(CodedCommand):
         if options["out"]:
             check_writable("--out", options["out"])
         with measuring():
-            specs = specs_of(options, is_baseline=True, batch=options["batch"])
+            specs, unusable = split_unusable(specs_of(options, is_baseline=True, batch=options["batch"]))
             if options["dry_run"]:
                 self._dry_run(specs, options)
+                problems = []
             else:
-                self._capture(specs, options)
+                problems = self._capture(specs, options)
+        self._complain(problems, unusable)
 
     def _dry_run(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
         little = [] if options["no_simulate"] else [spec for spec in specs if has_little_speech(spec)]
@@ -93,7 +96,8 @@ class Command(CodedCommand):
         for slug, why in silent.items():
             self.stderr.write(f"{slug}: {why}; what it said is measured, however little.")
 
-    def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
+    def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> list[str]:
+        """Measure, print, and return a line for each agent without a score."""
         quiet = options["json"] and not sys.stderr.isatty()
         simulations: list[Simulation] = []
         if not options["no_simulate"]:
@@ -115,7 +119,7 @@ class Command(CodedCommand):
         if options["json"] or options["out"]:
             document = {**as_json(judge, results), **spending_json(estimate, actual), **simulations_json(simulations)}
             self._emit(document, options)
-        self._complain(results, simulations, named=options["agents"].strip().lower() != "all")
+        return self._without_score(results, simulations, named=options["agents"].strip().lower() != "all")
 
     def _notice(self, words: str) -> None:
         for line in filter(None, words.splitlines()):
@@ -127,8 +131,10 @@ class Command(CodedCommand):
         if options["out"]:
             write_text("--out", options["out"], as_text(document) + "\n")
 
-    def _complain(self, results: Sequence[Captured], simulations: Sequence[Simulation], *, named: bool) -> None:
-        """Exit 2 when some agent has no score, saying why on standard error.
+    def _without_score(
+        self, results: Sequence[Captured], simulations: Sequence[Simulation], *, named: bool
+    ) -> list[str]:
+        """Return a line for each agent that has no score.
 
         One that was not named and said nothing is a note, unless nothing at all was measured.
         """
@@ -149,6 +155,13 @@ class Command(CodedCommand):
             elif run.status != "completed" or not result.summary.comparable:
                 status = "" if run.status == "completed" else f"{run.status}: "
                 problems.append(f"{name}: {status}{run.error or 'nothing scored'}")
-        if problems:
-            hint = "Run the same command again to judge what is left."
-            raise CommandError("\n  ".join(["no score for:", *problems, hint]), returncode=NOT_ENOUGH)
+        return problems
+
+    def _complain(self, problems: Sequence[str], unusable: str) -> None:
+        """End with the exit code for files that cannot be used, or for agents without a score."""
+        hint = "Run the same command again to judge what is left."
+        unscored = "\n  ".join(["no score for:", *problems, hint]) if problems else ""
+        if unusable:
+            raise wrong("\n".join(filter(None, [unscored, unusable])))
+        if unscored:
+            raise CommandError(unscored, returncode=NOT_ENOUGH)

@@ -22,6 +22,7 @@ from evaluation.commands import (
     as_text,
     estimate_line,
     measuring,
+    refuse_unusable,
     show_estimates,
     specs_of,
     spent_line,
@@ -71,6 +72,7 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
         if options["dimensions"] is None:
             options["dimensions"] = ",".join(name for name in default_dimensions() if name in BY_MESSAGE)
         specs = specs_of(options, judge=options["judge"])
+        refuse_unusable(specs)
         try:
             pairs = [
                 swap_specs(spec)

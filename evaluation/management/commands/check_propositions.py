@@ -47,6 +47,8 @@ class Command(BaseCommand):
             files = [load_file(path) for path in options["files"]] if options["files"] else load_all()
         except PropositionError as error:
             problems = error.problems
+        problems += [problem for file in files for problem in file.problems]
+        files = [file for file in files if not file.problems]
         self._report(files)
         for file in _collisions(files):
             self.stderr.write(

@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import NOT_ENOUGH, REGRESSION, Cell, CodedCommand, Emphasis, console_on, print_table
+from agents.commands import NOT_ENOUGH, REGRESSION, WRONG_USAGE, Cell, CodedCommand, Emphasis, console_on, print_table
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.change import choosing
@@ -23,7 +23,7 @@ from evaluation.change.comparison import Comparison, Detection, detections
 from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.ci.render import print_example
 from evaluation.ci.verdict import lowest_messages, worst_message
-from evaluation.commands import ProgressBar, as_text, channel_named, measuring, tag_pairs, wrong
+from evaluation.commands import ProgressBar, as_text, channel_named, measuring, split_unusable, tag_pairs, wrong
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import percent, words_or_share
@@ -81,6 +81,7 @@ class Command(CodedCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         self._check(options)
+        self.unusable = ""
         try:
             with measuring():
                 compared = self._compare(options)
@@ -142,6 +143,7 @@ class Command(CodedCommand):
                 specs = [RunSpec(agent=agent, **asked) for agent in _agents(options["agents"])]
         except ValueError as error:
             raise wrong(error) from None
+        specs, self.unusable = split_unusable(specs)
         with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
             return choosing.of_tags(specs, a, b, margin=options["margin"], prepared=bar.prepared, progress=bar.progress)
 
@@ -165,11 +167,14 @@ class Command(CodedCommand):
         if refused:
             rows = "\n  ".join(f"{target}: {reason}" for target, reason in refused.items())
             self.stderr.write(f"could not be compared:\n  {rows}")
+        if self.unusable:
+            self.stderr.write(self.unusable)
         if any(comparison.worse for comparison in compared.comparisons):
             sys.exit(REGRESSION)
-        if any(comparison.lost_dimensions for comparison in compared.comparisons):
-            sys.exit(NOT_ENOUGH)
-        if refused or not compared.comparisons:
+        if self.unusable:
+            sys.exit(WRONG_USAGE)
+        lost = any(comparison.lost_dimensions for comparison in compared.comparisons)
+        if lost or refused or not compared.comparisons:
             sys.exit(NOT_ENOUGH)
 
 

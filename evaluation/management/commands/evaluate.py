@@ -32,6 +32,7 @@ from evaluation.commands import (
     check_writable,
     estimate_line,
     measuring,
+    refuse_unusable,
     show_estimates,
     specs_of,
     write_text,
@@ -289,6 +290,7 @@ class Command(CodedCommand):
             paths: dict[str, Any] = {"personas": options["personas"], "transcripts": options["transcript"]}
             load_files(**paths, speakers=request.speakers, format=options["format"])
         specs = request.specs()
+        refuse_unusable(specs)
         chosen: dict[str, Any] = {"situations": (), "actor_model": options["actor_model"]}
         pairs: list[tuple[SimulationEstimate, Estimate]] = []
         if options["simulate"]:

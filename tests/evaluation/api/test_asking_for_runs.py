@@ -106,9 +106,9 @@ def test_the_configured_judge_may_be_named_even_if_it_is_a_file(
 def test_proposition_files_that_cannot_be_used_are_a_409_that_says_what_to_mend(
     client: Program, ada: Agent, propositions: PropositionFolder
 ) -> None:
-    propositions.write("adherence/broken.yaml", "dimension: adherence\npropositions: 7\n")
+    propositions.write("adherence/ada.yaml", "dimension: adherence\npropositions: 7\n")
 
     says = refused(client.post(RUNS, {"agent": "ada"}), 409)["detail"][0]
 
     assert "proposition files cannot be used" in says
-    assert "broken.yaml" in says
+    assert "ada.yaml" in says

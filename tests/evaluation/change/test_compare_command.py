@@ -78,6 +78,20 @@ def test_two_tags_are_measured_and_compared_and_a_fall_ends_with_1(llm_server: L
     assert ran("--a", "build=2", "--b", "build=1", "--dimensions", "adherence")[0] == 0, "it got better"
 
 
+def test_an_agent_whose_file_is_broken_ends_it_with_3_and_the_others_are_compared(
+    llm_server: LLMServer, ada: Agent, propositions: PropositionFolder
+) -> None:
+    by_build(llm_server, {"1": 8, "2": 8})
+    make_agent("bea")
+    propositions.write("adherence/bea.yaml", "propositions: 3\n")
+
+    code, found, said = ran(*TAGS, "--dimensions", "adherence", "--json")
+
+    assert code == 3
+    assert [comparison["target"] for comparison in json.loads(found)["comparisons"]] == ["ada"]
+    assert "bea.yaml:1: propositions" in said
+
+
 def test_what_was_measured_before_is_not_asked_again_until_more_is_said(llm_server: LLMServer, ada: Agent) -> None:
     judge(llm_server, voice=8)
     ran(*TAGS)

@@ -61,12 +61,10 @@ def shell(command: str, **env: str) -> subprocess.CompletedProcess[str]:
         ({"JUDGE_MODEL": "claude-haiku-5-5"}, "no key is set: set ANTHROPIC_API_KEY"),
         ({"JUDGE_MODEL": "m", "JUDGE_BASE_URL": "localhost:11434"}, "must start with http:// or https://"),
         ({"JUDGE_MODEL": "offline:nothing"}, "there is no such offline model"),
-        ({"PROPOSITION_DIRS": "{tmp}/broken"}, "x.yaml:2: not valid YAML"),
+        ({"PROPOSITION_DIRS": "{tmp}/nowhere"}, "PROPOSITION_DIRS: there is no such folder"),
     ],
 )
 def test_settings_that_cannot_be_used_are_3_and_a_sentence(env: dict[str, str], said: str, tmp_path: Path) -> None:
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "x.yaml").write_text("propositions: [ {")
     done = shell("evaluate", **{name: value.format(tmp=tmp_path) for name, value in env.items()})
 
     assert (done.returncode, done.stdout) == (3, "")

@@ -9,7 +9,9 @@ import pytest
 from agents.models import Agent
 from evaluation.ci.verdict import EVERY, Limits
 from evaluation.management.commands.evaluate import parse_thresholds
-from tests.evaluation.ci.building import refused
+from tests.evaluation.ci.building import refused, run, two_builds
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judging import answers
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -66,6 +68,22 @@ def test_a_broken_proposition_file_is_wrong_usage(two: Agent, tmp_path: Path) ->
     (tmp_path / "claims" / "x.yaml").write_text("dimension: charm\n")
 
     assert "dimension" in refused("--propositions", str(tmp_path / "claims"))
+
+
+def test_a_broken_file_of_one_agent_refuses_a_verdict_about_it_and_no_other(
+    two: Agent, llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    llm_server.respond = answers(lambda claim: 8)
+    two_builds(propositions, "bob")
+    propositions.write("adherence/bob.yaml", "propositions:\n  - {id: dry, clam: dry}\n")
+
+    said = refused()
+    assert "bob.yaml:2: propositions[0].clam (dry)" in said
+    assert "--agents ada" in said
+    assert llm_server.calls == 0
+
+    code, out, _ = run("--agents", "ada", "--dimensions", "adherence")
+    assert (code, "ada" in out) == (0, True)
 
 
 # -- What a build is held to: how it is written, and what makes no sense

@@ -192,7 +192,7 @@ def test_firing_by_hand_keeps_the_timetable(recent: Agent, llm_server: LLMServer
 def test_proposition_files_that_cannot_be_used_are_said_and_not_tried_for_ever(
     recent: Agent, propositions: PropositionFolder
 ) -> None:
-    propositions.write("adherence/broken.yaml", "dimension: [")
+    propositions.write("adherence/_default.yaml", "dimension: [")
     schedule = make_schedule("nightly", recent)
 
     assert fire()
@@ -200,8 +200,20 @@ def test_proposition_files_that_cannot_be_used_are_said_and_not_tried_for_ever(
 
     schedule.refresh_from_db()
     assert schedule.next_at > timezone.now()
-    assert "nothing measured" in schedule.last_outcome
-    assert "broken.yaml" in schedule.last_outcome
+    assert "cannot be used" in schedule.last_outcome
+    assert "_default.yaml" in schedule.last_outcome
+
+
+def test_agents_whose_files_are_whole_are_measured_beside_one_whose_are_broken(
+    recent: Agent, propositions: PropositionFolder
+) -> None:
+    bea = make_agent("bea")
+    propositions.write("adherence/bea.yaml", "dimension: [")
+
+    fired = fire_now(make_schedule("nightly", recent, bea))
+
+    assert [run.agent for run in fired.runs] == [recent]
+    assert "bea.yaml" in fired.skipped["bea"]
 
 
 def test_a_crash_while_runs_are_made_leaves_none_and_the_error_is_seen(

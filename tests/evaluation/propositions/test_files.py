@@ -18,6 +18,7 @@ from evaluation.propositions.files import PropositionError, default_dimensions, 
 from evaluation.propositions.schema import PropositionFile
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import HAND_WRITTEN
+from tests.factories import make_agent
 
 GOOD = """
 dimension: adherence
@@ -173,7 +174,8 @@ def test_the_same_id_in_the_defaults_and_in_an_agents_file_is_an_error(propositi
     propositions.claims("adherence/ada.yaml", "dry", "terse")
 
     with pytest.raises(PropositionError, match=r"ada.yaml:4: id: 'terse' stands in .*_default.yaml as well"):
-        load_all()
+        propositions_for(agent_slug="ada", dimension="adherence")
+    assert [p.id for p in propositions_for(agent_slug="bob", dimension="adherence")] == ["terse", "kind"]
 
 
 def test_two_agents_may_use_the_same_id(propositions: PropositionFolder) -> None:
@@ -205,7 +207,43 @@ def test_a_link_to_nothing_is_an_error_of_that_file(propositions: PropositionFol
     path.symlink_to("gone.yaml")
 
     with pytest.raises(PropositionError, match=r"bob.yaml: cannot be read"):
-        load_all()
+        propositions_for(agent_slug="bob", dimension="adherence")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "spoilt"),
+    [
+        ("adherence/ada.yaml", "propositons: []\n", [("ada", "adherence", "evaluation")]),
+        ("adherence/team.yaml", "agent_id: ada\npropositions: [\n", [("ada", "adherence", "evaluation")]),
+        ("adherence/ada.action.yaml", "level: action\npropositions: 3\n", [("ada", "adherence", "action")]),
+        (
+            "adherence/_default.yaml",
+            "propositions: 3\n",
+            [("ada", "adherence", "evaluation"), ("bob", "adherence", "evaluation")],
+        ),
+        (
+            "mine/bob.yaml",  # of no dimension: of any
+            "propositions: 3\n",
+            [("bob", "adherence", "evaluation"), ("bob", "fluency", "evaluation")],
+        ),
+    ],
+)
+def test_a_broken_file_spoils_only_what_it_is_about(
+    propositions: PropositionFolder, name: str, text: str, spoilt: list[tuple[str, str, str]]
+) -> None:
+    propositions.claims("fluency/_default.yaml", "varied")
+    propositions.write(name, text)
+
+    found = []
+    for agent in ("ada", "bob"):
+        for dimension in ("adherence", "fluency"):
+            for level in ("evaluation", "action"):
+                try:
+                    propositions_for(agent_slug=agent, dimension=dimension, level=level)
+                except PropositionError:
+                    found.append((agent, dimension, level))
+
+    assert found == spoilt
 
 
 def test_a_changed_file_is_read_again(propositions: PropositionFolder) -> None:
@@ -281,9 +319,24 @@ def test_the_system_check_names_each_broken_file_and_what_to_do(propositions: Pr
 
     result = proposition_files_are_valid(None)
 
-    assert {error.id for error in result} == {"evaluation.E001"}
+    assert {error.id for error in result} == {"evaluation.W001"}
+    assert not any(error.is_serious() for error in result)  # nothing stops for them
     assert {Path(str(error.msg).split(":")[0]).name for error in result} == {"a.yaml", "b.yaml"}
     assert all("check_propositions" in str(error.hint) for error in result)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("command", [["migrate", "--check"], ["work", "--once"], ["configure", "ada"], ["costs"]])
+def test_a_broken_file_is_a_warning_to_commands_that_need_none(
+    propositions: PropositionFolder, command: list[str]
+) -> None:
+    make_agent("ada")
+    propositions.write("adherence/ada.yaml", "propositions:\n  - {id: dry, clam: dry}\n")
+    err = io.StringIO()
+
+    call_command(*command, skip_checks=False, stdout=io.StringIO(), stderr=err)
+
+    assert "ada.yaml:2: propositions[0].clam (dry): unknown field" in err.getvalue()
 
 
 @pytest.mark.django_db
