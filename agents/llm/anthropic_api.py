@@ -110,7 +110,6 @@ MAX_DETAIL = 300
 HINTS = {
     401: "check ANTHROPIC_API_KEY",
     402: "check the account's billing",
-    404: "check the model's name, and that the base URL does not end in /v1",
 }
 
 
@@ -128,7 +127,7 @@ def describe(problem: Exception, route: Route, trace: Trace) -> tuple[Status, st
     import anthropic
 
     if isinstance(problem, anthropic.APIStatusError):
-        status, error = status_of(problem.status_code), _status_error(problem)
+        status, error = status_of(problem.status_code), _status_error(problem, route)
     elif isinstance(problem, anthropic.APITimeoutError):
         status, error = Status.TIMEOUT, f"{route.endpoint} did not answer in time"
     elif isinstance(problem, anthropic.APIConnectionError):
@@ -148,16 +147,25 @@ def describe(problem: Exception, route: Route, trace: Trace) -> tuple[Status, st
     return status, one_line(error.replace(route.key, "***") if len(route.key) > 7 else error)
 
 
-def _status_error(problem: object) -> str:
+def _status_error(problem: object, route: Route) -> str:
     """Code, the server's own words and, where it is known, what to do."""
     import anthropic
 
     assert isinstance(problem, anthropic.APIStatusError)  # noqa: S101
     words = problem.api_message or (problem.body if isinstance(problem.body, str) else "") or "no reason given"
     hint = HINTS.get(problem.status_code, "")
+    if problem.status_code == 404:
+        hint = _not_found(words, route)
     if problem.status_code == 429 and SPEND_LIMIT in (problem.error_code or ""):
         hint = "a spend limit is reached; retrying will not help before it is raised"
     return one_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL) + (f" ({hint})" if hint else "")
+
+
+def _not_found(words: str, route: Route) -> str:
+    """Return what a 404 means: the model, where the server speaks of one, else an address at which there is no such server."""
+    if "model" in words.lower() or route.model in words:
+        return "check the model's name"
+    return f"this server has no /v1/messages: check the base URL {route.endpoint}, to which /v1/messages is added"
 
 
 # Words by which the API blames the schema for a 400. Other servers word it as they like: there any 400 will do.

@@ -350,6 +350,29 @@ def test_an_http_error_is_a_value(llm_server: LLMServer, http_status: int, statu
     assert LLMCall.objects.get().status == status
 
 
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        ({"message": "model: nope"}, "(check the model's name)"),
+        ({"raw": '{"error": {"message": "The model `x` does not exist.", "code": 404}}'}, "(check the model's name)"),
+        ({"message": "File Not Found"}, "(this server has no /v1/messages: check the base URL http://127.0.0.1:"),
+        ({"raw": '{"detail": "Not Found"}'}, "(this server has no /v1/messages: check the base URL http://127.0.0.1:"),
+        (
+            {"raw": "<html><h1>404 Not Found</h1></html>", "content_type": "text/html"},
+            "(this server has no /v1/messages: check the base URL http://127.0.0.1:",
+        ),
+    ],
+)
+def test_a_404_names_its_cause(llm_server: LLMServer, answer: dict[str, Any], cause: str) -> None:
+    llm_server.always(status=404, **answer)
+
+    reply = complete(text_request())
+
+    assert reply.status is Status.REJECTED
+    assert reply.error.startswith("HTTP 404: ")
+    assert cause in reply.error
+
+
 def test_an_error_that_repeats_the_key_does_not_show_it(llm_server: LLMServer) -> None:
     llm_server.reply(status=401, message="invalid key sk-test-secret")
 
