@@ -1,4 +1,4 @@
-"""Your agent's messages through Plumbline's gate: check, write again, send, hand in. Yours: PERSONA, CHANNEL, `write`, `send`.
+"""Your agent's messages through Plumbline's gate: check, write again, send, hand in. Yours: PERSONA, RULES, CHANNEL, `write`, `send`.
 
 PLUMBLINE_URL=http://localhost:8000 PLUMBLINE_TOKEN=… python gate_client.py; needs Python 3.11, and the set-up of docs/reference/api.md.
 """
@@ -18,6 +18,7 @@ from uuid import uuid4
 URL, TOKEN = os.environ["PLUMBLINE_URL"].rstrip("/"), os.environ["PLUMBLINE_TOKEN"]
 PATIENCE = float(os.environ.get("PLUMBLINE_SECONDS", "10"))  # for checking one message, all its attempts together
 PERSONA = {"name": "Ada", "system_prompt": "You are Ada, a dry and careful clerk. You never cheer."}
+RULES = [{"id": "calm", "claim": "Ada is calm", "rule": {"contains_none": ["!"]}}]  # checked without a model, too
 CHANNEL, DRAFTS = "shop-floor", ["Hooray, I found your file!!!", "Your file is in the second cabinet."]
 HEARD = [{"name": "Bob", "text": "Where is my file?", "kind": "stimulus"}]
 FAILURES, ASKING = (OSError, HTTPException, ValueError, KeyError), ThreadPoolExecutor()
@@ -37,8 +38,9 @@ def post(path: str, body: dict[str, Any], seconds: float) -> Any:
 
 
 def checked() -> tuple[str, str]:
-    """What to say, and passed, rejected (no attempt passed: the best one), or unchecked (Plumbline is slow, down or unsure)."""
+    """What to say, and passed, rejected (no attempt passed: the best one), or unchecked (Plumbline is slow, down or has no model)."""
     body: dict[str, Any] = {"persona": PERSONA, "trajectory": HEARD, "dimensions": ["adherence"]}
+    body["propositions"] = [{"dimension": "adherence", "level": "evaluation", "propositions": RULES}]
     until, drafts, feedback = time.monotonic() + PATIENCE, dict[int, str](), ""
     while True:
         draft, left = DRAFTS[bool(feedback)], max(0.1, until - time.monotonic())  # write: your model reads the feedback

