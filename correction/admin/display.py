@@ -35,6 +35,7 @@ _OUTCOMES: dict[str, tuple[str, Tone]] = {
 }
 
 
+_SAID = display.badge("said", "good", "this text was said in the end")
 _NOT_SENT = "it failed too, and an earlier attempt was better"
 
 
@@ -74,9 +75,9 @@ def endings(logs: Sequence[CorrectionLog]) -> dict[UUID, Ending]:
 
 
 def attempt_badge(log: CorrectionLog, ending: Ending) -> SafeString:
-    """What became of one attempt: the one that was sent carries the session's outcome."""
+    """What became of one attempt: the one that was sent carries the session's outcome, and says so."""
     if log.committed:
-        return outcome_badge(ending.outcome)
+        return format_html("{} {}", outcome_badge(ending.outcome), _SAID)
     if log.outcome == Outcome.FORCED_THROUGH and ending.sent is not None:
         return display.badge("not sent", "plain", _NOT_SENT)
     return outcome_badge(log.outcome)

@@ -120,7 +120,7 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
         """How the session ended, and what became of this draft where that is something else."""
         ended, own = outcome_badge(log.ending.outcome), attempt_badge(log, log.ending)
         if log.committed:
-            return format_html("{} {}", ended, display.badge("said", "plain", "this text was said in the end"))
+            return own
         return ended if own == ended else display.lines(ended, format_html("this draft: {}", own))
 
     verdicts = display.column("verdicts", lambda log: results(log.dimension_results.all()))

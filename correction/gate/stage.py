@@ -428,17 +428,19 @@ def committed(turn: Turn, message: Message) -> None:
 def _close_unjudged(turn: Turn, message: Message) -> None:
     """A message was committed in an open session without a verdict: by the cap on revisions, or with the gate off or broken.
 
-    The session ends with it, so that nothing of it is said again. Where it is the text of the last attempt, that one is said.
+    The session ends with it, so that nothing of it is said again. Where it is the text of an attempt, that one is said.
     """
     try:
         session = check_session(session=turn.session, agent=turn.agent, channel=turn.channel)
     except ValueError:
         return
-    last = session.attempts[-1]
-    is_last = message.text in (last.judged_text, last.original_text)
-    if is_last:
+    said = None
+    for attempt in session.attempts:
+        if message.text in (attempt.judged_text, attempt.original_text):
+            said = attempt.attempt
+    if said is not None:
         end(session=session.id, outcome=Outcome.FORCED_THROUGH)
-    close(session=session.id, message=message, best=last.attempt if is_last else None)
+    close(session=session.id, message=message, best=said)
 
 
 def finish(turn: Turn) -> None:

@@ -227,6 +227,16 @@ def test_a_gate_switched_off_between_two_claims_of_a_run_says_nothing_of_what_wa
     assert [(log.outcome, log.committed, log.message) for log in logs()] == [("corrected", False, message)]
 
 
+def test_a_first_draft_that_is_said_after_all_is_the_attempt_that_was_sent(llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency")
+    llm_server.respond = judge({"fluency": 2})
+    session = send(agent, channel, "one").session
+    send(agent, channel, "two", session=session)
+    configure(agent, gate_mode="off")
+    message = send(agent, channel, "one", session=session).message
+    assert [(log.committed, log.message) for log in logs()] == [(True, message), (False, message)]
+
+
 def test_a_gate_that_breaks_after_a_rejection_does_not_log_the_rejected_draft_as_said(
     llm_server: LLMServer, settings: Any
 ) -> None:
