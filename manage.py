@@ -32,12 +32,12 @@ def main() -> None:
         raise SystemExit(141) from None
     except DatabaseError as error:
         if "no such table" in str(error) or "does not exist" in str(error):
-            fail(f"The database is not set up: run `manage.py migrate`. ({str(error).splitlines()[0]})", 2)
+            fail(f"The database is not set up: run `manage.py migrate`. ({str(error).splitlines()[0]})", 3)
         from agents.work.running import is_unavailable
 
         if is_unavailable(error):
             first = str(error).strip().partition("\n")[0]
-            fail(f"The database is away, locked or full: check DATABASE_URL, or try again later. ({first})", 2)
+            fail(f"The database is away, locked or full: check DATABASE_URL, or try again later. ({first})", 3)
         raise
 
 

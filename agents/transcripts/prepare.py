@@ -21,6 +21,7 @@ from agents.transcripts.records import (
     ChannelInfo,
     Cleaner,
     Guess,
+    NotThere,
     OptionError,
     Record,
     Skipped,
@@ -65,7 +66,7 @@ class Speakers:
             self._names.setdefault(name.casefold(), []).append(author)
         for key, slug in mapping.items():
             if slug and slug.casefold() not in self._slugs:
-                raise OptionError(f"--map {key}={slug}: {self._unknown(slug)}")
+                raise NotThere(f"--map {key}={slug}: {self._unknown(slug)}")
         self._map = {key.casefold(): self._slugs.get(slug.casefold()) for key, slug in mapping.items()}
         self._unused = {key.casefold(): key for key in mapping}
         self._authors: dict[tuple[str, str, str], Author] = {}
@@ -113,7 +114,7 @@ class Speakers:
         else:
             return namesakes[0] if namesakes else outsider
         if self._on_unknown is None:
-            raise OptionError(f"{why}; {advice}")
+            raise NotThere(f"{why}; {advice}")
         self._on_unknown(shown, why)
         return outsider
 

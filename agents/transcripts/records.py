@@ -152,6 +152,10 @@ class OptionError(Exception):
     """Something the caller asked for that there is not: a format, an agent, a column, a time zone, a speaker to map."""
 
 
+class NotThere(OptionError):
+    """An agent, a speaker or a column that was named and is not there; says which there are."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceMessage:
     """One message as its source has it. `sent_at` may be naive (the importer adds the time zone)."""

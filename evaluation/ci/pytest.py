@@ -47,7 +47,7 @@ def in_character(
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
     django.setup()
-    from agents.commands import NOT_ENOUGH
+    from agents.commands import NOT_ENOUGH, WrongUsage
 
     least = ",".join(f"{d}={s}" for d, s in threshold.items()) if isinstance(threshold, Mapping) else threshold
     paths = [transcript] if isinstance(transcript, str | Path) else transcript
@@ -63,5 +63,7 @@ def in_character(
             call_command("evaluate", *words, f"--out={result}", stdout=out, stderr=out)
         except CommandError as error:
             kind = {1: AssertionError, NOT_ENOUGH: Unjudged}.get(error.returncode, ValueError)
+            if isinstance(error, WrongUsage):
+                kind = ValueError
             raise kind(f"{error}\n\n{out.getvalue()}".strip()) from None
         return json.loads(result.read_text(encoding="utf-8"))  # type: ignore[no-any-return]

@@ -84,10 +84,10 @@ def test_without_a_gate_it_is_simply_said(llm_server: LLMServer) -> None:
         (("ada", "office", "x", "--key", "k" * 300), "idempotency_key has 300 characters"),
     ],
 )
-def test_bad_input_is_named_and_ends_with_2(llm_server: LLMServer, arguments: tuple[str, ...], words: str) -> None:
+def test_bad_input_is_named_and_ends_with_3(llm_server: LLMServer, arguments: tuple[str, ...], words: str) -> None:
     gated("fluency")
     code, out = run(*arguments)
-    assert code == 2
+    assert code == 3
     assert words in out
     assert logs() == []
 
@@ -96,5 +96,5 @@ def test_an_agent_that_is_no_member_is_refused() -> None:
     _, channel = gated("fluency")
     make_agent("bob")
     code, out = run("bob", channel.slug, "x")
-    assert code == 2
+    assert code == 3
     assert "not a member" in out

@@ -179,4 +179,4 @@ def test_options_that_make_no_sense_are_wrong_usage(options: list[str]) -> None:
     with pytest.raises(CommandError) as refused:
         call_command("seed", *options)
 
-    assert refused.value.returncode == 3
+    assert refused.value.returncode == 2

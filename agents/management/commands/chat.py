@@ -13,14 +13,13 @@ import sentry_sdk
 from django.core.management.base import CommandError
 
 from agents.chat import Exchange, begin_chat, exchange
-from agents.commands import BaseCommand, in_line, printable
+from agents.commands import FAILED, STOPPED, BaseCommand, in_line, printable, unusable, wrong
 from agents.models import Agent, Channel, Run
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.swarm.talk import trace_lines
 from agents.turn.send_message import SendRefused, TurnRefused
 from agents.work.running import stopping_on_sigterm
 
-FAILED, WRONG_USAGE, STOPPED = 1, 2, 130
 LONGEST = 2_000  # characters of a line of a trace
 
 
@@ -35,7 +34,7 @@ its sample lines, and its swarm, if it has one, reads and polishes by rules.
   manage.py chat michael --script messages.txt    a message per line; empty lines and those that begin with # are left out
   manage.py chat michael --channel chat-michael-1 go on with an earlier conversation
 
-Exit code: 0 all was answered, 1 a turn failed, 2 wrong usage, 130 interrupted."""
+Exit code: 0 all was answered, 1 a turn failed."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
@@ -51,11 +50,11 @@ Exit code: 0 all was answered, 1 a turn failed, 2 wrong usage, 130 interrupted."
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["json"] and options["script"] is None:
-            raise CommandError("--json: allowed with --script FILE (or -)", returncode=WRONG_USAGE)
+            raise wrong("--json: allowed with --script FILE (or -)")
         try:
             agent = find_agent(options["agent"])
         except UnknownAgent as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise unusable(error) from None
         messages = self._typed(agent) if options["script"] is None else iter(_script(options["script"]))
         channel = self._channel(agent, options["channel"])
         if not options["json"] and not agent.swarms.filter(enabled=True).exists():
@@ -70,7 +69,7 @@ Exit code: 0 all was answered, 1 a turn failed, 2 wrong usage, 130 interrupted."
                     if not options["json"]:
                         self._show(agent, done[-1], trace=options["trace"], echo=options["script"] is not None)
         except (SendRefused, TurnRefused) as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise unusable(error) from None
         except KeyboardInterrupt:
             again = f"go on with: manage.py chat {agent.slug} --channel {channel.slug}"
             raise CommandError(f"Stopped; {again}", returncode=STOPPED) from None
@@ -87,7 +86,7 @@ Exit code: 0 all was answered, 1 a turn failed, 2 wrong usage, 130 interrupted."
         channel = talks.filter(slug=slug).first()
         if channel is None:
             names = ", ".join(talks.order_by("-pk").values_list("slug", flat=True)[:20]) or "none, there are none yet"
-            raise CommandError(f"--channel {slug[:80]!r}: allowed for {agent.slug}: {names}", returncode=WRONG_USAGE)
+            raise unusable(f"--channel {slug[:80]!r}: allowed for {agent.slug}: {names}")
         return channel
 
     def _typed(self, agent: Agent) -> Iterator[str]:
@@ -118,8 +117,8 @@ def _script(name: str) -> list[str]:
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"--script {name}: {error}; allowed: a UTF-8 text file", returncode=WRONG_USAGE) from None
+        raise unusable(f"--script {name}: {error}; allowed: a UTF-8 text file") from None
     messages = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if not messages:
-        raise CommandError(f"--script {name}: no message; allowed: a message per line", returncode=WRONG_USAGE)
+        raise unusable(f"--script {name}: no message; allowed: a message per line")
     return messages

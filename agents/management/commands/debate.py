@@ -10,7 +10,7 @@ import sentry_sdk
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from agents.commands import BaseCommand, console_on, in_line, print_table, snippet
+from agents.commands import FAILED, STOPPED, BaseCommand, console_on, in_line, print_table, snippet, unusable, wrong
 from agents.debates.debate import DebateRefused, ask_rounds, play, silent_offline, start_debate
 from agents.debates.measures import Criteria, Vote
 from agents.debates.modes import MODES, PERSPECTIVES
@@ -30,7 +30,6 @@ from agents.debates.report import (
 from agents.models import Debate, DebateRound, DebateTurn, owner_name
 from agents.work.running import stopping_on_sigterm
 
-FAILED, WRONG_USAGE, STOPPED = 1, 2, 130
 CRITERIA = Criteria()
 OFF = "off"
 ANSWER_CHARACTERS = 300  # of a position, while it is played
@@ -53,7 +52,7 @@ against the poll, what it cost, how far they agree, and a warning where they agr
 Modes:
 {chr(10).join(f"  {mode.name:20} {mode.about}" for mode in MODES.values())}
 
-Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong usage, 130 interrupted (it is back in the queue)."""
+Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 interrupted (it is back in the queue)."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
@@ -91,16 +90,17 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
     def handle(self, *args: Any, **options: Any) -> None:
         topic, new_settings = options["topic"], {name: options[name] for name in NEW if options[name] is not None}
         if topic is None:
-            raise _wrong("say the question, or the number of a debate; manage.py debate --help shows how")
+            raise wrong("say the question, or the number of a debate; manage.py debate --help shows how")
         old = topic.strip().isdecimal()
         if options["markdown"] and not old:
-            raise _wrong("--markdown: only for the number of a debate; allowed for a new one: --json")
+            raise wrong("--markdown: only for the number of a debate; allowed for a new one: --json")
         try:
             debate = self._existing(topic, new_settings) if old else self._new(topic, new_settings)
             if not old or options["next"] or options["finish"]:
                 debate = self._play(debate, 1 if options["next"] else None, quiet=options["json"])
         except DebateRefused as error:
-            raise _wrong(str(error)) from None
+            named = error.field in ("agents", "models", "debate")
+            raise (unusable if named else wrong)(error) from None
         shown = report(debate)
         if options["json"] or options["markdown"]:
             self.stdout.write((as_json if options["json"] else as_markdown)(shown), ending="")
@@ -113,12 +113,12 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
     def _existing(self, number: str, new_settings: Mapping[str, Any]) -> Debate:
         if new_settings:
             names = ", ".join(_option(name) for name in new_settings)
-            raise _wrong(
+            raise wrong(
                 f"{names}: only for a new debate; allowed for debate {number}: --next, --finish, --markdown, --json"
             )
         debate: Debate | None = Debate.objects.filter(pk=int(number[:18])).first()
         if debate is None:
-            raise _wrong(f"there is no debate {number}")
+            raise unusable(f"there is no debate {number}")
         return debate
 
     def _new(self, topic: str, new_settings: dict[str, Any]) -> Debate:
@@ -132,7 +132,7 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         for pair in settings.pop("model", ()):
             seat, equals, model = pair.partition("=")
             if not equals:
-                raise _wrong(f"--model {pair!r}: allowed: SEAT=MODEL, e.g. 2=claude-haiku-5-5")
+                raise wrong(f"--model {pair!r}: allowed: SEAT=MODEL, e.g. 2=claude-haiku-5-5")
             models[seat.strip()] = model
         return start_debate(**{"topic": topic, "mode": next(iter(MODES)), "models": models, **settings})
 
@@ -194,10 +194,6 @@ def _number(text: str) -> float | str:
 
 def _option(name: str) -> str:
     return f"--no-{name}" if name in ("poll", "judge") else f"--{name.replace('_', '-')}"
-
-
-def _wrong(text: str) -> CommandError:
-    return CommandError(text, returncode=WRONG_USAGE)
 
 
 def _in_brackets(*names: str) -> str:

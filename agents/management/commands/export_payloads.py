@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from agents.api.filters import read_moment
-from agents.commands import BaseCommand
+from agents.commands import BaseCommand, unusable
 from agents.llm.endpoints import export_answers
 
 
@@ -28,7 +28,7 @@ class Command(BaseCommand):
         try:
             written = export_answers(out, since=since, work_ids=[work_id] if work_id else [])
         except OSError as problem:
-            raise CommandError(f"cannot write {out}: {problem}") from problem
+            raise unusable(f"--out {out} cannot be written: {problem}") from problem
         if not written:
             raise CommandError(
                 "no stored answers match; LLM_STORE_PAYLOADS must be 'judge' or 'all' while the calls are made"

@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError
-
-from agents.commands import BaseCommand
+from agents.commands import BaseCommand, unusable, wrong
 from agents.models import Channel
 from agents.transcripts.exporter import EXPORTS, export_transcript
-from agents.transcripts.records import OptionError
+from agents.transcripts.records import NotThere, OptionError
 
 
 class Command(BaseCommand):
@@ -33,18 +31,20 @@ class Command(BaseCommand):
         channel = Channel.objects.filter(slug=options["channel"]).first()
         if channel is None:
             known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
-            raise CommandError(f"no channel {options['channel']!r}; channels: {known or 'none yet'}")
+            raise unusable(f"no channel {options['channel']!r}; channels: {known or 'none yet'}")
         where = {}
         for text in options["where"]:
             key, equals, value = text.partition("=")
             if not equals or not key:
-                raise CommandError(f"--where {text!r}: write it as TAG=VALUE, e.g. build=41")
+                raise wrong(f"--where {text!r}: write it as TAG=VALUE, e.g. build=41")
             where[key] = value
         try:
             pieces = export_transcript(channel=channel, format=options["format"], agent=options["agent"], where=where)
             self._write(pieces, options["out"])
+        except NotThere as error:
+            raise unusable(error) from None
         except OptionError as error:
-            raise CommandError(str(error)) from None
+            raise wrong(error) from None
 
     def _write(self, pieces: Iterator[str], out: Path | None) -> None:
         """Write to standard output, or to a file that appears only when it is complete."""
@@ -62,6 +62,6 @@ class Command(BaseCommand):
                 file.writelines(pieces)
             os.replace(part, out)
         except OSError as error:
-            raise CommandError(f"cannot write {out}: {error.strerror}") from None
+            raise unusable(f"--out {out} cannot be written: {error.strerror}") from None
         finally:
             part.unlink(missing_ok=True)

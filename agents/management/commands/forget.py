@@ -7,13 +7,10 @@ from argparse import ArgumentParser
 from collections.abc import Iterable
 from typing import Any
 
-from django.core.management.base import CommandError
-
-from agents.commands import BaseCommand, empty_tables
+from agents.commands import BaseCommand, empty_tables, unusable, wrong
 from agents.ops import erasure
 from agents.registry import Person
 
-NO_SUCH = 3  # exit code for a value that is not allowed
 OUT_OF_REACH = (
     "Not reached from here: backups and exports; log files, and Sentry where texts are sent to it; what the model provider keeps; "
     "proposition, nudge and transcript files; ids that other systems gave (external ids, idempotency keys, slugs), so that nothing "
@@ -63,13 +60,13 @@ class Command(BaseCommand):
     def _person(self, options: dict[str, Any]) -> Person:
         for option, needed in (("channel", "outsider"), ("deactivate", "user")):
             if options[option] and options[needed] is None:
-                raise CommandError(f"--{option}: allowed with --{needed} only", returncode=NO_SUCH)
+                raise wrong(f"--{option}: allowed with --{needed} only")
         try:
             if options["user"] is not None:
                 return erasure.find_user(options["user"], deactivate=options["deactivate"])
             return erasure.find_outsider(options["outsider"], channels=options["channel"])
         except erasure.Unknown as error:
-            raise CommandError(str(error), returncode=NO_SUCH) from None
+            raise unusable(error) from None
 
     def _show(self, results: list[erasure.Erased], *, dry_run: bool) -> None:
         what = "would be erased" if dry_run else "erased"

@@ -8,10 +8,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError
 from rich.table import Table
 
-from agents.commands import WRONG_USAGE, CodedCommand, console_on
+from agents.commands import CodedCommand, console_on, unusable
 from agents.models import Agent
 from agents.persona import Outcome, UpsertResult
 from agents.personas_io.reader import import_agents
@@ -38,7 +37,7 @@ class Command(CodedCommand):
         try:
             results = import_agents(path=options["path"], reset=options["reset"], dry_run=options["dry_run"])
         except PersonaError as error:
-            raise CommandError(f"{error}\nNothing was imported.", returncode=WRONG_USAGE) from None
+            raise unusable(f"{error}\nNothing was imported.") from None
         unchanged = [result.agent.slug for result in results if result.outcome == Outcome.KEPT_EDITED]
         if edited := ", ".join(slug for slug in unchanged if slug not in examples):
             self.stderr.write(

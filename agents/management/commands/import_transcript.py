@@ -8,14 +8,13 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from agents.commands import WRONG_USAGE, CodedCommand, console_for_bars, console_on
+from agents.commands import CodedCommand, console_for_bars, console_on, unusable, wrong
 from agents.transcripts.importer import DAY_FIRST, MONTH_FIRST, ImportReport, ReadOptions, import_transcript
 from agents.transcripts.readers import FORMATS
-from agents.transcripts.records import OptionError, TranscriptError
+from agents.transcripts.records import NotThere, OptionError, TranscriptError
 
 
 class Command(CodedCommand):
@@ -55,8 +54,10 @@ class Command(CodedCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             report = self._import(options)
-        except (TranscriptError, OptionError) as error:
-            raise CommandError(f"{error}\nNothing was imported.", returncode=WRONG_USAGE) from None
+        except (TranscriptError, NotThere) as error:
+            raise unusable(f"{error}\nNothing was imported.") from None
+        except OptionError as error:
+            raise wrong(f"{error}\nNothing was imported.") from None
         for warning in report.warnings:
             self.stderr.write(f"Warning: {warning}")
         if options["json"]:
@@ -129,5 +130,5 @@ def pair(text: str, option: str, *, last: bool = False) -> tuple[str, str]:
     """Split ``key=value`` at the first ``=`` (or the last)."""
     key, equals, value = text.rpartition("=") if last else text.partition("=")
     if not equals or not key.strip():
-        raise CommandError(f"{option} {text!r}: write it as KEY=VALUE", returncode=WRONG_USAGE)
+        raise wrong(f"{option} {text!r}: write it as KEY=VALUE")
     return key.strip(), value.strip()

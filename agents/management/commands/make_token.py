@@ -7,15 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.core.management.base import CommandError
 from django.utils import timezone
 
-from agents.commands import WRONG_USAGE, CodedCommand
+from agents.commands import CodedCommand, unusable, wrong
 from agents.models import ApiToken
 
 
 class Command(CodedCommand):
-    help = "Make an API token for a user, and print it: it is shown only now. Exit code: 0 done, 3 wrong usage."
+    help = "Make an API token for a user, and print it: it is shown only now."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("user", help="user name")
@@ -28,13 +27,11 @@ class Command(CodedCommand):
         parser.add_argument("--quiet", action="store_true", help="print the token and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if not 0 <= options["days"] <= 3650 or not 1 <= len(options["name"]) <= 100:
+            raise wrong("--days is 0 to 3650, --name 1 to 100 characters")
         user = User.objects.filter(username=options["user"]).first()
         if user is None:
-            raise CommandError(
-                f"there is no user {options['user']!r}; manage.py createsuperuser makes one", returncode=WRONG_USAGE
-            )
-        if not 0 <= options["days"] <= 3650 or not 1 <= len(options["name"]) <= 100:
-            raise CommandError("--days is 0 to 3650, --name 1 to 100 characters", returncode=WRONG_USAGE)
+            raise unusable(f"there is no user {options['user']!r}; manage.py createsuperuser makes one")
         expires_at = timezone.now() + timedelta(days=options["days"]) if options["days"] else None
         _, key = ApiToken.make(user=user, name=options["name"], expires_at=expires_at)
         self.stdout.write(key)

@@ -10,16 +10,13 @@ from collections import Counter
 from datetime import datetime
 from typing import Any
 
-from django.core.management.base import CommandError
 from django.utils import timezone
 from rich.filesize import decimal
 from rich.progress import Progress
 
-from agents.commands import BaseCommand, console_for_bars, empty_tables
+from agents.commands import BaseCommand, console_for_bars, empty_tables, wrong
 from agents.ops import retention
 from agents.registry import prunings
-
-NO_SUCH = 3  # exit code for a value that is not allowed
 
 
 class Command(BaseCommand):
@@ -46,11 +43,9 @@ class Command(BaseCommand):
         try:
             cutoff = timezone.now() - retention.parse_age(options["older_than"])
         except ValueError as error:
-            raise CommandError(f"--older-than {error}", returncode=NO_SUCH) from None
+            raise wrong(f"--older-than {error}") from None
         if not 1 <= options["batch"] <= retention.LONGEST_BATCH:
-            raise CommandError(
-                f"--batch {options['batch']}: allowed: 1 to {retention.LONGEST_BATCH}", returncode=NO_SUCH
-            )
+            raise wrong(f"--batch {options['batch']}: allowed: 1 to {retention.LONGEST_BATCH}")
         if options["dry_run"]:
             self._show(cutoff, as_json=options["json"])
         else:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import CommandError
-
-from agents.commands import WRONG_USAGE, CodedCommand
+from agents.commands import CodedCommand, unusable, wrong
 from agents.seed import loader
 from agents.seed.removing import remove_examples
 from agents.swarm.phases import seed_swarm
@@ -39,14 +37,14 @@ class Command(CodedCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["remove"]:
             if options["swarm"]:
-                raise CommandError("--remove or --swarm, one of the two", returncode=WRONG_USAGE)
+                raise wrong("--remove or --swarm, one of the two")
             self._remove(options)
             return
         if options["yes"]:
-            raise CommandError("--yes goes with --remove", returncode=WRONG_USAGE)
+            raise wrong("--yes goes with --remove")
         if options["swarm"]:
             if options["reset"]:
-                raise CommandError("--swarm or --reset, one of the two", returncode=WRONG_USAGE)
+                raise wrong("--swarm or --reset, one of the two")
             self.stdout.write(seed_swarm([]))
             return
         report = loader.seed(reset=options["reset"])
@@ -66,11 +64,11 @@ class Command(CodedCommand):
 
     def _remove(self, options: dict[str, Any]) -> None:
         if options["reset"]:
-            raise CommandError("--remove or --reset, one of the two", returncode=WRONG_USAGE)
+            raise wrong("--remove or --reset, one of the two")
         sure = options["yes"]
         removal = remove_examples(dry_run=not sure)
         if removal.objections:
-            raise CommandError("Nothing was removed:\n  " + "\n  ".join(removal.objections), returncode=WRONG_USAGE)
+            raise unusable("Nothing was removed:\n  " + "\n  ".join(removal.objections))
         rows = ", ".join(f"{number:,} {name}" for name, number in removal.removed.items() if number)
         self.stdout.write(f"{'Removed' if sure else 'Would be removed'}: {rows or 'nothing'}.")
         for sentence in removal.kept:

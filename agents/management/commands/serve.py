@@ -17,7 +17,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from agents.commands import BaseCommand
+from agents.commands import BaseCommand, unusable, wrong
 from agents.groups import make_admin
 
 
@@ -32,7 +32,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if settings.PRODUCTION:
-            raise CommandError("serve is for local use; in production run gunicorn project.wsgi and `manage.py work`.")
+            raise unusable("serve is for local use; in production run gunicorn project.wsgi and `manage.py work`.")
         self._check_port(options["port"])
         call_command("migrate", verbosity=0)
         self._ensure_admin()
@@ -63,13 +63,13 @@ class Command(BaseCommand):
     def _check_port(self, port: int) -> None:
         """Say that the port is in use before anything is printed that is shown only once."""
         if not 1 <= port <= 65535:
-            raise CommandError(f"--port {port}: allowed 1 to 65535")
+            raise wrong(f"--port {port}: allowed 1 to 65535")
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError as error:
-                raise CommandError(f"--port {port}: {error.strerror}; choose another with --port") from None
+                raise unusable(f"--port {port}: {error.strerror}; choose another with --port") from None
 
     def _ensure_admin(self) -> None:
         admin = make_admin()

@@ -10,7 +10,7 @@ from typing import Any
 import sentry_sdk
 from django.core.management.base import CommandError
 
-from agents.commands import BaseCommand
+from agents.commands import FAILED, STOPPED, BaseCommand, unusable
 from agents.models import Agent, Channel, Run, owner_name
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.turn import timeline
@@ -23,7 +23,7 @@ POLL = 0.5  # seconds between two tries while the agent is busy or a worker was 
 class Command(BaseCommand):
     help = (
         "Queue a turn of an agent, take it in this process, and print what happened as a timeline: steps, tools, stages, cost. "
-        "Exit code: 0 the turn ended well, 1 it failed, 2 wrong usage, 130 interrupted (it is back in the queue)."
+        "Exit code: 0 the turn ended well, 1 it failed, 130 interrupted (it is back in the queue)."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -41,31 +41,31 @@ class Command(BaseCommand):
             with stopping_on_sigterm():
                 run = self._take(run, quiet=options["json"])
         except KeyboardInterrupt:
-            raise CommandError(self._stopped(run), returncode=130) from None
+            raise CommandError(self._stopped(run), returncode=STOPPED) from None
         if options["json"]:
             self.stdout.write(json.dumps(timeline.as_json(run), ensure_ascii=False, indent=2))
         else:
             for line in timeline.lines(run):
                 self.stdout.write(line)
         if run.status != Run.Status.COMPLETED:
-            raise CommandError(f"turn {run.pk} {run.get_status_display()}: {run.error}", returncode=1)
+            raise CommandError(f"turn {run.pk} {run.get_status_display()}: {run.error}", returncode=FAILED)
 
     def _agent(self, name: str) -> Agent:
         try:
             return find_agent(name)
         except UnknownAgent as error:
-            raise CommandError(str(error), returncode=2) from None
+            raise unusable(error) from None
 
     def _queue(self, agent: Agent, slug: str, prompt: str) -> Run:
         channel = Channel.objects.filter(slug=slug.removeprefix("#")).first()
         if channel is None:
             joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
             allowed = ", ".join(joined) or "none, it has joined no channel"
-            raise CommandError(f"no channel {slug!r}; allowed for {agent.slug}: {allowed}", returncode=2)
+            raise unusable(f"no channel {slug!r}; allowed for {agent.slug}: {allowed}")
         try:
             return start_turn(agent=agent, channel=channel, prompt=prompt)
         except TurnRefused as error:
-            raise CommandError(str(error), returncode=2) from None
+            raise unusable(error) from None
 
     def _take(self, run: Run, *, quiet: bool) -> Run:
         """Take the turn here, or wait for the worker that was faster, or until the agent's present turn has ended."""

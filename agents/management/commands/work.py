@@ -15,7 +15,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import connections
 
-from agents.commands import BaseCommand
+from agents.commands import FAILED, BaseCommand, wrong
 from agents.llm import warm_up
 from agents.llm.requests import ROLES
 from agents.models import WorkerHeartbeat
@@ -65,15 +65,15 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["check"]:
             if not alive_here():
-                raise CommandError("no worker of this machine was heard of lately", returncode=1)
+                raise CommandError("no worker of this machine was heard of lately", returncode=FAILED)
             self.stdout.write("A worker of this machine is alive.")
             return
         if options["threads"] < 1:
-            raise CommandError(f"--threads {options['threads']}: allowed 1 or more")
+            raise wrong(f"--threads {options['threads']}: allowed 1 or more")
         try:
             queues = work_queues(filter(None, map(str.strip, options["queues"].split(","))))
         except ValueError as error:
-            raise CommandError(f"--queues: {error}") from None
+            raise wrong(f"--queues: {error}") from None
         self.handed_back = False
         worker, names = Worker(WorkerHeartbeat.Kind.WORK, queues), ", ".join(queues)
         if not options["once"]:

@@ -11,7 +11,7 @@ from agents.models.conversations import TAG_KEY
 from agents.transcripts.json_input import Row, parse
 from agents.transcripts.readers.chat import SYSTEM_ROLES
 from agents.transcripts.readers.plumbline import AUTHORS, MESSAGE_KEYS, message_of
-from agents.transcripts.records import Guess, OptionError, Record, Skipped, SourceMessage, TranscriptError
+from agents.transcripts.records import Guess, NotThere, OptionError, Record, Skipped, SourceMessage, TranscriptError
 from agents.transcripts.source import MAX_LINE, Source
 
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -103,7 +103,7 @@ def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
         if field not in FIELDS and not (field.startswith("tags.") and TAG_KEY.fullmatch(field[5:])):
             raise OptionError(f"--columns: unknown field {field!r}; allowed: {', '.join(FIELDS)}, tags.NAME")
         if _plain(column) not in known:
-            raise OptionError(f"--columns: no column {column!r}; the file has: {', '.join(names)}")
+            raise NotThere(f"--columns: no column {column!r}; the file has: {', '.join(names)}")
         places[field] = known[_plain(column)]
     for field, usual in FIELDS.items():
         place = next((known[name] for name in usual if name in known and known[name] not in places.values()), None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand
+from agents.commands import NOT_ENOUGH, CodedCommand, unusable
 from agents.llm.endpoints import model_of
 from correction.behavior.bench import figures_of, judge_cases, read_cases, show
 from evaluation.commands import as_text
@@ -22,7 +22,7 @@ class Command(CodedCommand):
         "configured judge. Print precision, recall, F1 and false-positive rate with 95 % intervals, what was judged wrongly, and for each "
         "request with a labelled behavior whether the proposed trait and its direction are right. Calls are in the ledger, nothing else "
         "is stored. "
-        "Exit code: 0 all could be judged, 2 some or all could not, 3 wrong usage."
+        "Exit code: 0 all could be judged, 2 some or all could not."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -33,7 +33,7 @@ class Command(CodedCommand):
         try:
             cases = read_cases(options["file"])
         except ValueError as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise unusable(error) from None
         judge = model_of("judge")
         judged, spent = judge_cases(cases)
         if options["json"]:

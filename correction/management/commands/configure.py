@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from getpass import getuser
 from typing import Any
 
-from django.core.management.base import CommandError
-
-from agents.commands import BaseCommand, Cell, console_on, print_table
+from agents.commands import BaseCommand, Cell, console_on, print_table, unusable, wrong
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
 from correction.config.configure import (
@@ -29,8 +27,6 @@ examples:
   manage.py configure michael gate_mode=observe                judge after sending, hold nothing back
   manage.py configure michael gate_adherence_threshold=inherit go back to the defaults
   manage.py configure defaults max_correction_attempts=1       for every agent that says nothing of its own
-
-Exit code: 0 done, 2 the input was refused and nothing was changed.
 """
 
 
@@ -50,8 +46,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             self._answer(options)
-        except (ConfigError, UnknownAgent) as error:
-            raise CommandError(str(error), returncode=2) from None
+        except UnknownAgent as error:
+            raise unusable(error) from None
+        except ConfigError as error:
+            raise wrong(error) from None
 
     def _answer(self, options: dict[str, Any]) -> None:
         agent = None if options["who"].lower() == "defaults" else find_agent(options["who"])
@@ -102,8 +100,8 @@ def pairs(arguments: Sequence[str]) -> dict[str, str]:
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if not equals:
-            raise CommandError(f"{argument!r}: write field=value, e.g. gate_adherence_enabled=on", returncode=2)
+            raise wrong(f"{argument!r}: write field=value, e.g. gate_adherence_enabled=on")
         if name.strip() in changes:
-            raise CommandError(f"{name.strip()} is given twice", returncode=2)
+            raise wrong(f"{name.strip()} is given twice")
         changes[name.strip()] = value
     return changes

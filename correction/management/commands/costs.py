@@ -6,9 +6,7 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import CommandError
-
-from agents.commands import BaseCommand, Cell, console_on, print_table
+from agents.commands import BaseCommand, Cell, console_on, print_table, unusable, wrong
 from agents.models.conversations import UnknownAgent, find_agent
 from correction.costs import ALLOWED_WINDOWS, GROUPINGS, CostSummary, CostSums, get_cost_summary, groupings
 
@@ -34,8 +32,10 @@ class Command(BaseCommand):
             by = groupings(options["by"])
             agent = find_agent(options["agent"]) if options["agent"] else None
             summary = get_cost_summary(agent=agent, window=options["window"], by=by)
-        except (ValueError, UnknownAgent) as error:
-            raise CommandError(str(error), returncode=2) from None
+        except UnknownAgent as error:
+            raise unusable(error) from None
+        except ValueError as error:
+            raise wrong(error) from None
         if options["json"]:
             self.stdout.write(json.dumps(summary.data(), indent=2))
         else:

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from agents.commands import BaseCommand, Cell, Emphasis, console_on, print_table
+from agents.commands import NOT_ENOUGH, BaseCommand, Cell, Emphasis, console_on, print_table
 from agents.groups import make_admin
 from agents.models import Agent
 from correction.demonstration import show_correction, show_debate, show_experiment, show_swarm
@@ -97,7 +97,7 @@ class Command(BaseCommand):
         self.stdout.write("  docs/tutorial.md          your own personas and conversations")
         if any(result.summary.overall_score is None for result in results):
             problems = sorted({result.summary.run.error for result in results if result.summary.run.error})
-            raise CommandError("some agents have no score: " + "; ".join(problems)[:500], returncode=2)
+            raise CommandError("some agents have no score: " + "; ".join(problems)[:500], returncode=NOT_ENOUGH)
 
     def _measure(self, specs: Sequence[RunSpec], *, again: bool) -> list[Captured]:
         judge = judge_label(str(settings.JUDGE_MODEL))

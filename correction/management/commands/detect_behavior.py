@@ -7,10 +7,9 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.core.management.base import CommandError
 from rich.markup import escape
 
-from agents.commands import BaseCommand, console_on, print_table, printable
+from agents.commands import NOT_ENOUGH, BaseCommand, console_on, print_table, printable, unusable, wrong
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.text.fences import fault_of
@@ -20,14 +19,12 @@ from correction.behavior.tiers import Trial, try_text
 from correction.config.settings import resolve_config
 from evaluation.wording import counted, judge_label, money
 
-NO_ANSWER, BAD_INPUT = 1, 2
-
 
 class Command(BaseCommand):
     help = (
         "Look at TEXT as at a message to AGENT: does it ask for a change of behaviour, of which, as which trait, what would be decided, "
         "and what would the trait be? Nothing is changed; model calls cost what they cost and are in the ledger. "
-        "Exit code: 0 looked at, 1 the model gave no answer, 2 wrong input."
+        "Exit code: 0 looked at, 2 the model gave no answer."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -57,12 +54,12 @@ class Command(BaseCommand):
             agent = find_agent(options["agent"])
             text = sys.stdin.read().removesuffix("\n") if options["text"] == "-" else options["text"]
         except UnknownAgent as error:
-            raise CommandError(printable(str(error)), returncode=BAD_INPUT) from None
+            raise unusable(printable(str(error))) from None
         except UnicodeDecodeError as error:
-            raise CommandError(f"the text on standard input is not UTF-8: {error}", returncode=BAD_INPUT) from None
+            raise unusable(f"the text on standard input is not UTF-8: {error}") from None
         for given in (text, *options["context"]):
             if fault := fault_of(given):
-                raise CommandError(printable(fault), returncode=BAD_INPUT)
+                raise wrong(printable(fault))
         config = resolve_config(agent)
         writer = User.objects.filter(username=options["user"]).first()
         trial = try_text(
@@ -80,7 +77,7 @@ class Command(BaseCommand):
         else:
             show_trial(agent, trial, self.stdout)
         if trial.failure:
-            sys.exit(NO_ANSWER)
+            sys.exit(NOT_ENOUGH)
 
 
 _QUESTIONS = {"gate": "Is a change asked for?", "extract": "Of which behaviour?", "map": "As which trait?"}

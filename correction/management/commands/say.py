@@ -7,9 +7,7 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import CommandError
-
-from agents.commands import BaseCommand, Cell, console_on, print_table
+from agents.commands import FAILED, BaseCommand, Cell, console_on, print_table, unusable
 from agents.models import Channel
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.turn.pipeline import SendResult
@@ -72,13 +70,10 @@ def _headline(result: SendResult, gate: dict[str, Any], agent: str, channel: str
     return f"{where}: {outcome} ({attempt}, session {gate['session']})."
 
 
-REJECTED, BAD_INPUT = 1, 2
-
-
 class Command(BaseCommand):
     help = (
         "Say TEXT as AGENT in CHANNEL: the draft passes the review stages and is committed, or is sent back with feedback. "
-        "Exit code 0 when it was said, 1 when it was sent back, 2 when it cannot be said."
+        "Exit code 0 when it was said, 1 when it was sent back."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -99,7 +94,7 @@ class Command(BaseCommand):
         try:
             agent = find_agent(options["agent"])
         except UnknownAgent as error:
-            raise CommandError(str(error), returncode=BAD_INPUT) from None
+            raise unusable(error) from None
         channel = self._channel(options["channel"])
         try:
             text = sys.stdin.read().removesuffix("\n") if options["text"] == "-" else options["text"]
@@ -109,19 +104,19 @@ class Command(BaseCommand):
                 agent=agent, channel=channel, text=text, session=options["session"], idempotency_key=options["key"]
             )
         except UnicodeDecodeError as error:
-            raise CommandError(f"the text on standard input is not UTF-8: {error}", returncode=BAD_INPUT) from None
+            raise unusable(f"the text on standard input is not UTF-8: {error}") from None
         except (SendRefused, ValueError) as error:
-            raise CommandError(str(error), returncode=BAD_INPUT) from None
+            raise unusable(error) from None
         self._show(result, options)
         if not result.committed:
-            sys.exit(REJECTED)
+            sys.exit(FAILED)
 
     def _channel(self, slug: str) -> Channel:
         row = Channel.objects.filter(slug=slug.removeprefix("#")).first()
         if row is None:
             known = list(Channel.objects.order_by("slug").values_list("slug", flat=True)[:40])
             shown = ", ".join(known) or "none yet (`manage.py seed` loads examples)"
-            raise CommandError(f"there is no channel {slug!r}; known: {shown}", returncode=BAD_INPUT)
+            raise unusable(f"there is no channel {slug!r}; known: {shown}")
         return row
 
     def _show(self, result: SendResult, options: dict[str, Any]) -> None:

@@ -11,12 +11,12 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from agents.commands import NOT_ENOUGH, CodedCommand, console_on, print_table
+from agents.commands import NOT_ENOUGH, CodedCommand, console_on, print_table, unusable, wrong
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.calibration.agreement import Calibration, calibration, labelled_keys, labels_of, refresh
 from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels, is_json
 from evaluation.calibration.labels import NothingToDraw, check_dimension, draw_label_set, procedure_fields
-from evaluation.commands import as_text, wrong
+from evaluation.commands import as_text
 from evaluation.models import EvaluationRun, LabelSet, Method
 from evaluation.wording import counted, judge_label
 
@@ -37,7 +37,7 @@ class Command(CodedCommand):
 People score the claim as written, 0 to 9, without seeing the judge's score. With 50 labels or more of a random draw there is
 also a prediction-powered mean: what people would have given on average, from their labels and the judge's scores of the rest.
 
-Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usage."""
+Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
@@ -65,7 +65,9 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
             self._work(options)
         except NothingToDraw as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None
-        except (ValueError, UnknownAgent, LabelFileError) as error:
+        except (UnknownAgent, LabelFileError) as error:
+            raise unusable(error) from None
+        except ValueError as error:
             raise wrong(error) from None
 
     def _check(self, options: dict[str, Any]) -> None:
@@ -130,7 +132,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
     def _drawn(self, options: dict[str, Any]) -> LabelSet:
         runs = EvaluationRun.objects.in_bulk(options["run"] or ())
         if missing := set(options["run"] or ()) - runs.keys():
-            raise ValueError(f"--run {', '.join(map(str, sorted(missing)))}: there is no such evaluation")
+            raise unusable(f"--run {', '.join(map(str, sorted(missing)))}: there is no such evaluation")
         label_set = draw_label_set(
             name=options["name"],
             judge=options["judge"] or str(settings.JUDGE_MODEL),
@@ -155,7 +157,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         label_set = LabelSet.objects.filter(name=name).first()
         if label_set is None:
             known = ", ".join(LabelSet.objects.values_list("name", flat=True)[:20])
-            raise ValueError(f"--label-set {name!r}: there is none of that name; label sets: {known or 'none yet'}")
+            raise unusable(f"--label-set {name!r}: there is none of that name; label sets: {known or 'none yet'}")
         return label_set
 
     def _say(self, text: str, options: dict[str, Any]) -> None:
@@ -178,7 +180,7 @@ def _write(path: Path, write: Callable[[IO[str], bool], int]) -> int:
         with path.open("w", encoding="utf-8", newline="") as out:
             return write(out, is_json(path))
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
+        raise unusable(f"{path}: {error.strerror}") from None
 
 
 def _print_tables(figures: Sequence[Calibration], console: Console) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from agents.commands import NOT_ENOUGH, CodedCommand
+from agents.commands import NOT_ENOUGH, CodedCommand, unusable
 from agents.llm.endpoints import provider_of
 from evaluation.commands import (
     TOO_FEW,
@@ -29,7 +29,6 @@ from evaluation.commands import (
     spent_line,
     split_unusable,
     write_text,
-    wrong,
 )
 from evaluation.runs.estimate import estimate_all, estimate_before, estimate_simulation, estimated
 from evaluation.runs.execute import Captured, as_json, capture
@@ -44,7 +43,7 @@ class Command(CodedCommand):
     help = (
         "Measure agents with the configured judge and store the scores as their baseline. The same command resumes a capture that was "
         "interrupted; a new one replaces the old baseline only where it scored. Exit code: 0 every agent has a score, "
-        "2 for some nothing could be scored, 3 wrong usage."
+        "2 for some nothing could be scored, 3 proposition files of some cannot be used (the others are measured)."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -68,13 +67,13 @@ class Command(CodedCommand):
         if options["out"]:
             check_writable("--out", options["out"])
         with measuring():
-            specs, unusable = split_unusable(specs_of(options, is_baseline=True, batch=options["batch"]))
+            specs, broken = split_unusable(specs_of(options, is_baseline=True, batch=options["batch"]))
             if options["dry_run"]:
                 self._dry_run(specs, options)
                 problems = []
             else:
                 problems = self._capture(specs, options)
-        self._complain(problems, unusable)
+        self._complain(problems, broken)
 
     def _dry_run(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
         little = [] if options["no_simulate"] else [spec for spec in specs if has_little_speech(spec)]
@@ -107,7 +106,7 @@ class Command(CodedCommand):
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
             results = capture(specs, prepared=bar.prepared, progress=bar.progress, notice=self._notice) if specs else []
         if why := refusal(result.summary.run for result in results):
-            raise wrong(why)
+            raise unusable(why)
         judge = str(settings.JUDGE_MODEL)
         estimate, actual = estimated(before) if before else None, spent_on(result.summary for result in results)
         if not options["json"]:
@@ -157,11 +156,11 @@ class Command(CodedCommand):
                 problems.append(f"{name}: {status}{run.error or 'nothing scored'}")
         return problems
 
-    def _complain(self, problems: Sequence[str], unusable: str) -> None:
+    def _complain(self, problems: Sequence[str], broken: str) -> None:
         """End with the exit code for files that cannot be used, or for agents without a score."""
         hint = "Run the same command again to judge what is left."
         unscored = "\n  ".join(["no score for:", *problems, hint]) if problems else ""
-        if unusable:
-            raise wrong("\n".join(filter(None, [unscored, unusable])))
+        if broken:
+            raise unusable("\n".join(filter(None, [unscored, broken])))
         if unscored:
             raise CommandError(unscored, returncode=NOT_ENOUGH)

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from agents.commands import NOT_ENOUGH, Cell, CodedCommand, console_on, print_table
+from agents.commands import NOT_ENOUGH, Cell, CodedCommand, console_on, print_table, unusable, wrong
 from agents.llm.endpoints import provider_of
 from evaluation.calibration.agreement import BETTER
 from evaluation.calibration.swap_test import HIGH, SAMPLES, SwapTest, store_swap_tests, swap_specs, swap_tests
@@ -26,7 +26,6 @@ from evaluation.commands import (
     show_estimates,
     specs_of,
     spent_line,
-    wrong,
 )
 from evaluation.models import BY_MESSAGE, EvaluationRun
 from evaluation.propositions.files import default_dimensions
@@ -48,7 +47,7 @@ Where there are no other agents, four voices that come with Plumbline take their
 For each dimension that is judged message by message it prints how often the own text scores higher (AUC: 0.5 is chance, 1 never
 wrong) and how many of the swapped texts score 7 or more. The result is shown beside the judge's scores from then on.
 
-The same command resumes a check that was interrupted. Exit code: 0 done, 2 something could not be judged, 3 wrong usage."""
+The same command resumes a check that was interrupted. Exit code: 0 done, 2 something could not be judged."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
@@ -105,7 +104,7 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
         actual = spent_on(result.summary for result in results)
         judged += [result.summary.run for result in results]
         if why := refusal(judged):
-            raise wrong(why)
+            raise unusable(why)
         by_spec = {(run.agent_id, run.swap_test): run for run in judged}
         pairs = [(by_spec[a.target.pk, a.swap_test], by_spec[b.target.pk, b.swap_test]) for a, b in specs]
         tests, left = swap_tests(pairs), [run for run in judged if run.status != EvaluationRun.Status.COMPLETED]

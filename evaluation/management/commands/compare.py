@@ -13,7 +13,18 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import NOT_ENOUGH, REGRESSION, WRONG_USAGE, Cell, CodedCommand, Emphasis, console_on, print_table
+from agents.commands import (
+    NOT_ENOUGH,
+    REGRESSION,
+    UNUSABLE,
+    Cell,
+    CodedCommand,
+    Emphasis,
+    console_on,
+    print_table,
+    unusable,
+    wrong,
+)
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.change import choosing
@@ -23,7 +34,7 @@ from evaluation.change.comparison import Comparison, Detection, detections
 from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.ci.render import print_example
 from evaluation.ci.verdict import lowest_messages, worst_message
-from evaluation.commands import ProgressBar, as_text, channel_named, measuring, split_unusable, tag_pairs, wrong
+from evaluation.commands import ProgressBar, as_text, channel_named, measuring, split_unusable, tag_pairs
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import percent, words_or_share
@@ -48,7 +59,7 @@ class Command(CodedCommand):
         "Compare two measurements: of two tags (--a build=40 --b build=41; measured now unless they were before), the newest against the "
         "baseline (the default) or a file, or two evaluations. Per dimension and proposition: the change, its 95 % interval and a verdict. "
         "Exit code: 0 nothing surely got worse, 1 something did, 2 something could not be compared, or so much less is scored that a "
-        "dimension has no score any more, 3 wrong usage."
+        "dimension has no score any more."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -86,7 +97,7 @@ class Command(CodedCommand):
             with measuring():
                 compared = self._compare(options)
         except (UnknownAgent, UnreadableFile) as error:
-            raise wrong(error) from None
+            raise unusable(error) from None
         except NotComparable as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None
         self._show(compared, options)
@@ -96,7 +107,7 @@ class Command(CodedCommand):
         """Refuse options that exclude each other, or are out of range.
 
         Raises:
-            CommandError: Names the option, its value and what is allowed; exit code 3.
+            CommandError: Names the option, its value and what is allowed.
         """
         if sum(map(bool, (options["a"] or options["b"], options["runs"], options["baseline"]))) > 1:
             raise wrong("one way of comparing at a time: --a with --b, --runs, or --baseline FILE")
@@ -141,6 +152,8 @@ class Command(CodedCommand):
                 specs = [RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked})]
             else:
                 specs = [RunSpec(agent=agent, **asked) for agent in _agents(options["agents"])]
+        except UnknownAgent:
+            raise
         except ValueError as error:
             raise wrong(error) from None
         specs, self.unusable = split_unusable(specs)
@@ -172,7 +185,7 @@ class Command(CodedCommand):
         if any(comparison.worse for comparison in compared.comparisons):
             sys.exit(REGRESSION)
         if self.unusable:
-            sys.exit(WRONG_USAGE)
+            sys.exit(UNUSABLE)
         lost = any(comparison.lost_dimensions for comparison in compared.comparisons)
         if lost or refused or not compared.comparisons:
             sys.exit(NOT_ENOUGH)
@@ -185,14 +198,14 @@ def _named(dimensions: str | None) -> tuple[str, ...]:
 def _agents(named: str | None) -> Sequence[Agent]:
     agents = find_agents(named or "all")
     if not agents:
-        raise wrong("there are no agents yet: `manage.py seed` loads examples")
+        raise unusable("there are no agents yet: `manage.py seed` loads examples")
     return agents
 
 
 def _run(pk: int) -> EvaluationRun:
     run: EvaluationRun | None = EvaluationRun.objects.select_related("agent", "channel").filter(pk=pk).first()
     if run is None:
-        raise wrong(f"--runs {pk}: no such evaluation; the console lists them")
+        raise unusable(f"--runs {pk}: no such evaluation; the console lists them")
     return run
 
 

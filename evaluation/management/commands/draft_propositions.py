@@ -12,9 +12,9 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from rich.progress import Progress
 
-from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, snippet
+from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, snippet, unusable, wrong
 from agents.models.conversations import UnknownAgent, find_agents
-from evaluation.commands import AGENTS, as_text, wrong
+from evaluation.commands import AGENTS, as_text
 from evaluation.drafting.suggesting import MOST, Suggestions, suggest_for, write_suggestions
 from evaluation.propositions.editing import NO_FOLDER, CannotSave, team_folder
 from evaluation.propositions.files import PropositionError
@@ -25,7 +25,7 @@ class Command(CodedCommand):
     help = (
         "Have a model suggest propositions from personas: rules, cues and anti-patterns, each with the words of the persona it comes from. "
         "They are written to the first of PROPOSITION_DIRS as suggestions, which are not judged before you accept them. "
-        "Exit code: 0 asked and written, 2 for some agent there was no answer or its file could not be written, 3 wrong usage or no model."
+        "Exit code: 0 asked and written, 2 for some agent there was no answer or its file could not be written."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -38,9 +38,11 @@ class Command(CodedCommand):
         add("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if not 1 <= options["max"] <= 50:
+            raise wrong(f"--max {options['max']}: allowed: 1 to 50")
         target = None if options["dry_run"] else team_folder()
         if target is None and not options["dry_run"]:
-            raise wrong(NO_FOLDER)
+            raise unusable(NO_FOLDER)
         try:
             agents = find_agents(options["agents"])
             if not agents:
@@ -56,9 +58,9 @@ class Command(CodedCommand):
                 except CannotSave as problem:
                     one.problem = str(problem)
         except PropositionError as error:
-            raise wrong(f"proposition files cannot be used:\n{error}") from None
+            raise unusable(f"proposition files cannot be used:\n{error}") from None
         except (ValueError, UnknownAgent, CannotSave) as error:
-            raise wrong(error) from None
+            raise unusable(error) from None
         judge = options["model"] or str(settings.JUDGE_MODEL)
         if options["json"]:
             rows = [one.model_dump() for one in asked]

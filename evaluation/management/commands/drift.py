@@ -10,10 +10,10 @@ from typing import Any
 from django.utils import timezone
 from rich.markup import escape
 
-from agents.commands import Cell, CodedCommand, console_on, print_table
+from agents.commands import Cell, CodedCommand, console_on, print_table, unusable, wrong
 from agents.models.conversations import find_agents
 from evaluation.change.over_time import Drop, Series, series_of, without_series
-from evaluation.commands import as_text, wrong
+from evaluation.commands import as_text
 from evaluation.schedules import find_schedule
 from evaluation.scorers import SCORERS
 from evaluation.wording import judge_label, number
@@ -26,7 +26,7 @@ MOST_NOTED = 4  # series with the same note
 class Command(CodedCommand):
     help = (
         "Show the score series that schedules measured, with the lasting falls in them (Page's CUSUM, self-started: "
-        "docs/explanation/scores.md). Exit code: 0 shown, also when there are falls; 3 wrong usage."
+        "docs/explanation/scores.md). Exit code: 0 shown, also when there are falls."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -44,7 +44,7 @@ class Command(CodedCommand):
             schedule = find_schedule(options["schedule"]) if options["schedule"] else None
             agents = find_agents(options["agents"])
         except ValueError as error:
-            raise wrong(error) from None
+            raise unusable(error) from None
         drawn = [
             series for agent in agents for series in series_of(agent, schedule=schedule, dimension=options["dimension"])
         ]

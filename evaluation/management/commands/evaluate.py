@@ -17,7 +17,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import DatabaseError
 
-from agents.commands import NOT_ENOUGH, CodedCommand
+from agents.commands import NOT_ENOUGH, CodedCommand, unusable, wrong
 from agents.transcripts.readers import FORMATS
 from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.change.position import BY_POSITION
@@ -36,7 +36,6 @@ from evaluation.commands import (
     show_estimates,
     specs_of,
     write_text,
-    wrong,
 )
 from evaluation.models import COUNTED
 from evaluation.propositions.files import YamlProblems
@@ -186,7 +185,7 @@ class Verdict(CommandError):
 class Command(CodedCommand):
     help = (
         "Measure agents, compare them with their baseline and thresholds, and end with a verdict for a build. Exit code: 0 pass, "
-        "1 a sure regression or a score below its threshold, 2 not enough could be judged to say, 3 wrong usage. When both 1 and 2 "
+        "1 a sure regression or a score below its threshold, 2 not enough could be judged to say. When both 1 and 2 "
         "hold it is 2. The same command resumes an evaluation that was interrupted, or whose calls failed."
     )
 
@@ -270,15 +269,15 @@ class Command(CodedCommand):
                 if report is not None:
                     self._write(report, files, as_json=options["json"])
         except YamlProblems as error:
-            raise wrong(f"--simulate: {error}") from None
+            raise unusable(f"--simulate: {error}") from None
         except (UnusableFiles, NotComparable, UnreadableFile) as error:
-            raise wrong(error) from None
+            raise unusable(error) from None
         except CommandError:
             raise
         except DatabaseError as error:
             line = str(error).splitlines()[0]
             hint = "is it migrated, and DATABASE_URL right? Files are measured without one: --personas, --transcript"
-            raise CommandError(f"the database cannot be used: {line} ({hint})", returncode=NOT_ENOUGH) from None
+            raise unusable(f"the database cannot be used: {line} ({hint})") from None
         except Exception as error:
             sentry_sdk.capture_exception(error)
             logger.exception("evaluate broke off")
@@ -321,7 +320,7 @@ class Command(CodedCommand):
                 progress=bar.progress,
             )
         if why := refusal(result.run for result in results):
-            raise wrong(why)
+            raise unusable(why)
         return Report(
             judge=str(settings.JUDGE_MODEL),
             results=results,

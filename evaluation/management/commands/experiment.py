@@ -12,7 +12,20 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from agents.commands import STOPPED, BaseCommand, Cell, console_on, in_line, markdown_table, print_table, snippet
+from agents.commands import (
+    FAILED,
+    NOT_ENOUGH,
+    STOPPED,
+    BaseCommand,
+    Cell,
+    console_on,
+    in_line,
+    markdown_table,
+    print_table,
+    snippet,
+    unusable,
+    wrong,
+)
 from agents.llm.endpoints import problem_of, provider_of, replay_file
 from agents.llm.requests import Role
 from agents.ops.checks import OFFLINE_MODELS
@@ -37,7 +50,6 @@ from evaluation.experiments.tables import PUBLISHED_HEADS, as_csv, as_markdown, 
 from evaluation.models import Experiment, ExperimentEnvironment
 from evaluation.propositions.files import YamlProblems
 
-FAILED, WRONG_USAGE, VOID = 1, 2, 3
 MOST_LISTED = 50
 FORMS = ("terminal", "markdown", "csv", "json")
 
@@ -56,7 +68,7 @@ class Command(BaseCommand):
   manage.py experiment list                            the latest, and the scenarios that come with Plumbline
   manage.py experiment --published scores.json         raw scores that others published, compared as ours are
 
-Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage, 3 void (a treatment left no trace), 130 interrupted."""
+Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a treatment left no trace)."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
@@ -115,7 +127,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             return
         action = options["action"]
         if action is None:
-            raise _wrong(
+            raise wrong(
                 "say what to do: run, report, compare, bundle, cancel or list; manage.py experiment --help shows how"
             )
         getattr(self, f"_{action}")(options)
@@ -124,7 +136,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
     def _run(self, options: dict[str, Any]) -> None:
         for name, role in (("judge", "judge"), ("model", "actor")):
             if options[name] and (problem := _problem_of(role, options[name])):  # type: ignore[arg-type]
-                raise _wrong(f"--{name} {options[name]!r}: {problem}")
+                raise unusable(f"--{name} {options[name]!r}: {problem}")
         what = options["what"]
         if what.isdecimal():
             experiment = _experiment(int(what[:18]))
@@ -132,7 +144,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             try:
                 experiment = read_bundle(Path(what), judge=options["judge"])
             except ExperimentRefused as error:
-                raise _wrong(str(error)) from None
+                raise unusable(error) from None
         else:
             scenario = self._scenario(what, options)
             chosen = {"judge": options["judge"], "actor_model": options["model"]}
@@ -146,7 +158,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
                     return
                 experiment = start_experiment(scenario, **chosen)
             except ExperimentRefused as error:
-                raise _wrong(f"{what} cannot be played:\n{error}") from None
+                raise unusable(f"{what} cannot be played:\n{error}") from None
         self._say(
             f"Experiment {experiment.pk}, {experiment.name}: Ctrl-C stops it; the same number goes on with it.", options
         )
@@ -174,13 +186,13 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             scenario = read_scenario(path, check=problems_here)
             if options["seed"] is not None:
                 if not 0 <= options["seed"] < 2**63:
-                    raise _wrong(f"--seed {options['seed']}; allowed: 0 or more, of at most 63 bits")
+                    raise wrong(f"--seed {options['seed']}; allowed: 0 or more, of at most 63 bits")
                 scenario = scenario.model_copy(update={"seed": options["seed"]})
             return scenario.scaled(options["scale"])
         except YamlProblems as error:
-            raise _wrong(f"{what} cannot be used:\n{error}\nshipped scenarios: {', '.join(shipped())}") from None
+            raise unusable(f"{what} cannot be used:\n{error}\nshipped scenarios: {', '.join(shipped())}") from None
         except ValueError as error:
-            raise _wrong(f"--{error}") from None
+            raise wrong(f"--{error}") from None
 
     def _say(self, line: str, options: dict[str, Any]) -> None:
         if not options["json"]:
@@ -204,14 +216,14 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
     def _raise(self, reports: Sequence[ExperimentReport]) -> None:
         """Say in the exit code what the first lines say."""
         if any(one.void for one in reports):
-            raise CommandError("void: a treatment left no trace", returncode=VOID)
+            raise CommandError("void: a treatment left no trace", returncode=NOT_ENOUGH)
         if why := next((one.unfinished for one in reports if one.unfinished), ""):
             raise CommandError(f"not finished: {why}", returncode=FAILED)
 
     # -- the others
     def _report(self, options: dict[str, Any]) -> None:
         if options["number"] is None:
-            raise _wrong("report: say the number of an experiment, or --published FILE")
+            raise wrong("report: say the number of an experiment, or --published FILE")
         if options["output"]:
             check_writable("--output", options["output"])
         experiment, judges = _experiment(options["number"]), [one.strip() for one in options["judges"].split(",")]
@@ -220,14 +232,14 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             return
         for judge in judges:
             if problem := _problem_of("judge", judge):
-                raise _wrong(f"--judges {judge!r}: {problem}")
+                raise unusable(f"--judges {judge!r}: {problem}")
         try:
             with stopping_on_sigterm(), ProgressBar("Judging", sys.stderr, quiet=options["json"]) as bar:
                 queue_judges(experiment, judges)
                 bar.prepared(list(evaluations(experiment).filter(judge__in=judges)))
                 shown = rescore(experiment, judges, progress=bar.progress)
         except ExperimentRefused as error:
-            raise _wrong(str(error)) from None
+            raise unusable(error) from None
         except KeyboardInterrupt:
             raise CommandError(
                 "Stopped. What was judged is stored; the same command goes on.", returncode=STOPPED
@@ -286,9 +298,9 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         try:
             answers = write_bundle(_experiment(options["number"]), options["out"])
         except ExperimentRefused as error:
-            raise _wrong(str(error)) from None
+            raise unusable(error) from None
         except OSError as error:
-            raise _wrong(f"{options['out']} cannot be written: {error}") from None
+            raise unusable(f"{options['out']} cannot be written: {error}") from None
         self.stdout.write(f"{options['out']}: the experiment and {answers:,} answers of its judge.")
 
     def _cancel(self, options: dict[str, Any]) -> None:
@@ -315,7 +327,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         try:
             published = read_published(path)
         except (OSError, ValueError) as error:
-            raise _wrong(f"--published: {error}") from None
+            raise unusable(f"--published: {error}") from None
         if as_json:
             self.stdout.write(published.model_dump_json(indent=2))
             return
@@ -360,9 +372,5 @@ def _estimate_line(one: ExperimentEstimate) -> str:
 def _experiment(number: int) -> Experiment:
     experiment: Experiment | None = Experiment.objects.filter(pk=number).first()
     if experiment is None:
-        raise _wrong(f"there is no experiment {number}; manage.py experiment list shows those there are")
+        raise unusable(f"there is no experiment {number}; manage.py experiment list shows those there are")
     return experiment
-
-
-def _wrong(text: str) -> CommandError:
-    return CommandError(text, returncode=WRONG_USAGE)

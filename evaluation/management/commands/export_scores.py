@@ -7,10 +7,9 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError
 from django.db.models import Q
 
-from agents.commands import BaseCommand
+from agents.commands import BaseCommand, unusable
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.export import write_csv, write_jsonl
@@ -33,7 +32,7 @@ class Command(BaseCommand):
         if options["run"]:
             missing = set(options["run"]) - EvaluationRun.objects.in_bulk(options["run"]).keys()
             if missing:
-                raise CommandError(f"--run {', '.join(map(str, sorted(missing)))}: there is no such evaluation run")
+                raise unusable(f"--run {', '.join(map(str, sorted(missing)))}: there is no such evaluation run")
             scores = scores.filter(evaluation_run__in=options["run"])
         elif not options["all"]:
             current = Baseline.objects.values("evaluation_run")
@@ -45,7 +44,7 @@ class Command(BaseCommand):
                 theirs = ChannelShare.objects.filter(agent_run__agent__in=agents).values("channel_run")
                 scores = scores.filter(Q(evaluation_run__agent__in=agents) | Q(evaluation_run__in=theirs))
             except UnknownAgent as error:
-                raise CommandError(str(error)) from None
+                raise unusable(error) from None
         write = write_csv if options["format"] == "csv" else write_jsonl
         if options["out"] is None:
             write(scores, sys.stdout)
@@ -54,5 +53,5 @@ class Command(BaseCommand):
             with options["out"].open("w", encoding="utf-8", newline="") as out:
                 count = write(scores, out)
         except OSError as error:
-            raise CommandError(f"--out {options['out']}: {error}") from None
+            raise unusable(f"--out {options['out']}: {error}") from None
         self.stderr.write(f"{count} rows written to {options['out']}.")

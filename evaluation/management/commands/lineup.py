@@ -9,8 +9,8 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import NOT_ENOUGH, CodedCommand, console_on, print_table
-from evaluation.commands import as_text, channel_named, tag_pairs, wrong
+from agents.commands import NOT_ENOUGH, CodedCommand, console_on, print_table, wrong
+from evaluation.commands import as_text, channel_named, tag_pairs
 from evaluation.lineup import LineUp, line_up
 from evaluation.scorers.subjects import ALLOWED, parse_window
 
@@ -32,7 +32,7 @@ little: some 20 lines for each speaker are a fair start. Figures compare between
 speakers (--where build=41), not between channels. At most 2,000 lines of the 50 speakers who said most are compared,
 evenly spread over all, and of a line the first 2,000 characters.
 
-Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3 wrong usage."""
+Exit code: 0 there is a figure, 2 there are too few lines or speakers for one."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter

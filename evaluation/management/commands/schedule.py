@@ -8,13 +8,14 @@ from typing import Any
 from django.utils import timezone
 from rich.markup import escape
 
-from agents.commands import CodedCommand, console_on, exit_3_on_wrong_usage, print_table
-from agents.models.conversations import find_agents
-from evaluation.commands import as_text, tag_pairs, wrong
+from agents.commands import CodedCommand, console_on, print_table, unusable, wrong
+from agents.models.conversations import UnknownAgent, find_agents
+from evaluation.commands import as_text, tag_pairs
 from evaluation.models import EvaluationSchedule
 from evaluation.schedules import (
     ALLOWED_EVERY,
     Fired,
+    UnknownSchedule,
     default_window,
     every_name,
     find_schedule,
@@ -37,7 +38,7 @@ examples:
   manage.py schedule change nightly --samples 40
   manage.py schedule pause nightly      resume nightly      remove nightly
 
-`manage.py work` (or Celery) fires what is due. Exit code: 0 done, 3 wrong usage.
+`manage.py work` (or Celery) fires what is due.
 """
 SIMPLE = {
     "pause": "stop firing it until it is resumed",
@@ -66,7 +67,6 @@ class Command(CodedCommand):
 
     def _action(self, actions: Any, name: str, text: str) -> ArgumentParser:
         parser: ArgumentParser = actions.add_parser(name, help=text, description=text)
-        exit_3_on_wrong_usage(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
         return parser
 
@@ -105,6 +105,8 @@ class Command(CodedCommand):
                 return self._said(self._set(schedule, asked, new=False), asked)
             if asked.action == "fire":
                 return self._fired(fire_now(schedule), as_json=asked.json)
+        except (UnknownAgent, UnknownSchedule) as error:
+            raise unusable(error) from None
         except ValueError as error:
             raise wrong(error) from None
         if asked.action == "remove":

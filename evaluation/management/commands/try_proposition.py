@@ -11,10 +11,20 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.progress import Progress
 
-from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, in_line, print_table, snippet
+from agents.commands import (
+    NOT_ENOUGH,
+    CodedCommand,
+    console_for_bars,
+    console_on,
+    in_line,
+    print_table,
+    snippet,
+    unusable,
+    wrong,
+)
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
-from evaluation.commands import as_text, wrong
+from evaluation.commands import as_text
 from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
 from evaluation.wording import cost_line, counted, judge_label, number
@@ -24,7 +34,7 @@ class Command(CodedCommand):
     help = (
         "Judge one proposition, active or not, on messages of an agent, and show scores, reasons and cost. Calls are in the ledger, "
         "no evaluation is stored. "
-        "Exit code: 0 there is a score, 2 nothing could be scored, 3 wrong usage."
+        "Exit code: 0 there is a score, 2 nothing could be scored."
     )
     requires_system_checks = ()  # a file being written is tried before all others are in order
 
@@ -47,7 +57,7 @@ class Command(CodedCommand):
             file = load_file(Path(name))
             known = {p.id: p for p in (*file.propositions, *file.inactive)}
             if wanted not in known:
-                raise wrong(f"{name} has no proposition {wanted!r}; it has: {', '.join(known)}")
+                raise unusable(f"{name} has no proposition {wanted!r}; it has: {', '.join(known)}")
             agent = self._agent(file, options["agent"])
             with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
                 task = bar.add_task("Judging", total=None)
@@ -60,7 +70,9 @@ class Command(CodedCommand):
                     model=options["model"],
                     done=lambda judged: bar.advance(task, judged),
                 )
-        except (ValueError, UnknownAgent, PropositionError) as error:
+        except (UnknownAgent, PropositionError) as error:
+            raise unusable(error) from None
+        except ValueError as error:
             raise wrong(error) from None
         if options["json"]:
             self.stdout.write(as_text(trial.model_dump()))

@@ -104,7 +104,7 @@ def test_a_turn_that_crashes_ends_with_1_too(ada: Agent, office: Channel, settin
     assert "errored: ModuleNotFoundError" in str(error)
 
 
-def test_wrong_usage_ends_with_2_and_what_is_allowed(ada: Agent, office: Channel) -> None:
+def test_names_that_are_not_there_end_with_3_and_what_is_allowed(ada: Agent, office: Channel) -> None:
     make_agent("adam")
     make_channel("attic")
     for error, said in (
@@ -113,9 +113,9 @@ def test_wrong_usage_ends_with_2_and_what_is_allowed(ada: Agent, office: Channel
         (refused(channel="nowhere"), "no channel 'nowhere'; allowed for ada: office"),
         (refused(channel="attic"), "agent 'ada' is not a member of channel 'attic'; allowed: office"),
     ):
-        assert (error.returncode, str(error)) == (2, said)
+        assert (error.returncode, str(error)) == (3, said)
     Agent.objects.update(is_active=False)
-    assert refused().returncode == 2
+    assert refused().returncode == 3
     assert not Run.objects.exists()
 
 

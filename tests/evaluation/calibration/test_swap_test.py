@@ -317,9 +317,9 @@ def test_the_budget_stops_it_and_the_same_command_goes_on(llm_server: LLMServer,
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        (["--dimensions", "fluency"], 3, "fluency: not judged message by message"),
-        (["--dimensions", "charm"], 3, "charm"),
-        (["--samples", "0"], 3, "samples 0"),
+        (["--dimensions", "fluency"], 2, "fluency: not judged message by message"),
+        (["--dimensions", "charm"], 2, "charm"),
+        (["--samples", "0"], 2, "samples 0"),
         (["--agents", "nobody"], 3, "nobody"),
         (["--where", "build=1"], 2, "no message of the agent in the window"),
     ],

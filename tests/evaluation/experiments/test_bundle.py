@@ -107,7 +107,7 @@ def test_without_stored_answers_there_is_no_bundle(settings: Settings, tmp_path:
     with pytest.raises(CommandError, match="LLM_STORE_PAYLOADS") as error:
         call_command("experiment", "bundle", str(experiment.pk), str(tmp_path / "out.zip"))
 
-    assert error.value.returncode == 2
+    assert error.value.returncode == 3
     assert not list(tmp_path.iterdir())
 
 
@@ -157,7 +157,7 @@ def refused(path: Path) -> str:
     before = Experiment.objects.count(), Agent.objects.count(), Channel.objects.count()
     with pytest.raises(CommandError) as error:
         call_command("experiment", "run", str(path))
-    assert error.value.returncode == 2
+    assert error.value.returncode == 3
     assert (Experiment.objects.count(), Agent.objects.count(), Channel.objects.count()) == before
     return str(error.value)
 

@@ -156,13 +156,13 @@ def test_a_treatment_that_cannot_act_ends_void(name: str, capsys: pytest.Capture
     with pytest.raises(CommandError) as error:
         call_command("experiment", "run", str(experiment.pk), "--json")
 
-    assert error.value.returncode == 3
+    assert error.value.returncode == 2
     shown = ExperimentReport.model_validate_json(capsys.readouterr().out)
     assert shown.void
     assert shown.void[0].startswith("treated was not treated")
     with pytest.raises(CommandError) as error:
         call_command("experiment", "report", str(experiment.pk), "--format", "markdown")
-    assert error.value.returncode == 3
+    assert error.value.returncode == 2
     assert capsys.readouterr().out.startswith("**VOID: treated was not treated")
 
 

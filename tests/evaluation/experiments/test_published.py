@@ -107,7 +107,7 @@ def test_a_file_of_another_form_is_refused_with_its_place(tmp_path: Path, conten
     with pytest.raises(CommandError, match=named) as refused:
         printed(path)
 
-    assert refused.value.returncode == 2
+    assert refused.value.returncode == 3
 
 
 def test_the_papers_own_table_has_nineteen_rows() -> None:

@@ -119,7 +119,7 @@ def test_a_judge_that_cannot_be_asked_is_refused(
     with pytest.raises(CommandError) as error:
         call_command("experiment", "report", str(experiment.pk), "--judges", judges)
 
-    assert error.value.returncode == 2
+    assert error.value.returncode == 3
     assert llm_server.calls == calls
 
 
@@ -130,5 +130,5 @@ def test_one_that_is_still_played_cannot_be_judged_again(settings: Settings) -> 
     with pytest.raises(CommandError, match="playing") as error:
         call_command("experiment", "report", str(unplayed.pk), "--judges", "offline:lexical-1")
 
-    assert error.value.returncode == 2
+    assert error.value.returncode == 3
     assert not evaluations(unplayed).exists()

@@ -163,4 +163,4 @@ def test_swarms_that_are_switched_off_leave_the_report_void(settings: Settings) 
     with pytest.raises(CommandError) as error:
         call_command("experiment", "run", "swarm-on-off", "--scale", "0.25", "--json")
 
-    assert error.value.returncode == 3
+    assert error.value.returncode == 2

@@ -1,0 +1,256 @@
+"""The same mistake ends every command with the same code, and options are written out."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentParser, _SubParsersAction
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import BaseCommand, CommandError, get_commands, load_command_class
+from pytest_django import Settings
+
+from tests.factories import make_agent, make_channel
+from tests.machinery import ROOT
+
+OURS = sorted(name for name, app in get_commands().items() if app in ("agents", "evaluation", "correction"))
+SUBCOMMANDS = {"experiment": ("run", "report", "compare", "bundle", "cancel"), "schedule": ("list", "add", "fire")}
+LINES = [
+    [name, *action]
+    for name in OURS
+    for action in ([[one] for one in SUBCOMMANDS[name]] if name in SUBCOMMANDS else [[]])
+]
+
+UNCHECKED = ("check_propositions", "try_proposition")  # they serve to correct what a check complains of
+NEEDED = {
+    "bench_behavior": "cases.jsonl",
+    "chat": "ada",
+    "configure": "ada",
+    "detect_behavior": "text --agent ada",
+    "experiment": "list",
+    "export_payloads": "--out answers.jsonl",
+    "export_transcript": "--channel office",
+    "forget": "--outsider Nobody",
+    "import_agents": "personas",
+    "import_transcript": "chat.csv",
+    "lineup": "--channel office",
+    "make_token": "admin",
+    "prune_logs": "--older-than 90d",
+    "say": "ada office text",
+    "schedule": "list",
+    "turn": "ada --channel office",
+}
+COMPLETE = [f"{name} {NEEDED.get(name, '')}".strip() for name in OURS]
+
+
+def ended(*words: str, capsys: pytest.CaptureFixture[str], checks: bool = False) -> tuple[int, str]:
+    """Run a command as the shell does; return its exit code and what it said on standard error."""
+    name, *arguments = words
+    command = load_command_class(get_commands()[name], name)
+    assert isinstance(command, BaseCommand)
+    if not checks:
+        command.requires_system_checks = ()
+    try:
+        command.run_from_argv(["manage.py", name, *arguments])
+        code: Any = 0
+    except SystemExit as end:
+        code = end.code
+    except CommandError as error:
+        code = error.returncode
+    return int(code or 0), capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_an_option_that_does_not_exist_is_2(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = ended(*line, "--nonsense", capsys=capsys)
+
+    assert (code, "--nonsense" in said) == (2, True), said
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("evaluate --wher build=41", "--where"),
+        ("evaluate --thresold 5", "--threshold"),
+        ("capture_baseline --agent michael", "--agents"),
+        ("import_transcript chat.csv --column text=body", "--columns"),
+        ("turn michael --chan general", "--channel"),
+        ("experiment run office --see 3", "--seed"),
+        ("schedule add nightly --dim fluency", "--dimensions"),
+        ("work --onc", "--once"),
+        ("make_token admin --day 3", "--days"),
+        ("debate topic --con 0.5", "--consensus or --convergence-rounds or --convergence-similarity"),
+    ],
+)
+def test_an_abbreviation_is_refused_with_the_option_that_was_meant(
+    line: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = ended(*line.split(), capsys=capsys)
+
+    assert (code, f"did you mean {meant}?" in said) == (2, True), said
+
+
+def test_a_text_that_begins_with_dashes_is_no_option(db: None, capsys: pytest.CaptureFixture[str]) -> None:
+    make_agent("ada")
+
+    assert ended("detect_behavior", "--agent", "ada", "--", "--nonsense", capsys=capsys)[0] == 0
+    assert ended("detect_behavior", "--agent", "ada", "-- be brief", capsys=capsys)[0] == 0
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "line",
+    [
+        "capture_baseline --agents nobody",
+        "chat nobody",
+        "calibrate_judge --draw 3 --name first --dimension adherence --agents nobody",
+        "check_judge --agents nobody",
+        "compare --agents nobody",
+        "compare --a build=1 --b build=2 --agents nobody",
+        "compare --baseline FILE --agents nobody",
+        "configure nobody",
+        "costs nobody",
+        "debate topic --agents nobody,none",
+        "detect_behavior text --agent nobody",
+        "draft_propositions --dry-run --agents nobody",
+        "drift --agents nobody",
+        "evaluate --agents nobody",
+        "export_scores --agents nobody",
+        "export_transcript --channel office --format openai --agent nobody",
+        "import_transcript FILE --format jsonl --map x=nobody",
+        "say nobody office text",
+        "schedule add nightly --agents nobody",
+        "try_proposition FILE:short --agent nobody",
+        "turn nobody --channel office",
+        # further names of things that are not there
+        "capture_baseline --out /no/such/folder/file",
+        "compare --runs 1 2",
+        "debate 12",
+        "drift --schedule none",
+        "experiment report 12",
+        "experiment run no-such-scenario",
+        "export_scores --run 12",
+        "export_transcript --channel nowhere",
+        "forget --outsider Nobody",
+        "import_agents no-such-folder",
+        "import_transcript no-such-file",
+        "lineup --channel nowhere",
+        "make_token nobody",
+        "say ada nowhere text",
+        "schedule fire none",
+        "try_proposition no-such-file:x",
+        "turn ada --channel nowhere",
+    ],
+)
+def test_a_name_that_is_nothings_is_3(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_agent("ada")
+    make_channel("office")
+    file = tmp_path / "ada.yaml"
+    file.write_text("dimension: adherence\npropositions:\n  - {id: short, claim: short, rule: {max_words: 9}}\n")
+
+    code, said = ended(*line.replace("FILE", str(file)).split(), capsys=capsys)
+
+    assert code == 3, said
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "line",
+    [
+        "calibrate_judge --name first",
+        "capture_baseline --repeats 0",
+        "chat ada --json",
+        "check_judge --dimensions convergence",
+        "compare --a build=1 --b build=2 --window soon",
+        "compare --margin 10",
+        "configure ada gate_mode=perhaps",
+        "configure ada nonsense=1",
+        "costs --window soon",
+        "debate topic --agents ada,bob --rounds 0",
+        "draft_propositions --dry-run --max 0",
+        "drift --dimension charm",
+        "evaluate --margin 10",
+        "evaluate --where build",
+        "evaluate --window yesterday",
+        "experiment",
+        "export_scores --format xml",
+        "export_transcript --channel office --where build",
+        "forget --outsider Nobody --deactivate",
+        "import_transcript chat.csv --tag build",
+        "lineup --channel office --window soon",
+        "make_token admin --days -1",
+        "prune_logs --older-than soon",
+        "schedule add nightly --every soon",
+        "seed --yes",
+        "serve --port 0",
+        "try_proposition FILE:short --agent ada --n 0",
+        "work --threads 0",
+    ],
+)
+def test_a_value_that_is_not_allowed_is_2(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for slug in ("ada", "bob"):
+        make_agent(slug)
+    make_channel("office")
+    file = tmp_path / "ada.yaml"
+    file.write_text("dimension: adherence\npropositions:\n  - {id: short, claim: short, rule: {max_words: 9}}\n")
+
+    code, said = ended(*line.replace("FILE", str(file)).split(), capsys=capsys)
+
+    assert code == 2, said
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("line", [line for line in COMPLETE if line.split()[0] not in UNCHECKED])
+def test_a_model_without_a_key_is_3(line: str, settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    settings.JUDGE_MODEL = "claude-haiku-5-5"
+    settings.ANTHROPIC_API_KEY = ""
+
+    code, said = ended(*line.split(), capsys=capsys, checks=True)
+
+    assert (code, "ANTHROPIC_API_KEY" in said) == (3, True), said
+
+
+# -- what texts name
+def named_options() -> Iterator[tuple[str, str, str]]:
+    """Yield each command that a message, a help text or a document names with an option, the option, and where."""
+    files = [*ROOT.glob("*/**/*.py"), *ROOT.glob("*/**/*.md"), *ROOT.glob("*/**/*.html"), ROOT / "README.md"]
+    for file in files:
+        if {"tests", ".venv", "site"} & set(file.relative_to(ROOT).parts):
+            continue
+        for name, words in re.findall(
+            r"manage\.py ([a-z_]+)((?: (?!manage\.py)[^\s`'\"<)]*[^\s`'\"<).;:,])*)", file.read_text()
+        ):
+            for option in re.findall(r" (--[a-z][a-z-]+)", words):
+                yield name, option, str(file)
+
+
+def test_the_options_that_texts_name_exist() -> None:
+    known = {}
+    for name in OURS:
+        command = load_command_class(get_commands()[name], name)
+        assert isinstance(command, BaseCommand)
+        known[name] = set(options_of(command.create_parser("", name)))
+    named = [found for found in named_options() if found[0] in known]
+
+    assert len(named) > 100
+    assert [found for found in named if found[1] not in known[found[0]]] == []
+
+
+def options_of(parser: ArgumentParser) -> Iterator[str]:
+    yield from parser._option_string_actions
+    for action in parser._actions:
+        if isinstance(action, _SubParsersAction):
+            for subcommand in action.choices.values():
+                yield from options_of(subcommand)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_pages_that_a_help_text_names_exist(name: str) -> None:
+    command = load_command_class(get_commands()[name], name)
+    assert isinstance(command, BaseCommand)
+
+    pages = re.findall(r"docs/[\w/-]+\.md", command.create_parser("", name).format_help())
+
+    assert [page for page in pages if not (ROOT / page).is_file()] == []
