@@ -19,6 +19,7 @@ from agents.transcripts.readers.csv_table import FIELDS, usual_tag
 from agents.transcripts.records import zone
 
 COLUMN = "column_"
+NO_COLUMN = "\x00"  # no name of a column
 COLUMN_WORDS = {"sent_at": "time", "id": "message's id", "reply_to": "id replied to", "channel": "conversation"}
 MOST_SUGGESTED = 500  # agents
 
@@ -58,7 +59,7 @@ class ImportForm(forms.Form):
             "time_zone": stored.time_zone,
             "dates": stored.dates,
             "tag_columns": [name for field, name in stored.columns.items() if field.startswith("tags.")],
-            **{COLUMN + field: column for field, column in stored.columns.items()},
+            **{COLUMN + field: column or NO_COLUMN for field, column in stored.columns.items()},
         }
         super().__init__(data, initial=initial)
         recognised = FORMATS.get(contents.get("format", ""))
@@ -67,12 +68,13 @@ class ImportForm(forms.Form):
             *((name, form.label) for name, form in FORMATS.items()),
         ]
         columns = [(name, name) for name in header]
+        none = [(NO_COLUMN, "none: it is one conversation")]
         if len(columns) > 1:
             for name in FIELDS:
                 self.fields[COLUMN + name] = forms.ChoiceField(
                     label=f"column of the {COLUMN_WORDS.get(name, name)}",
                     required=False,
-                    choices=[("", "by its usual names"), *columns],
+                    choices=[("", "by its usual names"), *(none if name == "channel" else []), *columns],
                     widget=Select,
                 )
             self.fields["tag_columns"] = forms.MultipleChoiceField(
@@ -118,6 +120,8 @@ class ImportForm(forms.Form):
             return False
         given = self.cleaned_data
         columns = {name.removeprefix(COLUMN): given[name] for name in given if name.startswith(COLUMN) and given[name]}
+        if columns.get("channel") == NO_COLUMN:
+            columns["channel"] = ""
         columns |= {f"tags.{usual_tag(name) or tag_key(name)}": name for name in given.get("tag_columns", ())}
         chosen = ((form.name, form.cleaned_data) for form in self.speakers)
         self.options = ReadOptions(

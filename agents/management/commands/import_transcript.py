@@ -37,7 +37,11 @@ class Command(CodedCommand):
             "--tag", action="append", default=[], metavar="KEY=VALUE", help="put on every message; also a,b lists"
         )
         parser.add_argument(
-            "--columns", default="", metavar="FIELD=COLUMN,…", help="CSV: which column holds which field"
+            "--columns",
+            action="append",
+            default=[],
+            metavar="FIELD=COLUMN,…",
+            help="CSV: which column holds which field; repeatable; FIELD= alone: none does",
         )
         parser.add_argument(
             "--timezone", default="", metavar="ZONE", help="for times without an offset; default: TIME_ZONE"
@@ -87,7 +91,9 @@ class Command(CodedCommand):
                     channel=options["channel"],
                     speaker_map=dict(pair(text, "--map", last=True) for text in options["map"]),
                     tags=dict(pair(text, "--tag") for part in options["tag"] for text in part.split(",")),
-                    columns=dict(pair(text, "--columns") for text in options["columns"].split(",") if text),
+                    columns=dict(
+                        pair(text, "--columns") for part in options["columns"] for text in part.split(",") if text
+                    ),
                     time_zone=options["timezone"],
                     dates=options["dates"],
                 ),

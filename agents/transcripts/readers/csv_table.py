@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
+from unicodedata import normalize
 
 from agents.models.conversations import TAG_KEY
 from agents.transcripts.json_input import Row, parse
@@ -15,17 +17,44 @@ from agents.transcripts.records import Guess, NotThere, OptionError, Record, Ski
 from agents.transcripts.source import MAX_LINE, Source
 
 FIELDS: dict[str, tuple[str, ...]] = {
-    "speaker": ("speaker", "author", "name", "username", "user", "sender", "from", "who", "agent", "character"),
-    "text": ("text", "message", "content", "body", "msg", "utterance"),
-    "sent_at": ("sent_at", "timestamp", "datetime", "created_at", "time", "date", "sent", "date_sent"),
-    "id": ("id", "message_id", "msg_id", "uuid"),
-    "reply_to": ("reply_to", "in_reply_to", "parent_id", "parent"),
+    "speaker": (
+        *("speaker", "author", "name", "username", "user", "sender", "from", "who", "agent", "character"),
+        *(
+            "sprecher",
+            "sprecherin",
+            "absender",
+            "absenderin",
+            "autor",
+            "autorin",
+            "verfasser",
+            "benutzer",
+            "von",
+            "wer",
+        ),
+    ),
+    "text": (
+        *("text", "message", "content", "body", "msg", "utterance"),
+        *("nachricht", "nachrichtentext", "inhalt", "mitteilung", "beitrag", "äußerung"),
+    ),
+    "sent_at": (
+        *("sent_at", "timestamp", "datetime", "created_at", "time", "date", "sent", "date_sent"),
+        *("zeitstempel", "zeitpunkt", "gesendet_am", "gesendet", "datum", "zeit"),
+    ),
+    "id": ("id", "message_id", "msg_id", "uuid", "nachrichten_id"),
+    "reply_to": ("reply_to", "in_reply_to", "parent_id", "parent", "antwort_auf"),
     "channel": (
         *("channel", "conversation_id", "conversation", "dialogue_id", "dialog_id", "chat_id", "thread_id"),
-        *("session_id", "room", "ticket_id"),
+        *("session_id", "room", "ticket_id", "kanal", "gespräch", "gesprächs_id", "unterhaltung", "raum"),
     ),
-    "role": ("role",),
+    "role": ("role", "rolle"),
 }
+# Names of columns that hold a conversation where their values say so: there are several, and they come again.
+CONVERSATION = re.compile(
+    r"(.+_)?(ticket|case|session|call|thread|chat|dialog|dialogue|conversation|vorgang|fall|sitzung|anruf|gespräch|verlauf)"
+    r"s?_?(id|no|nr|num|number|nummer|key|ref)?\.?"
+)
+YES_NO = {"", "0", "1", "yes", "no", "y", "n", "true", "false", "ja", "nein"}
+LOOKED_AT = 2_000  # rows, for the values of such a column
 TAGS = ("build", "version", "release", "model", "prompt", "variant", "locale")  # columns that are usually of this kind
 DELIMITERS = ",;\t|"
 _GUARDED = re.compile(r"'*[=+\-@\t\r]")
@@ -42,6 +71,15 @@ def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         yield from (_exported(source, line, dict(zip(names, cells, strict=True))) for line, cells in rows)
         return
     places = column_map(names, columns)
+    if "channel" not in columns and "channel" not in places:
+        found = _conversation_column(source, names, places)
+        if found is not None:
+            places["channel"] = found
+            yield Guess(
+                f"Each value of the column {names[found]!r} is read as a conversation of its own. If the file is one "
+                "conversation: --columns channel=",
+                line,
+            )
     for field in ("text", "speaker"):
         if field not in places and not (field == "speaker" and "role" in places):
             raise TranscriptError(
@@ -95,25 +133,40 @@ def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
     """Which field stands in which column: as wished, else by the usual names.
 
     Raises:
-        OptionError: A wished field or column does not exist.
+        OptionError: A wished field or column does not exist. An empty column means that none holds the field.
     """
     known = {_plain(name): place for place, name in reversed(list(enumerate(names)))}
     places: dict[str, int] = {}
     for field, column in wished.items():
         if field not in FIELDS and not (field.startswith("tags.") and TAG_KEY.fullmatch(field[5:])):
             raise OptionError(f"--columns: unknown field {field!r}; allowed: {', '.join(FIELDS)}, tags.NAME")
+        if not column:
+            continue
         if _plain(column) not in known:
             raise NotThere(f"--columns: no column {column!r}; the file has: {', '.join(names)}")
         places[field] = known[_plain(column)]
     for field, usual in FIELDS.items():
         place = next((known[name] for name in usual if name in known and known[name] not in places.values()), None)
-        if field not in places and place is not None:
+        if field not in places and field not in wished and place is not None:
             places[field] = place
     return places
 
 
+def _conversation_column(source: Source, names: list[str], places: Mapping[str, int]) -> int | None:
+    """Return the column whose name and values, in the first rows, are those of conversations; None where there is none."""
+    for place, name in enumerate(names):
+        if place in places.values() or not CONVERSATION.fullmatch(_plain(name)):
+            continue
+        rows = islice(csv_rows(source), 1, LOOKED_AT + 1)
+        values = [cells[place].strip() for _, cells in rows]
+        different = set(values)
+        if 1 < len(different) < len(values) and not {value.casefold() for value in different} <= YES_NO:
+            return place
+    return None
+
+
 def _plain(name: str) -> str:
-    return name.strip().casefold().replace(" ", "_").replace("-", "_")
+    return normalize("NFC", name).strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def csv_rows(source: Source) -> Iterator[tuple[int, list[str]]]:

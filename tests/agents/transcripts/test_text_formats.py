@@ -33,10 +33,65 @@ def test_csv_takes_a_column_map_also_for_tags(tmp_path: Path) -> None:
     table = "who said it,body,text,Release\nAnn,real words,noise,41\n"
     path = write(tmp_path, "t.csv", table)
     run_json(
-        "import_transcript", path, columns="speaker=who said it,text=body,tags.build=release", tag=["locale=en,site=a"]
+        "import_transcript",
+        path,
+        columns=["speaker=who said it,text=body", "tags.build=release"],
+        tag=["locale=en,site=a"],
     )
     assert said("t") == [("Ann", "real words")]
     assert Message.objects.get().tags == {"build": "41", "locale": "en", "site": "a"}
+
+
+def tickets(column: str, values: list[str]) -> str:
+    rows = [f"{value},{who},line {n}" for n, value in enumerate(values) for who in ("Ann", "Bo")]
+    return "\n".join([f"{column},author,message", *rows])
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["ticket", "Ticket Nr.", "case", "Session", "call", "Thread", "support_ticket", "Vorgangsnummer", "Fall-ID"],
+)
+def test_csv_takes_a_column_of_tickets_as_conversations_and_says_so(tmp_path: Path, column: str) -> None:
+    path = write(tmp_path, "t.csv", tickets(column, [f"T{n}" for n in range(26)]))
+
+    report = run_json("import_transcript", path)
+
+    assert len(report["channels"]) == 26
+    assert any(f"column {column!r} is read as a conversation" in warning for warning in report["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "options"),
+    [
+        ("call", ["yes", "no", "yes", "no"], {}),  # is no name
+        ("case", ["only", "only"], {}),
+        ("session_start", ["a", "b"], {}),
+        ("ticket", ["T1", "T2"], {"columns": ["channel="]}),  # as it was asked for
+    ],
+)
+def test_csv_takes_no_other_column_for_conversations(
+    tmp_path: Path, column: str, values: list[str], options: dict[str, Any]
+) -> None:
+    report = run_json("import_transcript", write(tmp_path, "t.csv", tickets(column, values)), **options)
+
+    assert report["channels"] == ["t"]
+
+
+def test_csv_knows_german_headers(tmp_path: Path) -> None:
+    table = (
+        "Gespräch;Sprecher;Zeit;Nachricht\nA;Anna;24.12.2025 18:30;Guten Abend\nA;Bo;24.12.2025, 18:31;Hallo\n"
+        "B;Anna;25.12.2025;Frohes Fest\n"
+    )
+
+    report = run_json("import_transcript", write(tmp_path, "t.csv", table), timezone="UTC")
+
+    assert len(report["channels"]) == 2
+    assert sorted(filter(None, times())) == [
+        datetime(2025, 12, 24, 18, 30, tzinfo=UTC),
+        datetime(2025, 12, 24, 18, 31, tzinfo=UTC),
+        datetime(2025, 12, 25, tzinfo=UTC),
+    ]
+    assert report["speakers"].keys() == {"Anna", "Bo"}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +108,7 @@ def test_csv_takes_a_column_map_also_for_tags(tmp_path: Path) -> None:
 )
 def test_bad_csv_names_line_column_and_what_is_allowed(tmp_path: Path, table: str, columns: str, reason: str) -> None:
     with pytest.raises(CommandError, match=reason):
-        call_command("import_transcript", write(tmp_path, "t.csv", table), format="csv", columns=columns)
+        call_command("import_transcript", write(tmp_path, "t.csv", table), format="csv", columns=[columns])
 
 
 def test_names_with_continuation_lines(tmp_path: Path) -> None:
