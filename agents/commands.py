@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from django.core import management
 from django.core.management.base import CommandError, CommandParser, OutputWrapper, SystemCheckError
 
+from agents.llm.requests import is_misconfigured
 from agents.text.fences import neutral
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ def wrong(why: object) -> WrongUsage:
 def unusable(why: object) -> CommandError:
     """Return the error of a name, file, key or setting that is not there or cannot be used; `why` says which and what to do."""
     return CommandError(str(why), returncode=UNUSABLE)
+
+
+def unanswered(why: str, *, otherwise: int = NOT_ENOUGH) -> CommandError:
+    """Return the error of a command whose model gave no answer: `unusable` where its server refuses key, model or address."""
+    return CommandError(why, returncode=UNUSABLE if is_misconfigured(why) else otherwise)
 
 
 class BaseCommand(management.BaseCommand):

@@ -12,7 +12,10 @@ import pytest
 from django.core.management import BaseCommand, CommandError, get_commands, load_command_class
 from pytest_django import Settings
 
-from tests.factories import make_agent, make_channel
+from agents.models import Agent, ChannelMember
+from tests.evaluation.conftest import PropositionFolder
+from tests.factories import make_agent, make_channel, talk
+from tests.llm_server import LLMServer
 from tests.machinery import ROOT
 
 OURS = sorted(name for name, app in get_commands().items() if app in ("agents", "evaluation", "correction"))
@@ -254,3 +257,47 @@ def test_the_pages_that_a_help_text_names_exist(name: str) -> None:
     pages = re.findall(r"docs/[\w/-]+\.md", command.create_parser("", name).format_help())
 
     assert [page for page in pages if not (ROOT / page).is_file()] == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("line", "otherwise"),
+    [
+        ("bench_behavior CASES", 2),
+        ("capture_baseline --no-simulate", 2),
+        ("chat ada --script SCRIPT", 1),
+        ("check_judge --dimensions adherence", 2),
+        ("detect_behavior text --agent ada", 2),
+        ("draft_propositions --dry-run --agents ada", 2),
+        ("evaluate", 2),
+        ("try_proposition FILE:warm --agent ada", 2),
+        ("turn ada --channel office", 1),
+    ],
+)
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_model_that_refuses_its_key_is_3_and_one_that_does_not_answer_is_not(
+    line: str,
+    otherwise: int,
+    refused: bool,
+    llm_server: LLMServer,
+    settings: Settings,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings.LLM_EVALUATION_RETRIES = 0
+    settings.ACTOR_MODEL, settings.ACTOR_BASE_URL = "test-model", llm_server.url
+    llm_server.always(status=401 if refused else 500, message="invalid x-api-key")
+    channel = make_channel("office")
+    for slug in ("ada", "bob"):
+        talk(make_agent(slug), [f"{slug} says line {n}." for n in range(12)], channel=channel)
+        ChannelMember.objects.get_or_create(channel=channel, agent=Agent.objects.get(slug=slug))
+    settings.PROPOSITIONS_DIR, settings.PROPOSITION_DIRS = tmp_path / "propositions", []
+    file = PropositionFolder(settings.PROPOSITIONS_DIR).claims("adherence/_default.yaml", "warm")
+    (tmp_path / "cases.jsonl").write_text('{"text": "Be brief.", "request": true}\n')
+    (tmp_path / "script.txt").write_text("Hello.\n")
+    for name, path in {"FILE": file, "CASES": tmp_path / "cases.jsonl", "SCRIPT": tmp_path / "script.txt"}.items():
+        line = line.replace(name, str(path))
+
+    code, said = ended(*line.split(), capsys=capsys)
+
+    assert code == (3 if refused else otherwise), said

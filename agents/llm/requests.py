@@ -38,6 +38,18 @@ class Status(StrEnum):
     REJECTED = "rejected"
 
 
+# What asking again cannot help: a key that is refused, a model or an address that does not exist.
+_MISCONFIGURED = re.compile(
+    r"\brejected: (HTTP 40[134]:|HTTP 400:.*(\bmodel\b.*(not|invalid|unknown|exist)|(invalid|unknown) model)|.*is the base URL right)",
+    re.IGNORECASE,
+)
+
+
+def is_misconfigured(failure: str) -> bool:
+    """Return whether a failed call, as ``STATUS: ERROR``, was refused for its key, model or address, so that the settings are wrong."""
+    return _MISCONFIGURED.search(failure) is not None
+
+
 class InvalidAnswer(ValueError):
     """Raised by a request's `parse` when the JSON object is not what was asked for. Its text says what and why."""
 

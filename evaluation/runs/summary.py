@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from django.db.models.functions import Coalesce
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field, model_serializer
 
 from agents.llm import ledger
+from agents.llm.requests import is_misconfigured
 from agents.models import LLMBatch
 from evaluation.models import (
     BY_MESSAGE,
@@ -53,11 +53,6 @@ def judge_answered(run: EvaluationRun) -> bool:
 
 
 ANSWERED = ~CALL_FAILED & ~Q(judge__in=["", RULE_JUDGE])  # by the judge, be it that it cannot tell
-# What asking again cannot help: a key that is refused, a model or an address that does not exist.
-_MISCONFIGURED = re.compile(
-    r"rejected: (HTTP 40[134]:|HTTP 400:.*(\bmodel\b.*(not|invalid|unknown|exist)|(invalid|unknown) model)|.*is the base URL right)",
-    re.IGNORECASE,
-)
 
 
 def unanswered(runs: Sequence[EvaluationRun]) -> set[tuple[int, str]]:
@@ -75,7 +70,7 @@ def refusal(runs: Iterable[EvaluationRun]) -> str:
     keys.update(ChannelShare.objects.filter(agent_run__in=keys).values_list("channel_run", flat=True))
     rows = EvaluationScore.objects.filter(evaluation_run__in=keys)
     reasons = list(rows.filter(CALL_FAILED).order_by().values_list("reason", flat=True).distinct())
-    if not reasons or not all(map(_MISCONFIGURED.match, reasons)) or rows.filter(ANSWERED).exists():
+    if not reasons or not all(map(is_misconfigured, reasons)) or rows.filter(ANSWERED).exists():
         return ""
     return f"the judge answered nothing: {reasons[0]}"
 

@@ -13,7 +13,7 @@ import sentry_sdk
 from django.core.management.base import CommandError
 
 from agents.chat import Exchange, begin_chat, exchange
-from agents.commands import FAILED, STOPPED, BaseCommand, in_line, printable, unusable, wrong
+from agents.commands import FAILED, STOPPED, BaseCommand, in_line, printable, unanswered, unusable, wrong
 from agents.models import Agent, Channel, Run
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.swarm.talk import trace_lines
@@ -77,7 +77,7 @@ Exit code: 0 all was answered, 1 a turn failed."""
             shown = {"agent": agent.slug, "channel": channel.slug, "exchanges": [one.model_dump() for one in done]}
             self.stdout.write(json.dumps(shown, ensure_ascii=False, indent=2))
         if failed := [one for one in done if one.status != Run.Status.COMPLETED]:
-            raise CommandError(f"turn {failed[0].run} {failed[0].status}: {failed[0].error}", returncode=FAILED)
+            raise unanswered(f"turn {failed[0].run} {failed[0].status}: {failed[0].error}", otherwise=FAILED)
 
     def _channel(self, agent: Agent, slug: str | None) -> Channel:
         if slug is None:

@@ -10,7 +10,7 @@ import sentry_sdk
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from agents.commands import FAILED, STOPPED, BaseCommand, console_on, in_line, print_table, snippet, unusable, wrong
+from agents.commands import FAILED, STOPPED, BaseCommand, console_on, in_line, print_table, snippet, unanswered, unusable, wrong
 from agents.debates.debate import DebateRefused, ask_rounds, play, silent_offline, start_debate
 from agents.debates.measures import Criteria, Vote
 from agents.debates.modes import MODES, PERSPECTIVES
@@ -108,7 +108,7 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
             self._show(shown)
         if debate.status in (Debate.Status.FAILED, Debate.Status.ERRORED) and not options["markdown"]:
             why = in_line(debate.error, 2_000)
-            raise CommandError(f"debate {debate.pk} {debate.get_status_display()}: {why}", returncode=FAILED)
+            raise unanswered(f"debate {debate.pk} {debate.get_status_display()}: {why}", otherwise=FAILED)
 
     def _existing(self, number: str, new_settings: Mapping[str, Any]) -> Debate:
         if new_settings:

@@ -10,7 +10,7 @@ from typing import Any
 import sentry_sdk
 from django.core.management.base import CommandError
 
-from agents.commands import FAILED, STOPPED, BaseCommand, unusable
+from agents.commands import FAILED, STOPPED, BaseCommand, unanswered, unusable
 from agents.models import Agent, Channel, Run, owner_name
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.turn import timeline
@@ -48,7 +48,7 @@ class Command(BaseCommand):
             for line in timeline.lines(run):
                 self.stdout.write(line)
         if run.status != Run.Status.COMPLETED:
-            raise CommandError(f"turn {run.pk} {run.get_status_display()}: {run.error}", returncode=FAILED)
+            raise unanswered(f"turn {run.pk} {run.get_status_display()}: {run.error}", otherwise=FAILED)
 
     def _agent(self, name: str) -> Agent:
         try:

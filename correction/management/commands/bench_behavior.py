@@ -6,9 +6,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError
-
-from agents.commands import NOT_ENOUGH, CodedCommand, unusable
+from agents.commands import CodedCommand, unanswered, unusable
 from agents.llm.endpoints import model_of
 from correction.behavior.bench import figures_of, judge_cases, read_cases, show
 from evaluation.commands import as_text
@@ -47,4 +45,4 @@ class Command(CodedCommand):
         unscored = [one for one in judged if one.found is None]
         if unscored:
             few = f"{len(unscored)} of {len(judged)} messages could not be judged: {unscored[0].why}"
-            raise CommandError(few, returncode=NOT_ENOUGH)
+            raise unanswered(few)

@@ -9,7 +9,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from rich.markup import escape
 
-from agents.commands import NOT_ENOUGH, BaseCommand, console_on, print_table, printable, unusable, wrong
+from agents.commands import NOT_ENOUGH, UNUSABLE, BaseCommand, console_on, print_table, printable, unusable, wrong
+from agents.llm.requests import is_misconfigured
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.text.fences import fault_of
@@ -77,7 +78,7 @@ class Command(BaseCommand):
         else:
             show_trial(agent, trial, self.stdout)
         if trial.failure:
-            sys.exit(NOT_ENOUGH)
+            sys.exit(UNUSABLE if is_misconfigured(trial.failure) else NOT_ENOUGH)
 
 
 _QUESTIONS = {"gate": "Is a change asked for?", "extract": "Of which behaviour?", "map": "As which trait?"}

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import CommandError
 from rich.progress import Progress
 
-from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, snippet, unusable, wrong
+from agents.commands import CodedCommand, console_for_bars, console_on, snippet, unanswered, unusable, wrong
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import AGENTS, as_text
 from evaluation.drafting.suggesting import MOST, Suggestions, suggest_for, write_suggestions
@@ -69,7 +68,7 @@ class Command(CodedCommand):
             self._show(asked, judge, target, dry_run=options["dry_run"])
         failed = [f"{one.agent}: {one.problem or one.reason}" for one in asked if one.failed or one.problem]
         if failed:
-            raise CommandError("no suggestions for:\n  " + "\n  ".join(failed), returncode=NOT_ENOUGH)
+            raise unanswered("no suggestions for:\n  " + "\n  ".join(failed))
 
     def _show(self, asked: Sequence[Suggestions], judge: str, target: Path | None, *, dry_run: bool) -> None:
         self.stdout.write(f"Suggested by {judge_label(judge)}")

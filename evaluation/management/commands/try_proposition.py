@@ -7,18 +7,17 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError
 from rich.console import Console
 from rich.progress import Progress
 
 from agents.commands import (
-    NOT_ENOUGH,
     CodedCommand,
     console_for_bars,
     console_on,
     in_line,
     print_table,
     snippet,
+    unanswered,
     unusable,
     wrong,
 )
@@ -80,10 +79,7 @@ class Command(CodedCommand):
             show_trial(trial, self.stdout)
         if trial.mean is None:
             why = trial.reason or trial.hint
-            raise CommandError(
-                f"no score for {wanted} on messages of {agent.slug}: {why or 'all are trivially true'}",
-                returncode=NOT_ENOUGH,
-            )
+            raise unanswered(f"no score for {wanted} on messages of {agent.slug}: {why or 'all are trivially true'}")
 
     def _agent(self, file: LoadedFile, named: str) -> Agent:
         if not named and file.agent_id == DEFAULT:
