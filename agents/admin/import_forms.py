@@ -19,7 +19,7 @@ from agents.transcripts.readers.csv_table import FIELDS, usual_tag
 from agents.transcripts.records import zone
 
 COLUMN = "column_"
-NO_COLUMN = "\x00"  # no name of a column
+NO_COLUMN = " "  # no column has this name: names are stripped
 COLUMN_WORDS = {"sent_at": "time", "id": "message's id", "reply_to": "id replied to", "channel": "conversation"}
 MOST_SUGGESTED = 500  # agents
 

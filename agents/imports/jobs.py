@@ -287,7 +287,7 @@ def _look(job: Import, path: Path, options: ReadOptions, *, most: int | None) ->
         "skipped_by_reason": dict(tally.skipped),
         **tally.times(),
         "undated": tally.undated,
-        "warnings": tally.warnings(),
+        "warnings": [_said(warning) for warning in tally.warnings()],
         "system_prompts": tally.system_prompts,
         "replaced_characters": preparer.cleaner.replaced,
         "cut_texts": preparer.cleaner.cut,
@@ -302,11 +302,12 @@ def _look(job: Import, path: Path, options: ReadOptions, *, most: int | None) ->
     }
 
 
-def _said(error: Exception) -> str:
-    """An error that names the page's fields instead of a command's options."""
+def _said(error: object) -> str:
+    """An error or a warning that names the page's fields instead of a command's options."""
     said = re.sub(
         r"(say which: )?--columns (speaker|text|sent_at)=COLUMN", "choose it below, among the columns", str(error)
     )
+    said = said.replace("--columns channel=", "choose none as its column below")
     return said.replace("name it: --format", "choose below what to read it as").replace("--", "")
 
 

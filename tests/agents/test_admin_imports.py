@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -148,6 +150,29 @@ def test_a_csv_file_in_another_language_is_read_as_csv_and_its_build_is_a_tag_at
     assert job.status == "waiting"
     assert job.choices["columns"]["tags.build"] == "Build"
     assert "sent from 1 Nov 2026, 10:00 to 1 Nov 2026, 10:00" in read(console, page_of(job))
+
+
+def test_a_column_of_tickets_is_proposed_as_the_conversation_and_none_can_be_chosen(console: Client) -> None:
+    rows = "".join(f"T{n // 2},{'Pat' if n % 2 else 'Kim'},Line {n}\n" for n in range(6))
+    job = upload(console, file(f"Ticket,Author,Message\n{rows}", "t.csv"))
+    html = read(console, page_of(job))
+    assert [name for name, _ in job.contents["channels"]] == ["T0", "T1", "T2"]
+    assert "choose none as its column below" in plain(html)
+
+    choose(console, job, column_channel=filled_in_option(html, "none: it is one conversation"))
+
+    assert job.choices["columns"] == {"channel": ""}
+    assert [name for name, _ in job.contents["channels"]] == ["t"]
+    assert "none: it is one conversation" in re.findall(
+        r"<option[^>]* selected[^>]*>([^<]*)", read(console, page_of(job))
+    )
+
+
+def filled_in_option(html: str, label: str) -> str:
+    """The value that a browser sends for an option."""
+    found = re.search(rf'<option value="([^"]*)"[^>]*>{re.escape(label)}', html)
+    assert found is not None
+    return found.group(1)
 
 
 def test_texts_of_strangers_stay_texts(console: Client) -> None:

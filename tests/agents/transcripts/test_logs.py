@@ -235,12 +235,12 @@ def test_a_notice_to_a_channel_is_no_message_of_irssi(tmp_path: Path) -> None:
     ("header", "options", "warned"),
     [
         ("Who,Text,Uhrzeit", {}, True),
-        ("Who,Text,Uhrzeit", {"columns": "sent_at=Uhrzeit"}, False),
+        ("Who,Text,Uhrzeit", {"columns": ["sent_at=Uhrzeit"]}, False),
         ("Who,Text,Sent", {}, False),
     ],
 )
 def test_a_table_without_a_known_column_of_times_says_what_was_read_and_what_not(
-    tmp_path: Path, header: str, options: dict[str, str], warned: bool
+    tmp_path: Path, header: str, options: dict[str, list[str]], warned: bool
 ) -> None:
     report = imported(tmp_path, f"{header}\nann,hi,2026-03-01 09:00\n", name="talk.csv", **options)
     assert report["undated"] == warned
