@@ -136,7 +136,7 @@ def test_a_rise_is_never_a_loss(asked: int, scored: int, later: int, more: int) 
 
 def shared(scored: list[int], asked: int = 4) -> ScoredShare:
     """So many of the judgements asked of each message."""
-    counts = {n: count for n, count in enumerate(scored) if count}
+    counts: dict[object, int] = {n: count for n, count in enumerate(scored) if count}
     share = Share(sum(scored), asked * len(scored))
     return ScoredShare(share=share, messages=len(scored), scored=counts)
 

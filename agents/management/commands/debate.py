@@ -10,7 +10,18 @@ import sentry_sdk
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from agents.commands import FAILED, STOPPED, BaseCommand, console_on, in_line, print_table, snippet, unanswered, unusable, wrong
+from agents.commands import (
+    FAILED,
+    STOPPED,
+    BaseCommand,
+    console_on,
+    in_line,
+    print_table,
+    snippet,
+    unanswered,
+    unusable,
+    wrong,
+)
 from agents.debates.debate import DebateRefused, ask_rounds, play, silent_offline, start_debate
 from agents.debates.measures import Criteria, Vote
 from agents.debates.modes import MODES, PERSPECTIVES
