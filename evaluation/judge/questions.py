@@ -34,7 +34,7 @@ from agents.llm.requests import one_line as storable_line
 from agents.persona import cut_persona
 from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.text.patterns import Undecided, one_message
-from evaluation.models import OUT_OF_REACH, RULE_JUDGE, Method
+from evaluation.models import OUT_OF_REACH, RULE_JUDGE, STATISTIC, Method, is_heuristic
 from evaluation.propositions.schema import CHECKS, Proposition, Rule, check_rule, fill
 from evaluation.scorers.subjects import Context, Event, Window
 
@@ -220,7 +220,8 @@ class Verdict:
         recommendations: Advice for a low score: the proposition's, else the judge's (AC-6.0.14).
         first_value: The value before the judge was asked whether it is sure (AC-6.0.11); None when it was asked once.
         cause: Why it is unscored: the status of a call that failed, ``malformed``, `OUT_OF_REACH` (of this judge), or empty.
-        judge: ``rule``, or the model asked. `served_model`: the one that answered. `call`: its ledger row.
+        judge: ``rule``, or the model asked. `served_model`: the one that answered; `STATISTIC` where an offline judge computed
+            it. `call`: its ledger row.
     """
 
     status: VerdictStatus
@@ -530,8 +531,13 @@ def read_reply(question: Question, reply: Reply) -> list[Verdict]:
         reason = f"{reply.status}: {reply.error}" if reply.error else str(reply.status)
         return [unscored(reason, cause=reply.status.value, **who) for _ in question.propositions]
     entries: dict[str, Answer | Abstention] = reply.value
-    verdicts = (judged(entries[key], p, question.method) for key, p in question.keyed().items())
-    return [replace(verdict, **who) for verdict in verdicts]
+    verdicts = []
+    for key, proposition in question.keyed().items():
+        verdict = replace(judged(entries[key], proposition, question.method), **who)
+        if proposition.measure and is_heuristic(judge):
+            verdict = replace(verdict, served_model=STATISTIC)
+        verdicts.append(verdict)
+    return verdicts
 
 
 Replies = Generator[tuple[int, Reply], None, None]

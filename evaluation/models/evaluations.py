@@ -22,6 +22,7 @@ from agents.work.running import outlasting
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 
 RULE_JUDGE = "rule"  # the judge of what an exact rule scored
+STATISTIC = "statistic"  # the served model of what an offline judge computed from the text instead of reading it
 OUT_OF_REACH = "out_of_reach"  # the cause of a judgement for which an offline judge has no means
 
 

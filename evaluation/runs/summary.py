@@ -11,7 +11,7 @@ from statistics import median_low
 from typing import Annotated, Any
 
 from django.conf import settings
-from django.db.models import Count, F, Max, Q, Sum
+from django.db.models import Count, F, Max, Min, Q, Sum
 from django.db.models.functions import Coalesce
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field, model_serializer
 
@@ -23,6 +23,7 @@ from evaluation.models import (
     COUNTED,
     OUT_OF_REACH,
     RULE_JUDGE,
+    STATISTIC,
     ChannelShare,
     EvaluationRun,
     EvaluationScore,
@@ -75,11 +76,16 @@ def refusal(runs: Iterable[EvaluationRun]) -> str:
     return f"the judge answered nothing: {reasons[0]}"
 
 
-# Settled, and not out of reach. A trivial judgement is left out: it could not be false there, so nothing is missing.
-COVERABLE = Q(status="scored") | (Q(status="unscored") & ~Q(judge="") & ~Q(cause=OUT_OF_REACH))
 MESSAGES = Q(dimension__in=BY_MESSAGE, over_window=False)  # judged message by message, not once over the window
+# Settled, and of messages not out of reach; a window is asked few claims, and one of five that is scored is not all of it. A trivial
+# judgement is left out: it could not be false there, so nothing is missing.
+COVERABLE = Q(status="scored") | (
+    Q(status="unscored") & ~Q(judge="") & (~Q(cause=OUT_OF_REACH) | ~Q(dimension__in=BY_MESSAGE))
+)
+STATISTICS = Q(judge__startswith="offline:", served_model=STATISTIC)
 
 TOO_LITTLE = "not enough data"
+FEW = 8  # judgements of which no percentage is shown
 
 
 def share_counts() -> dict[str, Any]:
@@ -121,9 +127,11 @@ def total(shares: Iterable[Share]) -> Share:
 
 
 def percent(share: Share | None) -> str:
-    """E.g. ``24 %``; empty where there was nothing to score. Only all is 100 %, and only nothing is 0 %."""
+    """E.g. ``24 %``, of a few ``1 of 5``; empty where there was nothing to score. Only all is 100 %, and only nothing is 0 %."""
     if share is None or share.value is None:
         return ""
+    if share.asked < FEW:
+        return str(share)
     shown = round(100 * share.value)
     if 0 < share.scored < share.asked:
         shown = min(99, max(1, shown))
@@ -234,6 +242,7 @@ class DimensionSummary(Numbers):
         noise: Standard deviation of a judgement around the mean of its item's repeats, in points; None without repeats.
         channels: The channels it was measured in, for an agent's run.
         reason: Why there is no score although there was something to score: too little of it was scored.
+        statistics: Judgements that an offline judge computed from the text, or would have.
     """
 
     dimension: str
@@ -241,6 +250,7 @@ class DimensionSummary(Numbers):
     noise: float | None = None
     channels: tuple[ChannelScore, ...] = ()
     reason: str = ""
+    statistics: int = 0
 
     @property
     def measured(self) -> bool:
@@ -309,8 +319,8 @@ class Used(Spending):
 class RunSummary(Used):
     """A run in numbers; dumped it is what ``--json`` and the API show of a run. Tokens and cost are sums over the ledger.
 
-    `overall_score` is the mean of its dimensions' scores; empty where a dimension fell short: the mean of the others would rise when the
-    persona is lost. `procedure` is given for runs that were not judged in the usual way.
+    `overall_score` is the mean of its dimensions' scores without statistics; empty where one of these dimensions fell short: the mean of
+    the others would rise when the persona is lost. `procedure` is given for runs that were not judged in the usual way.
     """
 
     run: EvaluationRun
@@ -381,7 +391,8 @@ def dimension_summaries(scores: Iterable[Mapping[str, Any]]) -> dict[str, Dimens
 
     A row has `dimension`, `proposition_id`, `weight`, `inverted`, the judgements by status, `total` (the sum of the means of its
     `items`; without repeats each scored judgement is one), `hits` and `asked` (see `share_counts`), `of_messages` (how many are judged
-    message by message), `count` (None where it is scored); with repeats also `squares` and `freedom` for the noise.
+    message by message), `statistics` (how many an offline judge computes), `why` (the reason of one of these without a score), `count`
+    (None where it is scored); with repeats also `squares` and `freedom` for the noise.
     """
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in scores:
@@ -408,13 +419,18 @@ def _dimension(dimension: str, rows: list[Mapping[str, Any]]) -> DimensionSummar
                 **{status: row[status] for status in _STATUSES},
             )
         )
-    reason = why_too_little(total(Share(row["hits"], row["asked"]) for row in rows if row["of_messages"]))
+    of_messages = total(Share(row["hits"], row["asked"]) for row in rows if row["of_messages"])
+    reason = why_too_little(of_messages)
+    if reason and not of_messages.scored:
+        why = next((row["why"] for row in rows if row.get("why")), "")
+        reason = f"{TOO_LITTLE}: {why}" if why else reason
     freedom = sum(row.get("freedom", 0) for row in rows)
     return DimensionSummary(
         dimension=dimension,
         propositions=tuple(propositions),
         noise=rounded(sqrt(sum(row.get("squares", 0.0) for row in rows) / freedom)) if freedom else None,
         reason=reason,
+        statistics=sum(row.get("statistics", 0) for row in rows),
         **{
             **_together([(1, p) for p in propositions]),
             "score": rounded(weighted / weights) if weights and not reason else None,
@@ -445,6 +461,7 @@ def _linked_dimension(dimension: str, parts: Sequence[tuple[ChannelShare, Dimens
         dimension=dimension,
         propositions=tuple(group[0][1].model_copy(update=_together(group)) for _, group in sorted(by_id.items())),
         noise=rounded(sqrt(sum(noise**2 for noise in noises) / len(noises))) if noises else None,
+        statistics=sum(part.statistics for _, part in parts),
         channels=tuple(
             ChannelScore(
                 run=share.channel_run, messages=share.messages, score=part.score, count=part.count, share=part.share
@@ -469,13 +486,16 @@ def _repeated_rows(runs: Collection[int]) -> Iterator[dict[str, Any]]:
         squared=Coalesce(Sum(F("score") * F("score"), filter=scored), 0),
         with_score=Count("pk", filter=scored),
         of_messages=Count("pk", filter=MESSAGES),
+        statistics=Count("pk", filter=STATISTICS),
         **share_counts(),
         **_BY_STATUS,
     )
     sums: dict[tuple[Any, ...], Counter[str]] = {}
     for item in items.iterator(chunk_size=2000):
         row = sums.setdefault(tuple(item[name] for name in _ABOUT), Counter(dict.fromkeys(_SUMS, 0)))
-        row.update({name: item[name] for name in (*_STATUSES, "hits", "asked", "inverted", "of_messages")})
+        row.update(
+            {name: item[name] for name in (*_STATUSES, "hits", "asked", "inverted", "of_messages", "statistics")}
+        )
         row["weight"] = max(row["weight"], item["heaviest"])
         if n := item["with_score"]:
             mean = item["points"] / n
@@ -494,13 +514,28 @@ def _repeated_rows(runs: Collection[int]) -> Iterator[dict[str, Any]]:
 
 
 _ABOUT = ("evaluation_run", "dimension", "proposition_id")
-_SUMS = (*_STATUSES, "hits", "asked", "inverted", "of_messages", "weight", "items", "freedom", "total", "squares")
+_SUMS = (
+    *_STATUSES,
+    "hits",
+    "asked",
+    "inverted",
+    "of_messages",
+    "statistics",
+    "weight",
+    "items",
+    "freedom",
+    "total",
+    "squares",
+)
 
 
 # -- evaluations
 def overall(dimensions: Iterable[DimensionSummary]) -> float | None:
-    """Mean of the dimensions that have a score of 0 to 9; None when none has, or one fell short of what a score needs."""
-    dimensions = list(dimensions)
+    """Mean of the dimensions that have a score of 0 to 9; None when none has, or one fell short of what a score needs.
+
+    A statistic proves that something is repeated or unlike, never that a persona is kept: dimensions scored by one are left out.
+    """
+    dimensions = [d for d in dimensions if not d.statistics]
     if any(d.fell_short for d in dimensions):
         return None
     scores = [d.score for d in dimensions if d.score is not None and d.dimension not in COUNTED]
@@ -558,6 +593,8 @@ def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
             **share_counts(),
             **_BY_STATUS,
             of_messages=Count("pk", filter=MESSAGES),
+            statistics=Count("pk", filter=STATISTICS),
+            why=Min("reason", filter=STATISTICS & Q(status="unscored")),
             counted=Sum("count"),  # of one row: nothing is repeated
         )
     )
@@ -572,14 +609,14 @@ def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
 def dimension_scores(runs: Collection[EvaluationRun]) -> dict[int, dict[str, float]]:
     """The scores by run and dimension of what was judged in the runs themselves, where enough was scored.
 
-    Of a run of one dimension it is the overall score, which is not read again.
+    Of a run of one dimension the overall score, where it has one, is its score and not read again.
     """
-    rows = _rows([run for run in runs if len(run.dimensions) > 1])
+    rows = _rows([run for run in runs if len(run.dimensions) > 1 or run.overall_score is None])
     summaries = {pk: dimension_summaries(of_run).values() for pk, of_run in rows.items()}
     scores = {pk: {d.dimension: d.score for d in of_run if d.score is not None} for pk, of_run in summaries.items()}
     for run in runs:
-        if len(run.dimensions) == 1:
-            scores[run.pk] = {} if run.overall_score is None else {run.dimensions[0]: run.overall_score}
+        if len(run.dimensions) == 1 and run.overall_score is not None:
+            scores[run.pk] = {run.dimensions[0]: run.overall_score}
     return scores
 
 

@@ -105,14 +105,15 @@ def context(
 # -- the voice, for the offline judge
 # Earlier messages of the agent: fewer do not tell own messages from swapped ones (`make bench`, section voice).
 LEAST_OWN = 10
-LEAST_EACH, LEAST_VOICES = 5, 2  # messages of another agent that make a voice; voices below which foils speak, too
+LEAST_EACH = 5  # messages of another speaker that make a voice
+LEAST_VOICES = 2  # other speakers: against one, or stock voices alone, whatever a model writes looks like its own
 MOST_OWN, MOST_HEARD, MOST_CHANNELS = 200, 100, 20  # newest messages of the agent, of each channel, and channels
 MOST_CHARACTERS = 2_000  # of a message
 
 
 @dataclass(frozen=True, slots=True)
 class Voices:
-    """How an agent spoke before the window, beside the other agents of its channels. Without a `voice`, `why` there is none."""
+    """How an agent spoke before the window, beside the other speakers of its channels. Without a `voice`, `why` there is none."""
 
     voice: Voice | None
     mask: NameMask
@@ -131,9 +132,9 @@ def _voice_of(text: str, subject: Subject) -> dict[str, Any]:
 
 
 def _hear(subject: Subject) -> Voices:
-    """Learn the agent's voice from its newest earlier messages, and the others' from what agents said in the same channels until then.
+    """Learn the agent's voice from its newest earlier messages, and the others' from what was said in the same channels until then.
 
-    Where fewer than two other agents spoke there, foils join them.
+    Others are agents and outsiders. Where fewer than two of them are agents, foils join them: people write unlike any agent.
     """
     history = subject.halves().history[-MOST_OWN:]
     rows = Message.objects.filter(pk__in=history).order_by("pk").values_list("text", "channel", "position")
@@ -142,29 +143,40 @@ def _hear(subject: Subject) -> Voices:
     for _, channel, position in rows:
         until[channel] = max(position, until.get(channel, 0))
     busiest = Counter(channel for _, channel, _ in rows).most_common(MOST_CHANNELS)
-    others: dict[int, list[str]] = defaultdict(list)
-    for channel, _ in busiest:
-        said_there = Message.objects.filter(
-            channel=channel, position__lt=until[channel], agent__isnull=False, text__regex=r"\S"
-        ).exclude(agent=subject.agent)
-        newest = said_there.filter(**synthetic_only(subject.history_where, simulated=False)).order_by("-position")
-        for agent, text in newest.values_list("agent", "text")[:MOST_HEARD]:
-            others[agent].append(text[:MOST_CHARACTERS])
     judged = {(text or "")[:MOST_CHARACTERS] for text in subject.swapped.values()}  # what is tested is not learned from
-    heard, stock = (
-        [texts for texts in ([t for t in of if t not in judged] for of in spoken) if len(texts) >= LEAST_EACH]
-        for spoken in (others.values(), load_foils().values())
-    )
-    voices, beside = heard, counted(len(heard), "other agent")
-    if len(heard) < LEAST_VOICES:
-        voices, beside = [*heard, *stock], f"{beside} and {len(stock)} stock voices"
-    agents = Agent.objects.filter(pk__in=[subject.agent.pk, *others]).values_list("slug", "display_name")
-    mask = NameMask(name for names in agents for name in names)
+    by_speaker: dict[tuple[int | None, str], list[str]] = defaultdict(list)  # agents by their id, others by name
+    for channel, _ in busiest:
+        there = Message.objects.filter(channel=channel, position__lt=until[channel], text__regex=r"\S")
+        there = there.filter(**synthetic_only(subject.history_where, simulated=False)).order_by("-position")
+        for message in said(there.exclude(agent=subject.agent)[:MOST_HEARD]):
+            text = message.text[:MOST_CHARACTERS]
+            if text not in judged:
+                speaker = "" if message.agent_id else message.author_name
+                by_speaker[message.agent_id, speaker].append(text)
+    heard = {speaker: texts for speaker, texts in by_speaker.items() if len(texts) >= LEAST_EACH}
+    agents = sum(agent is not None for agent, _ in heard)
+    named = Agent.objects.filter(pk__in=[subject.agent.pk, *(agent for agent, _ in by_speaker if agent)])
+    names = [name for both in named.values_list("slug", "display_name") for name in both]
+    mask = NameMask([*names, *(name for _, name in by_speaker)])
     if len(own) < LEAST_OWN:
         why = f"a voice shows across at least {LEAST_OWN} earlier messages, there are {len(own)}"
         return Voices(None, mask, why=why)
-    if not voices:
-        return Voices(None, mask, why="no other voice is left to learn from: all their messages are swapped in")
+    if len(heard) < LEAST_VOICES:
+        why = (
+            f"a voice shows beside at least {LEAST_VOICES} other speakers with {LEAST_EACH} earlier messages each in the agent's "
+            f"channels, there {'is 1' if len(heard) == 1 else 'is none'}; stock voices are no substitute"
+        )
+        return Voices(None, mask, why=why)
+    others = [counted(agents, "other agent")] if agents else []
+    if outsiders := len(heard) - agents:
+        others.append(counted(outsiders, "outsider"))
+    voices = list(heard.values())
+    if agents < LEAST_VOICES:
+        stock = [[text for text in texts if text not in judged] for texts in load_foils().values()]
+        stock = [texts for texts in stock if len(texts) >= LEAST_EACH]
+        voices += stock
+        others += [counted(len(stock), "stock voice")] if stock else []
+    beside = " and ".join(others)
     masked = [[_masked(text, mask) for text in texts] for texts in (own, *voices)]
     voice = learn_voice(masked[0], masked[1:])
     why = "" if voice else f"the agent's earlier messages cannot be told from those of {beside} by how they are written"

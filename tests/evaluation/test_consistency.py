@@ -151,6 +151,8 @@ DRY = [f"{n}, if memory serves; I would not swear to it, though, before lunch." 
     [
         (EARLIER[:9], (LOUD, DRY), "at least 10 earlier messages, there are 9"),
         (EARLIER, (EARLIER, EARLIER), "cannot be told from those of 2 other agents"),
+        (EARLIER, (LOUD, DRY[:4]), "there is 1; stock voices are no substitute"),
+        (EARLIER, (), "there is none; stock voices are no substitute"),
     ],
 )
 def test_offline_a_voice_needs_a_past_and_others_that_speak_otherwise(
@@ -158,7 +160,7 @@ def test_offline_a_voice_needs_a_past_and_others_that_speak_otherwise(
 ) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     office = make_channel()
-    for slug, texts in zip(("bob", "cyd"), others, strict=True):
+    for slug, texts in zip(("bob", "cyd"), others, strict=False):
         before_and_now(make_agent(slug), texts, [], office)
     ada = make_agent("ada")
     before_and_now(ada, earlier, STEADY, office)
@@ -184,15 +186,50 @@ def test_offline_own_words_are_told_from_swapped_ones(
     assert low <= score <= high
 
 
-def test_offline_an_agent_alone_is_told_from_stock_voices(settings: Settings) -> None:
+def test_offline_outsiders_are_voices_that_an_agent_is_told_from(settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     scores = {}
     for slug, now in (("steady", EARLIER[:8]), ("loud", LOUD[:8]), ("assistant", list(load_foils()["assistant"][:8]))):
         ada, office = make_agent(slug), make_channel(slug)
+        for outsider, texts in (("Zoe", LOUD), ("Yan", DRY)):
+            for minute, text in enumerate(texts):
+                say(office, outsider, text, sent_at=MONDAY - timedelta(hours=2, minutes=minute))
         before_and_now(ada, EARLIER, now, office)
         scores[slug] = consistency(ada).score
 
     assert scores["steady"] is not None
     assert scores["steady"] > 7
     assert all(score is not None and score < 2 for slug, score in scores.items() if slug != "steady")
-    assert "4 stock voices" in EvaluationScore.objects.filter(status="scored")[0].reasoning
+    assert "2 outsiders and 4 stock voices" in EvaluationScore.objects.filter(status="scored")[0].reasoning
+
+
+def test_offline_one_outsider_is_no_contrast_and_the_summary_says_why(settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    ada, office = make_agent("ada"), make_channel()
+    for minute, text in enumerate(LOUD):
+        say(office, "Zoe", text, sent_at=MONDAY - timedelta(hours=2, minutes=minute))
+    before_and_now(ada, EARLIER, EARLIER[:8], office)
+
+    found = consistency(ada)
+
+    assert (found.score, found.scored) == (None, 0)
+    assert "at least 2 other speakers" in found.reason
+
+
+def test_what_is_computed_without_reading_is_in_no_overall_score(
+    settings: Settings, propositions: PropositionFolder
+) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    cues = "include_personas: true, cues: {supports: [Nobody], contradicts: [omg]}"
+    propositions.claims("adherence/_default.yaml", "polite", extra=cues)
+    propositions.claims("consistency/_default.yaml", "voice", extra="include_personas: false, measure: voice")
+    office = make_channel()
+    for slug, texts in (("bob", LOUD), ("cyd", DRY)):
+        before_and_now(make_agent(slug), texts, [], office)
+    ada = make_agent("ada")
+    before_and_now(ada, EARLIER, EARLIER[:8], office)
+
+    summary = evaluate_agent(agent=ada, dimensions=("adherence", "consistency"), where={"build": "41"})
+
+    assert (summary.dimensions["adherence"].score, summary.dimensions["consistency"].score) == (8.0, 9.0)
+    assert summary.overall_score == 8.0

@@ -11,7 +11,9 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel
 from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.runs.summary import with_share
 from evaluation.scorers.subjects import parse_window
+from evaluation.wording import number
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converged, convergence, converse, diverse, in_turn
 from tests.evaluation.judging import claims_of, entry, prompt_of
@@ -222,3 +224,13 @@ def test_offline_few_lines_make_no_voices(settings: Settings) -> None:
 
     reason = EvaluationScore.objects.get(proposition_id="convergence-voices-of-their-own").reason
     assert "at least 10 lines" in reason
+
+
+def test_offline_one_claim_of_five_is_shown_as_one_of_five(settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+
+    summary = convergence(converse(make_channel(), in_turn(DRY, LOUD)))
+
+    found = summary.dimensions["convergence"]
+    assert with_share(number(found.score), found.share) == "9.0 · 1 of 5"
+    assert summary.overall_score is None

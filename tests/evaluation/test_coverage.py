@@ -45,7 +45,8 @@ def test_both_can_be_set(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "shown"), [(Share(0, 9), "0 %"), (Share(1, 900), "1 %"), (Share(899, 900), "99 %"), (Share(), "")]
+    ("share", "shown"),
+    [(Share(0, 9), "0 %"), (Share(1, 5), "1 of 5"), (Share(1, 900), "1 %"), (Share(899, 900), "99 %"), (Share(), "")],
 )
 def test_a_percentage_says_neither_nothing_nor_all_where_it_is_not(share: Share, shown: str) -> None:
     assert percent(share) == shown
@@ -87,7 +88,7 @@ def test_coverage_counts_only_what_this_judge_can_score(offline: PropositionFold
     assert adherence.share == Share(11, 20), "ten times the rule, once the cues; the third claim needs a model"
     assert {p.id: p.share for p in adherence.propositions}["kind"].value is None
     assert adherence.score is not None
-    assert found.dimensions["fluency"].share == Share(1, 1), "judged once over the window: one judgement is enough"
+    assert found.dimensions["fluency"].share == Share(1, 2), "judged once over the window: one of two claims"
     assert found.dimensions["fluency"].score is not None
 
 

@@ -61,7 +61,10 @@ def test_fluency_surely_falls_for_the_one_who_repeats_himself_and_for_nobody_els
     changes = {slug: compare(*(measurement_of(of[b].run) for b in ("40", "41"))) for slug, of in measured.items()}
 
     scored = {
-        (slug, build) for slug, of in measured.items() for build, one in of.items() if one.overall_score is not None
+        (slug, build)
+        for slug, of in measured.items()
+        for build, one in of.items()
+        if one.dimensions["fluency"].measured
     }
     assert scored == {("jim", "41")}
     assert {slug for slug, change in changes.items() if change.worse} == {"jim"}
@@ -78,7 +81,7 @@ def test_consistency_is_low_for_those_who_lose_their_voice_and_high_for_the_othe
             (now, {"where": {"build": "41"}, "history_where": {"build": "40"}}),
             (steady, {"where": {"build": "40"}, "window": parse_window("last:8")}),
         ):
-            score = evaluate_agent(agent=agent, dimensions=("consistency",), **asked).overall_score
+            score = evaluate_agent(agent=agent, dimensions=("consistency",), **asked).dimensions["consistency"].score
             if score is not None:
                 scores[agent.slug] = score
 
@@ -96,7 +99,7 @@ def test_a_conversation_whose_lines_were_dealt_out_at_random_has_no_voices() -> 
     random.Random(1).shuffle(texts)
     dealt = converse(make_channel("dealt"), zip((slug for slug, _ in lines), texts, strict=True))
 
-    apart, alike = convergence(real).overall_score, convergence(dealt).overall_score
+    apart, alike = (convergence(channel).dimensions["convergence"].score for channel in (real, dealt))
 
     assert apart is not None
     assert alike is not None

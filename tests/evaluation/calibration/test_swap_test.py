@@ -30,7 +30,7 @@ from tests.console import page_of, read
 from tests.evaluation.batches.conftest import price as priced
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, prompt_of
-from tests.factories import MONDAY, make_agent, make_channel, talk
+from tests.factories import MONDAY, make_agent, make_channel, say, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -215,40 +215,27 @@ def test_a_team_with_one_persona_is_checked_with_the_foils(llm_server: LLMServer
     assert "(foils)" in shown("adherence")
 
 
+@pytest.mark.parametrize("samples", [5, 80])
 def test_the_voice_measure_does_not_learn_from_the_texts_that_are_swapped_in(
-    settings: Settings, propositions: PropositionFolder
+    settings: Settings, propositions: PropositionFolder, samples: int
 ) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     propositions.claims("consistency/_default.yaml", "voice", extra="include_personas: false, measure: voice")
-    (ada,) = cast("ada")
-    swapped, _ = queue_run(RunSpec(agent=ada, dimensions=("consistency",), samples=5, swap_test="swapped-texts"))
-    subject, (row,) = subject_of(swapped), swapped.scores.select_related("message", "compared_with")[:1]
+    ada, hall = make_agent("ada"), make_channel("hall")
+    for n in range(6):
+        say(hall, "Zoe", f"Is it {n} already?", sent_at=MONDAY - timedelta(hours=1))
+        say(hall, "Yan", f"oh WOW, {n}!!!", sent_at=MONDAY - timedelta(hours=1))
+    talk(ada, [f"The ada way, later {n}." for n in range(200)], channel=hall)
+    spec = RunSpec(agent=ada, dimensions=("adherence", "consistency"), samples=samples, swap_test="swapped-texts")
+    swapped, _ = queue_run(spec)
+    rows = swapped.scores.filter(dimension="consistency").select_related("message", "compared_with")
+    subject, (row,) = subject_of(swapped), rows[:1]
     proposition = propositions_asked(ada, "consistency")[0]
 
     shown = SCORERS["consistency"].context(subject, proposition, row.message, row.compared_with).measured["voice"]
 
-    assert shown["others"] == sum(map(len, load_foils().values())) - len(swapped.swaps)
-
-
-def test_where_the_swap_test_takes_the_foils_up_no_voice_is_learned_from_what_is_left(
-    settings: Settings, propositions: PropositionFolder
-) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    propositions.claims("consistency/_default.yaml", "voice", extra="include_personas: false, measure: voice")
-    (ada,) = cast("ada")
-    talk(ada, [f"The ada way, later {n}." for n in range(200)], channel=make_channel("hall"))
-    foils = sum(map(len, load_foils().values()))
-    spec = RunSpec(agent=ada, dimensions=("adherence", "consistency"), samples=foils, swap_test="swapped-texts")
-    swapped, _ = queue_run(spec)
-    rows = swapped.scores.filter(dimension="consistency").select_related("message", "compared_with")
-    subject, (row,) = subject_of(swapped), rows[:1]
-    assert len(swapped.swaps) == foils
-
-    context = SCORERS["consistency"].context(
-        subject, propositions_asked(ada, "consistency")[0], row.message, row.compared_with
-    )
-
-    assert "no other voice is left" in context.measured["voice"]["why"]
+    assert len(swapped.swaps) >= samples
+    assert shown["others"] == 12 + sum(map(len, load_foils().values())) - len(swapped.swaps)
 
 
 def test_the_foils_are_four_voices_with_texts_enough() -> None:
