@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from django.db.models import Max, TextField
+from django.db.models import Count, Max, Q, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 
@@ -99,7 +99,8 @@ def of_tags(
     tagged = [replace(spec, where={**spec.where, **tags}) for tags in (a, b) for spec in specs]
     known = [reusable(spec) for spec in tagged]
     missing = [spec for spec, run in zip(tagged, known, strict=True) if run is None]
-    made = iter(capture(missing, prepared=prepared, progress=progress) if missing else [])
+    # Somebody looks at two builds, however old: what comes out is on the screen, and no alert.
+    made = iter(capture(missing, prepared=prepared, progress=progress, alerts=False) if missing else [])
     measured = [summarize(run) if run is not None else next(made).summary for run in known]
     if wrong := refusal(summary.run for summary in measured):
         raise UnreadableFile(wrong)
@@ -110,8 +111,22 @@ def of_tags(
             if empty := [f"{name}: {s.run.error}" for name, s in sides if not (s.comparable or s.searched)]:
                 raise NotComparable("; ".join(empty))
             baseline, candidate = (measurement_of(s.run, name=n) for n, s in zip(names, both, strict=True))
-            result.comparisons.append(compare(baseline, candidate, margin=margin))
+            comparison = compare(baseline, candidate, margin=margin)
+            if undated := _undated([s.run for s in both]):
+                comparison = comparison.model_copy(update={"notes": (*comparison.notes, undated)})
+            result.comparisons.append(comparison)
     return result.adjusted()
+
+
+def _undated(runs: Sequence[EvaluationRun]) -> str:
+    """How many of the judged messages have no time; empty where all have one."""
+    judged = Message.objects.filter(evaluation_scores__evaluation_run__in=runs).order_by()
+    counts = judged.aggregate(
+        all=Count("pk", distinct=True), undated=Count("pk", distinct=True, filter=Q(sent_at__isnull=True))
+    )
+    if not counts["undated"]:
+        return ""
+    return f"undated: {counts['undated']:,} of {counts['all']:,} messages have no time, only an order"
 
 
 def reusable(spec: RunSpec) -> EvaluationRun | None:

@@ -25,13 +25,13 @@ from agents.models import Leasable, owner_name
 from agents.ops.telemetry import logging_about
 from agents.work.lease import LOOKS
 from agents.work.running import OUTAGE, is_outage, side_by_side
-from evaluation.calibration.agreement import calibration_json, calibration_of, swap_json
+from evaluation.calibration.agreement import with_trust
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence
 from evaluation.change.measurements import measurement_of, observations_json
 from evaluation.change.over_time import look_for_sharp_fall
 from evaluation.judge.questions import JudgeHealth
-from evaluation.models import BY_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.batches import BatchAsking, see_through
 from evaluation.runs.ideas import distinct_ideas
@@ -118,8 +118,13 @@ def execute_as_made(
     owner: str = "",
     progress: Progress = lambda run, done: None,
     hand_back: bool = True,
+    alerts: bool = True,
 ) -> list[EvaluationRun]:
-    """The same for runs that are made, a few at a time, while those before are being judged; each after those of its channels."""
+    """The same for runs that are made, a few at a time, while those before are being judged; each after those of its channels.
+
+    Args:
+        alerts: Whether a score that fell sharply raises an alert.
+    """
     owner = owner or owner_name()
     leases, health, files = Leases(owner), JudgeHealth(), cache(load_all)
     read: dict[tuple[object, ...], Ends] = {}
@@ -155,9 +160,9 @@ def execute_as_made(
             for of_agents in (False, True):  # channels first: their numbers are part of their agents' numbers
                 ending = [judging for judging in ended if (judging.run.agent_id is not None) is of_agents]
                 for judging, summary in zip(ending, summarize_all([judging.run for judging in ending]), strict=True):
-                    _end(judging, summary)
+                    _end(judging, summary, alerts=alerts)
             # Again, now that it is committed: whoever ends the other run of a link sees this one, and this one sees the other.
-            follow_links([judging.run for judging in ended])
+            follow_links([judging.run for judging in ended], alerts=alerts)
     except BaseException as error:
         status, words = Status.ERRORED, f"{type(error).__name__}: {error}"[:1000]
         if is_outage(error) or (hand_back and (crashed or not isinstance(error, Exception))):
@@ -208,7 +213,7 @@ def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
     return list({run.pk: run for run in (*linked.order_by("pk"), *runs)}.values())
 
 
-def _end(judging: Judging, summary: RunSummary) -> None:
+def _end(judging: Judging, summary: RunSummary, *, alerts: bool) -> None:
     """Store the numbers and the outcome. A run whose judge answered nothing is failed; one with nothing to measure is completed."""
     run, failure = judging.run, judging.refused or judging.health.down
     own = [d for name, d in summary.dimensions.items() if name in run.own_dimensions]
@@ -245,11 +250,11 @@ def _end(judging: Judging, summary: RunSummary) -> None:
                 evidence.promote(run, summary)
             if run.batch:
                 forget_answers(run.work_id)
-    if ended and status == Status.COMPLETED and not run.is_baseline:
+    if ended and status == Status.COMPLETED and not run.is_baseline and alerts:
         look_for_sharp_fall(run)
 
 
-def follow_links(runs: Iterable[EvaluationRun]) -> None:
+def follow_links(runs: Iterable[EvaluationRun], *, alerts: bool = True) -> None:
     """Bring the numbers of completed agents' runs up to date with those of their channels, after runs of either kind ended.
 
     It does the same however often it is called, in whatever order and process the runs end.
@@ -269,7 +274,7 @@ def follow_links(runs: Iterable[EvaluationRun]) -> None:
             note_evidence(agent_run, subject.spoken())
         if agent_run.is_baseline:
             evidence.promote(agent_run, summary, only=CHANNEL_DIMENSIONS)
-        else:
+        elif alerts:
             look_for_sharp_fall(agent_run)
 
 
@@ -304,6 +309,7 @@ def capture(
     prepared: Callable[[Sequence[EvaluationRun]], None] = lambda runs: None,
     progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
     notice: Callable[[str], None] = lambda words: None,
+    alerts: bool = True,
 ) -> list[Captured]:
     """Evaluate an agent (or channel) per spec, going on with what an earlier attempt left unfinished (AC-6.5.7).
 
@@ -314,6 +320,7 @@ def capture(
         prepared: Called with runs as they are made, each once, before anything of them is asked.
         progress: Called as judgements are made.
         notice: Called with the batches that are waited for, where specs ask for batches: this returns when they are answered.
+        alerts: Whether a score that fell sharply raises an alert.
     """
     with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
         trace.set_data("agents", [spec.target.slug for spec in specs])
@@ -331,7 +338,7 @@ def capture(
                 prepared(new)
                 yield new
 
-        held = {run.pk for run in execute_as_made(making(), progress=progress, hand_back=False)}
+        held = {run.pk for run in execute_as_made(making(), progress=progress, hand_back=False, alerts=alerts)}
 
         def go_on(ready: Sequence[EvaluationRun]) -> None:
             held.update(run.pk for run in execute(ready, progress=progress, hand_back=False))
@@ -376,13 +383,10 @@ def run_json(summary: RunSummary, *, observations: bool = True) -> dict[str, Any
     A completed run has its `observations` (see `observations_json`), so that the file serves as a baseline later.
     """
     run, document = summary.run, summary.model_dump()
-    agreements = calibration_of(run.judge, run.procedure)
+    agent = run.agent.slug if run.agent is not None else ""
+    with_trust(document["dimensions"], judge=run.judge, procedure=run.procedure, agent=agent)
     for name, dimension in document["dimensions"].items():
-        if name not in COUNTED:
-            dimension["calibration"] = calibration_json(agreements.get(name))
-            if name in BY_MESSAGE:
-                dimension["swap_test"] = swap_json(agreements.get(name))
-        elif run.channel is not None:
+        if name in COUNTED and run.channel is not None:
             dimension["ideas"] = [idea.model_dump() for idea in distinct_ideas(run)]
         if name in run.figures and name in CHANNEL_DIMENSIONS:  # others are among the observations
             dimension["figures"] = run.figures[name]

@@ -18,7 +18,7 @@ from agents.seed import loader
 from evaluation.change.comparison import Comparison, compare
 from evaluation.change.measurements import Measurement
 from evaluation.management.commands.compare import comparisons_table
-from evaluation.models import EvaluationRun
+from evaluation.models import DriftAlert, EvaluationRun
 from tests.agents.test_seed import CAST
 from tests.evaluation.change.samples import OFFLINE, adherence, measurement, of
 from tests.evaluation.change.test_against_baseline import ada, judge, run_of
@@ -361,3 +361,21 @@ def test_those_who_lose_their_voice_are_found_and_nobody_else_is_accused_ac_6_5_
     assert fluency["interval"][1] < -2
     assert "repeated words alone" in fluency["interval_note"]
     assert code == 1
+
+
+@pytest.mark.parametrize("dated", [True, False])
+def test_comparing_two_builds_alerts_nobody_and_says_where_messages_have_no_time(
+    llm_server: LLMServer, propositions: PropositionFolder, dated: bool
+) -> None:
+    propositions.claims("adherence/_default.yaml", "dry")
+    ada, office = make_agent("ada"), make_channel("office")
+    for build in ("1", "2"):
+        texts = [f"Number {n} of {build}." for n in range(12)]
+        talk(ada, texts, channel=office, tags={"build": build}, **({} if dated else {"sent_at": None}))
+    by_build(llm_server, {"1": 8, "2": 2})
+
+    code, out, _ = ran(*TAGS, "--dimensions", "adherence")
+
+    assert code == 1
+    assert not DriftAlert.objects.exists()
+    assert ("undated: 24 of 24 messages have no time" in " ".join(out.split())) is not dated

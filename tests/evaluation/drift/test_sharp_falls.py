@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from django.db import models
+from django.utils import timezone
 from numpy.typing import NDArray
 
 from agents.models import Agent, Message
@@ -131,6 +132,22 @@ def test_a_persona_that_was_edited_is_no_drift_and_older_messages_are_none() -> 
 
     assert look_for_sharp_fall(measure(ada, {"dry": LOW})) == []
     assert look_for_sharp_fall(older) == []
+
+
+@pytest.mark.django_db
+def test_messages_without_a_time_alert_in_a_schedule_only_and_there_it_says_so() -> None:
+    ada = make_agent()
+    capture(ada, {"dry": STEADY})
+    undated = measure(ada, {"dry": LOW})
+    imported = Message.objects.filter(evaluation_scores__evaluation_run=undated)
+    imported.update(sent_at=None, said_at=timezone.now())
+
+    assert look_for_sharp_fall(undated) == [], "an old transcript that was imported now is no news"
+    undated.schedule = make_schedule("nightly", ada, due=MONDAY)
+    (alert,) = look_for_sharp_fall(undated)
+
+    assert alert.alert is not None
+    assert "undated" in alert.alert.title
 
 
 @pytest.mark.django_db
