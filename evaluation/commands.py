@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -17,8 +17,8 @@ from agents.commands import STOPPED, Cell, console_for_bars, console_on, print_t
 from agents.models import Channel
 from agents.models.conversations import UnknownAgent, find_agents
 from agents.work.running import stopping_on_sigterm
-from evaluation.calibration.agreement import agreements_text, calibration_of, swap_text
-from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method, is_heuristic
+from evaluation.calibration.agreement import trust_notes
+from evaluation.models import COUNTED, EvaluationRun, Method, is_heuristic
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.planning import ENOUGH, RunSpec, with_usable_files
 from evaluation.runs.summary import (
@@ -305,7 +305,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
         title="Weakest proposition of each agent, and the message that scored lowest on it",
         unwrapped=["Agent"],
     )
-    for sentence in trust_notes([result.summary.run for result in results]):
+    for sentence in trust_notes_of([result.summary.run for result in results]):
         console.print(escape(sentence))
     if is_heuristic(judge):
         console.print(
@@ -351,24 +351,17 @@ def _weakest(summary: RunSummary) -> list[Cell]:
     return [name, f"{proposition.id}\n{asked}", score, _short(row.context_snippet)]
 
 
-def trust_notes(runs: Iterable[EvaluationRun]) -> list[str]:
+def trust_notes_of(runs: Sequence[EvaluationRun]) -> list[str]:
     """How far the judge can be trusted where these were measured: its agreement with people and its swap test, per procedure."""
     measured: dict[tuple[str, str], dict[str, None]] = {}
     for run in runs:
         of_judge = measured.setdefault((run.judge, run.procedure), {})
         of_judge.update(dict.fromkeys(name for name in run.dimensions if name not in COUNTED))
+    agents = {run.agent.slug for run in runs if run.agent is not None}
+    agent = agents.pop() if len(agents) == 1 else ""
     notes = []
     for (judge, procedure), names in measured.items():
-        agreements = calibration_of(judge, procedure)
-        how = "" if procedure == "plumbline" else f", {procedure}"
-        if any(row.labels for row in agreements.values()):
-            notes.append(
-                f"Agreement of {judge}{how} with people: {agreements_text([(n, agreements.get(n)) for n in names])}."
-            )
-        elif names:
-            notes.append(f"{judge}{how} is not calibrated: no person labelled its scores (manage.py calibrate_judge).")
-        if swapped := "; ".join(f"{name} {swap_text(agreements.get(name))}" for name in names if name in BY_MESSAGE):
-            notes.append(f"Swap test of {judge}{how} (manage.py check_judge): {swapped}.")
+        notes += trust_notes(judge, procedure, names, agent=agent)
     return notes
 
 

@@ -28,9 +28,11 @@ from evaluation.admin.display import (
     judged_by,
     number,
     of_words,
+    trust,
     way_name,
 )
 from evaluation.admin.drift_overview import MOST_AGENTS, by_name, compare_url, read_tag
+from evaluation.calibration.agreement import with_trust
 from evaluation.change.change import Change
 from evaluation.change.choosing import Asked, Side, sides_of, ways_of
 from evaluation.change.comparison import Comparison, Shown, compare
@@ -263,6 +265,12 @@ def _two(
         "missing_data": [(dimension_badge(name), line) for name, line in comparison.missing.items()],
         "judge": judged_by(Judged(judge=comparison.judge, procedure=comparison.procedure)),
         "heuristic": is_heuristic(comparison.judge),
+        "trust": trust(
+            comparison.judge,
+            comparison.procedure,
+            [change.dimension for change in comparison.dimensions],
+            agent=comparison.target,
+        ),
         "target": display.agent_chip(form.whose) if form.whose else display.visible(comparison.target),
         "sides": [(name, *_behind(side)) for name, side in (("A", before), ("B", now))],
         "dimensions": table(
@@ -358,7 +366,10 @@ def _pairs(shown: Sequence[Change], before: Side, now: Side, claims: Claims) -> 
 def _as_file(comparison: Comparison, claims: Claims, kind: str) -> HttpResponse:
     """The comparison as `compare --json` prints it, or a line for each dimension and proposition with the same numbers."""
     if kind == "json":
-        text = as_text({"comparisons": [comparison.model_dump()], "not_compared": {}})
+        document = comparison.model_dump()
+        how = {"judge": comparison.judge, "procedure": comparison.procedure, "agent": comparison.target}
+        with_trust(document["dimensions"], **how)
+        text = as_text({"comparisons": [document], "not_compared": {}})
     else:
         rows = [
             {

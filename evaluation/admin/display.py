@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,7 +14,14 @@ from agents.console import display
 from agents.console.columns import SHOWN
 from agents.console.display import Tone
 from agents.templatetags.display import register as templates
-from evaluation.calibration.agreement import NOT_CHECKED, all_agreements, calibration_of, figure_text, swap_text
+from evaluation.calibration.agreement import (
+    NOT_CHECKED,
+    all_agreements,
+    calibration_of,
+    figure_text,
+    swap_text,
+    trust_notes,
+)
 from evaluation.calibration.labels import Key
 from evaluation.change.evidence import Judged
 from evaluation.models import (
@@ -230,6 +237,12 @@ def agreement_badge(calibration: JudgeCalibration | None, dimension: str) -> Saf
         stale = display.badge("labels changed since", "warning", "a worker computes it again")
     swap = _swap_badge(calibration) if dimension in BY_MESSAGE else ""
     return format_html("{} {} {}", people, stale, swap)
+
+
+def trust(judge: str, procedure: str, dimensions: Iterable[str], *, agent: str = "") -> SafeString:
+    """How far a judge can be trusted, in lines beneath its verdicts; see `trust_notes`."""
+    notes = trust_notes(judge, procedure, dimensions, agent=agent)
+    return format_html_join("", '<p class="pl-subtle" dir="auto">{}</p>', ((display.visible(note),) for note in notes))
 
 
 def _swap_badge(calibration: JudgeCalibration | None) -> SafeString:

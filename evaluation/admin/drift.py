@@ -25,7 +25,7 @@ from agents.console.forms import tell_done
 from agents.console.panels import table
 from agents.console.site import ReadOnlyAdmin
 from agents.models import Agent, Alert, Message
-from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter
+from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter, trust
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, Scored, histories
 from evaluation.change.position import PositionDimension, position_profile
@@ -193,6 +193,7 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         charts = history_charts(request, obj.agent, [one for one in drawn if one.now is not None])
         context: dict[str, object] = {"evaluation": evaluation_link(obj.evaluation_run_id)}
         changed = f"what changed in {obj.agent.display_name}, and what to do"
+        context["trust"] = trust(obj.judge, obj.procedure, [obj.dimension], agent=obj.agent.slug)
         context["changed"] = display.link(f"{display.page_url(obj.agent)}#change", changed)
         if obj.alert is not None and obj.alert.acknowledged_at is None and self.has_acknowledge_permission(request):
             context["waiting"] = display.page_of(obj.alert, "acknowledge the alert")

@@ -25,7 +25,7 @@ from agents.console.panels import table
 from agents.console.site import Button, ModelAdmin, Select, TextInput
 from agents.models import Agent
 from agents.models.conversations import TAG_KEY
-from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words, way_name
+from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words, trust, way_name
 from evaluation.change.evidence import Judged, judged_ways
 from evaluation.change.overview import (
     Card,
@@ -269,6 +269,7 @@ def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
     return {
         "judge": judged_by(judged) if judged else "",
         "heuristic": judged is not None and is_heuristic(judged.judge),
+        "trust": _trust(judged, overview.cards),
         "cards": shown_cards(request, overview.cards),
         "states": [
             (state, overview.states[state], tone, hint)
@@ -282,6 +283,15 @@ def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
         "tags": [form.data.get(name, "") for name in ("baseline", "candidate")],
         "no_agents": not agents,
     }
+
+
+def _trust(judged: Judged | None, cards: Sequence[Card]) -> SafeString | str:
+    """How far the judge of these cards can be trusted; of one card also for its agent."""
+    if judged is None:
+        return ""
+    dimensions = sorted({change.dimension for card in cards for change in card.dimensions})
+    agent = cards[0].agent.slug if len(cards) == 1 else ""
+    return trust(judged.judge, judged.procedure, dimensions, agent=agent)
 
 
 # -- an agent's own page
@@ -310,6 +320,7 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
     context = {
         "shown": shown_cards(request, [card])[0],
         "judge": judged_by(judged) if judged else "",
+        "trust": _trust(judged, [card]),
         "moves": table(MOVE_HEADS, [_move(card, move) for move in card.moves[:MOST_MOVES]], label="Every proposition"),
         "more": max(0, len(card.moves) - MOST_MOVES),
         "changed": card.changed,

@@ -99,6 +99,7 @@ class SwapTestShown(Serializer[Any]):
     agents = IntegerField()
     against = CharField(help_text="whose texts were swapped in: agents, foils, or agents and foils")
     checked_at = CharField()
+    agent_auc = FloatField(allow_null=True, help_text="the same of this agent alone; null: not known")
 
 
 class RunRow(Row):
@@ -224,7 +225,7 @@ class BaselineRow(Row):
     @extend_schema_field(SwapTestShown(allow_null=True))
     def get_swap_test(self, baseline: Baseline) -> dict[str, Any] | None:
         key = Key(baseline.judge, baseline.procedure, baseline.dimension)
-        return swap_json(self.context["agreements"].get(key))
+        return swap_json(self.context["agreements"].get(key), agent=baseline.agent.slug)
 
     def get_coverage(self, baseline: Baseline) -> float | None:
         if self._shares is None:  # of all rows at once

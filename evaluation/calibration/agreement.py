@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, computed_field
 
 from evaluation.calibration.labels import Key, chosen_by_hand, judged, population_of, procedure_fields
 from evaluation.judge.questions import MAX_SCORE
-from evaluation.models import JudgeCalibration, LabelSet, Method, ScoreLabel, procedure_name
+from evaluation.models import BY_MESSAGE, COUNTED, JudgeCalibration, LabelSet, Method, ScoreLabel, procedure_name
 from evaluation.models.labels import LEAST_ITEMS
 from evaluation.runs.summary import rounded
 from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
@@ -51,8 +51,11 @@ def agreements_text(rows: Sequence[tuple[str, JudgeCalibration | None]]) -> str:
     return "; ".join(f"{name} {figure_text(row)}{stale if row and row.is_stale else ''}" for name, row in rows)
 
 
-def swap_text(row: JudgeCalibration | None) -> str:
-    """E.g. ``AUC 0.65 [0.58, 0.72] over 16 agents, 63% of swapped texts ≥ 7``, and where that is no better than chance."""
+def swap_text(row: JudgeCalibration | None, *, agent: str = "") -> str:
+    """E.g. ``AUC 0.65 [0.58, 0.72] over 16 agents, 63% of swapped texts ≥ 7``, and where that is no better than chance.
+
+    With an agent's slug its own figure follows, where that is known: ``; michael alone 0.71``.
+    """
     if row is None or not row.swap_test:
         return NOT_CHECKED
     test = SwapShown.model_validate(row.swap_test)
@@ -63,7 +66,32 @@ def swap_text(row: JudgeCalibration | None) -> str:
     chance = f": {verdict}" if (verdict := swap_verdict(test.interval)) != BETTER else ""
     foils = "" if test.against == "agents" else f" ({test.against})"
     auc = f"AUC {decimal(test.auc, 2)} [{decimal(low, 2)}, {decimal(high, 2)}]"
-    return f"{auc} over {counted(test.agents, 'agent')}{passed}{foils}{chance}"
+    own = test.by_agent.get(agent)
+    alone = "" if own is None else f"; {agent} alone {decimal(own, 2)}"
+    return f"{auc} over {counted(test.agents, 'agent')}{passed}{foils}{chance}{alone}"
+
+
+def trust_notes(judge: str, procedure: str, dimensions: Iterable[str], *, agent: str = "") -> list[str]:
+    """How far a judge can be trusted in these dimensions, in sentences: its agreement with people and its swap test. One query.
+
+    They stand beside its verdicts wherever something is decided by them.
+
+    Args:
+        agent: Slug of the one agent the verdicts are about; empty where there are several.
+    """
+    names = [name for name in dict.fromkeys(dimensions) if name not in COUNTED]
+    if not names:
+        return []
+    agreements, how = calibration_of(judge, procedure), "" if procedure == Method.PLUMBLINE else f", {procedure}"
+    if any(row.labels for row in agreements.values()):
+        known = agreements_text([(name, agreements.get(name)) for name in names])
+        notes = [f"Agreement of {judge}{how} with people: {known}."]
+    else:
+        notes = [f"{judge}{how} is not calibrated: no person labelled its scores (manage.py calibrate_judge)."]
+    tested = [f"{name} {swap_text(agreements.get(name), agent=agent)}" for name in names if name in BY_MESSAGE]
+    if tested:
+        notes.append(f"Swap test of {judge}{how} (manage.py check_judge): {'; '.join(tested)}.")
+    return notes
 
 
 BETTER = "better than chance"
@@ -86,6 +114,7 @@ class SwapShown(BaseModel):
         high_share: Share of the swapped texts scored 7 or more, 0 to 1.
         own_scored, swapped_scored: Texts with a score. `agents`: whose.
         against: Whose texts were swapped in: agents, or the foils that come with Plumbline.
+        by_agent: The same area of each agent alone, by slug; those without a figure are left out.
     """
 
     auc: float | None
@@ -97,6 +126,7 @@ class SwapShown(BaseModel):
     agents: int
     against: str
     checked_at: str
+    by_agent: dict[str, float] = Field(default_factory=dict)
 
 
 class Figure(BaseModel):
@@ -374,9 +404,23 @@ def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
     }
 
 
-def swap_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
-    """The swap test that is shown with a judge's scores in one dimension; null where it was never made."""
-    return row.swap_test if row is not None and row.swap_test else None
+def swap_json(row: JudgeCalibration | None, *, agent: str = "") -> dict[str, Any] | None:
+    """The swap test that is shown with a judge's scores in one dimension, with the agent's own figure; null where it was never made."""
+    if row is None or not row.swap_test:
+        return None
+    test = SwapShown.model_validate(row.swap_test)
+    return {**test.model_dump(mode="json", exclude={"by_agent"}), "agent_auc": test.by_agent.get(agent)}
+
+
+def with_trust(dimensions: dict[str, Any], *, judge: str, procedure: str, agent: str = "") -> None:
+    """Put the judge's agreement with people and its swap test into each dimension of a JSON document; null: not known. One query."""
+    agreements = calibration_of(judge, procedure)
+    for name, dimension in dimensions.items():
+        if name in COUNTED:
+            continue
+        dimension["calibration"] = calibration_json(agreements.get(name))
+        if name in BY_MESSAGE:
+            dimension["swap_test"] = swap_json(agreements.get(name), agent=agent)
 
 
 # -- stored, so that no page computes them: stale when labels change, computed again by a worker

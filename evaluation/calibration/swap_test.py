@@ -195,7 +195,8 @@ def store_swap_tests(*, judge: str, procedure: str, tests: dict[str, SwapTest], 
             continue
         figures = test.model_dump(include={"high_share", "own_scored", "swapped_scored", "against", "checked_at"})
         figures |= {"auc": test.auc.value, "interval": test.auc.interval, "reason": test.auc.reason}
-        shown = SwapShown(**figures, agents=len(test.agents))
+        by_agent = {one.agent: one.auc for one in test.agents if one.agent and one.auc is not None}
+        shown = SwapShown(**figures, agents=len(test.agents), by_agent=by_agent)
         JudgeCalibration.objects.update_or_create(
             judge=judge, procedure=procedure, dimension=dimension, defaults={"swap_test": shown.model_dump(mode="json")}
         )

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import sentry_sdk
 from django.db import transaction
-from django.db.models import Avg, Count, F, Max, Min, Q, Window
+from django.db.models import Avg, Count, F, Max, Q, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_field
@@ -22,9 +22,10 @@ from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_fie
 from agents.alerts import raise_alert
 from agents.models import Agent, AlertKind, Message
 from agents.persona import changes_between
+from evaluation.calibration.agreement import calibration_of, figure_text, swap_text
 from evaluation.change.change import fell_sharply, mean_of
 from evaluation.change.overview import changes_since
-from evaluation.models import COUNTED, DriftAlert, EvaluationRun, EvaluationSchedule, EvaluationScore
+from evaluation.models import BY_MESSAGE, COUNTED, DriftAlert, EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.runs.summary import rounded, summarize, window_statistics
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.change_point import SERIES, Point, apart, find_drops
@@ -311,10 +312,11 @@ def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
 
 
 def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
-    """Raise an alert at once for each dimension in which a completed evaluation fell sharply (`fell_sharply`), whoever asked for it.
+    """Raise an alert at once for each dimension in which a completed evaluation fell sharply (`fell_sharply`).
 
-    Once for a fall: not again while the same baseline stands, or the same evaluation comes before it. Call it in the transaction that
-    completes the evaluation; it does the same however often it is called.
+    Once for a fall: not again while the same baseline stands, or the same evaluation comes before it; and outside of schedules not where
+    a message has no time: an old transcript that was imported now is no news. Call it in the transaction that completes the
+    evaluation; it does the same however often it is called.
     """
     alerts = []
     for name, (change, newest_before) in changes_since(run).items() if run.agent is not None else ():
@@ -323,13 +325,19 @@ def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
         line = {"agent": run.agent, "dimension": name, "judge": run.judge, "procedure": run.procedure}
         if DriftAlert.objects.filter(Q(since__gte=newest_before) | Q(evaluation_run=run), **line).exists():
             continue
-        judged = EvaluationScore.objects.filter(evaluation_run=run, dimension=name, message__said_at__gt=newest_before)
-        tags = {f"tags__{key}": value for key, value in run.where.items()}
-        said = Message.objects.filter(agent=run.agent, synthetic=False, said_at__gt=newest_before, **tags)
-        since = judged.aggregate(at=Min("message__said_at"))["at"] or said.aggregate(at=Min("said_at"))["at"]
-        since = since or newest_before
+        newer = Message.objects.filter(agent=run.agent, said_at__gt=newest_before).order_by("said_at", "pk")
+        messages = newer.filter(evaluation_scores__evaluation_run=run, evaluation_scores__dimension=name)
+        if not messages.exists():  # judged as a whole
+            tags = {f"tags__{key}": value for key, value in run.where.items()}
+            messages = newer.filter(synthetic=False, **tags)
+        if run.schedule_id is None and messages.filter(sent_at__isnull=True).exists():
+            continue
+        first = messages.first()
+        since = first.said_at if first is not None else newest_before
         fell = {"since": since, "before": change.baseline, "after": change.candidate}
-        alerts.append(_announce(DriftAlert(evaluation_run=run, schedule=run.schedule, **line, **fell)))
+        undated = first is not None and first.sent_at is None
+        alert = DriftAlert(evaluation_run=run, schedule=run.schedule, **line, **fell)
+        alerts.append(_announce(alert, undated=undated))
     return alerts
 
 
@@ -343,19 +351,29 @@ def _raise(series: Series, drop: Drop) -> DriftAlert | None:
     return _announce(DriftAlert(evaluation_run_id=drop.run, **line, **fell))
 
 
-def _announce(alert: DriftAlert) -> DriftAlert:
-    """Store an alert, and tell Sentry and the log.
+def _trust(alert: DriftAlert) -> str:
+    """How far its judge can be trusted, in a few words: an alert is read where nothing else stands."""
+    known = calibration_of(alert.judge, alert.procedure).get(alert.dimension)
+    words = f"judge {figure_text(known)}"
+    if alert.dimension in BY_MESSAGE:
+        words += f", swap test {swap_text(known, agent=alert.agent.slug)}"
+    return words
+
+
+def _announce(alert: DriftAlert, *, undated: bool = False) -> DriftAlert:
+    """Store an alert, and tell Sentry and the log; of undated messages it says that `since` is when they were stored.
 
     Sent before the commit: an alert that is sent twice after a crash is better than one that is never sent.
     """
     alert.save()
     schedule = alert.schedule.name if alert.schedule is not None else ""
     fell = f"fell from {alert.before:.1f} to {alert.after:.1f}"
+    day = f"{alert.since:%d %b %Y}{' (undated messages: when they were stored)' if undated else ''}"
     line = f"{alert.schedule_id} {alert.agent_id} {alert.dimension} {alert.judge} {alert.procedure}"
     alert.alert = raise_alert(
         kind=AlertKind.DRIFT,
         about=f"{line} {alert.since.isoformat()}",
-        title=f"{alert.dimension} of {alert.agent.display_name} {fell} (of 9) since {alert.since:%d %b %Y}",
+        title=f"{alert.dimension} of {alert.agent.display_name} {fell} (of 9) since {day}; {_trust(alert)}",
         agent=alert.agent,
         page=alert,
     )

@@ -34,7 +34,7 @@ from evaluation.ci.verdict import (
     WorstMessage,
     decide,
 )
-from evaluation.commands import simulations_table, spent_line, trust_notes
+from evaluation.commands import simulations_table, spent_line, trust_notes_of
 from evaluation.models import COUNTED, EvaluationRun, is_heuristic
 from evaluation.runs.execute import as_json
 from evaluation.runs.summary import Spending, Used, spending_json, spent_on, with_share
@@ -299,7 +299,7 @@ def print_report(report: Report, out: Any) -> None:
     if findings.without_baseline or silent:
         console.print()
     console.print(report.counts_line)
-    for note in trust_notes(result.run for result in results):
+    for note in trust_notes_of([result.run for result in results]):
         console.print(escape(note))
     if report.spent_line:
         console.print(report.spent_line)
@@ -399,7 +399,7 @@ def markdown(report: Report) -> str:
         "Scores are 0 to 9, higher is better; ideas are counted. The percentage is the share of the judgements that were scored, "
         "of the propositions this judge can score at all.",
         report.counts_line,
-        *(as_text(note, 1_000) for note in trust_notes(result.run for result in results)),
+        *(as_text(note, 1_000) for note in trust_notes_of([result.run for result in results])),
         f"A regression is a fall of {limits.regression_delta:g} points or more that is sure among all that was compared (95 %, Holm). "
         f"A change within ±{limits.margin:g} is none.",
         *([f"Least scores: {limits}."] if limits.thresholds else []),

@@ -8,6 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from evaluation.calibration.agreement import trust_notes
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 from evaluation.dimensions import COUNTED as COUNTED_BY_JUDGE
 from evaluation.experiments.compare import Comparison, Measure, Row, Values, compare_family
@@ -86,6 +87,7 @@ class ExperimentReport(BaseModel):
         most_for, most_against: The conversations that speak most for and against, by dimension.
         published: The paper's figures of the same experiment by dimension; another model played and judged, so only signs compare.
         unfinished: What is still to be played or judged, in a sentence; empty = all is done.
+        trust: How far the judge can be trusted in what it scored, in sentences, as known when the report is read.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -105,6 +107,7 @@ class ExperimentReport(BaseModel):
     most_for: list[Conversation] = Field(default_factory=list)
     most_against: list[Conversation] = Field(default_factory=list)
     published: dict[str, Figure] = Field(default_factory=dict)
+    trust: list[str] = Field(default_factory=list)
 
 
 def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
@@ -114,11 +117,19 @@ def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
         judge: By the evaluations of another judge, see `rescore`.
     """
     if experiment.report and not judge:
-        return ExperimentReport.model_validate(experiment.report)
-    made = _made(experiment, judge or experiment.judge)
-    if not made.unfinished and not judge:
-        Experiment.objects.filter(pk=experiment.pk).update(report=made.model_dump(mode="json"))
-    return made
+        made = ExperimentReport.model_validate(experiment.report)
+    else:
+        made = _made(experiment, judge or experiment.judge)
+        if not made.unfinished and not judge:
+            Experiment.objects.filter(pk=experiment.pk).update(report=made.model_dump(mode="json"))
+    return made.model_copy(update={"trust": _trust(experiment, made.judge)})
+
+
+def _trust(experiment: Experiment, judge: str) -> list[str]:
+    dimensions: dict[str, list[str]] = {}  # by procedure
+    for run in evaluations(experiment).filter(judge=judge):
+        dimensions.setdefault(run.procedure, []).extend(run.dimensions)
+    return [note for how, names in sorted(dimensions.items()) for note in trust_notes(judge, how, names)]
 
 
 def _made(experiment: Experiment, judge: str) -> ExperimentReport:

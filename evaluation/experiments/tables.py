@@ -111,6 +111,8 @@ def show(shown: ExperimentReport, console: Console) -> None:
     console.print(f"[bold]Experiment {shown.id}, {snippet(shown.name)}[/bold] {snippet(shown.title)}".rstrip())
     for title, heads, rows in tables(shown):
         print_table(console, heads, rows, title=title, tight=True)
+    for line in shown.trust:
+        console.print(snippet(line, 1_000))
     for name, usd in shown.cost_per_point.items():
         console.print(f"{snippet(name)}: {rounded(usd, 5)} US dollars a message for one point more.")
 
@@ -120,6 +122,7 @@ def as_markdown(shown: ExperimentReport) -> str:
     lines = [f"**{in_line(line, 1_000)}**\n" for line in headline(shown)]
     lines += [f"# Experiment {shown.id}: {_clean(shown.title or shown.name)}", ""]
     lines += [f"Judge {shown.judge}. Verdicts rest on p clustered by conversation and adjusted by Holm.", ""]
+    lines += [f"{in_line(line, 1_000)}\n" for line in shown.trust]
     for title, heads, rows in tables(shown):
         clean = [[(_clean(c[0]), c[1]) if isinstance(c, tuple) else _clean(c) for c in row] for row in rows]
         lines += [f"## {_clean(title)}", "", *markdown_table(heads, clean), ""]

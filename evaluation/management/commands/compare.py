@@ -27,6 +27,7 @@ from agents.commands import (
 )
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
+from evaluation.calibration.agreement import trust_notes, with_trust
 from evaluation.change import choosing
 from evaluation.change.change import Change
 from evaluation.change.choosing import Compared
@@ -164,8 +165,12 @@ class Command(CodedCommand):
         change = options["detect"]
         detect = [] if change is None else detections(compared.comparisons, change)
         if options["json"]:
+            comparisons = [c.model_dump() for c in compared.comparisons]
+            for comparison in comparisons:
+                how = {name: comparison[name] for name in ("judge", "procedure")}
+                with_trust(comparison["dimensions"], **how, agent=comparison["target"])
             document = {
-                "comparisons": [c.model_dump() for c in compared.comparisons],
+                "comparisons": comparisons,
                 "not_compared": compared.undecidable,
                 **({} if change is None else {"detect": [row.model_dump() for row in detect]}),
             }
@@ -243,6 +248,10 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
     )
     _propositions(comparisons, console)
     for line in _explanations(comparisons):
+        console.print(escape(line))
+    dimensions = [change.dimension for comparison in comparisons for change in comparison.dimensions]
+    agent = first.target if len(comparisons) == 1 else ""
+    for line in trust_notes(first.judge, first.procedure, dimensions, agent=agent):
         console.print(escape(line))
     console.print()
     if is_heuristic(first.judge):
