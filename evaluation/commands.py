@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from agents.commands import STOPPED, Cell, console_for_bars, console_on, print_table, unusable, wrong
+from agents.llm.endpoints import problem_of, route_of
 from agents.models import Channel
 from agents.models.conversations import UnknownAgent, find_agents
 from agents.work.running import stopping_on_sigterm
@@ -179,6 +180,17 @@ def channel_named(slug: str) -> Channel:
         known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
         raise unusable(f"no channel {slug!r}; channels: {known or 'none yet'}")
     return channel
+
+
+def check_batches(judge: str) -> None:
+    """Refuse ``--batch`` where the judge takes none.
+
+    Raises:
+        CommandError: It is not asked over a network, or no key is set; names what is allowed.
+    """
+    if not route_of("judge", judge).is_distant:
+        why = problem_of("judge", judge) or "it is not asked over a network"
+        raise unusable(f"--batch: the judge {judge} takes no batches ({why}); allowed: a model with a key, or no --batch")
 
 
 def check_writable(option: str, path: Path) -> None:

@@ -20,6 +20,7 @@ from agents.console.site import GrowingTextarea, Select
 from agents.llm.endpoints import problem_of, provider_of
 from agents.models import Agent
 from evaluation.admin.display import evaluation_link, judge_badge
+from evaluation.change.evidence import dropped_tags
 from evaluation.commands import answer_words, how_asked
 from evaluation.models import CHANNEL_DIMENSIONS, Baseline, Dimension, EvaluationRun
 from evaluation.propositions.files import PropositionError, YamlProblems, default_dimensions
@@ -208,6 +209,10 @@ def measuring_takes(specs: Sequence[RunSpec]) -> Takes:
         )
     if over := why_over_budget(agent, spec.judge_model):
         warnings.append(f"{over}. The evaluation would pause until there is room.")
+    if spec.is_baseline and (tags := dropped_tags([spec]).get(agent.slug)):
+        warnings.append(
+            f"The baseline is of messages with {display.visible(tags)}; this one would be of messages with any."
+        )
     running = EvaluationRun.objects.filter(agent=agent, status__in=EvaluationRun.OPEN).order_by("-pk")[:5]
     if under_way := format_html_join(", ", "{}", ((evaluation_link(run.pk),) for run in running)):
         warnings.append(format_html("Under way already: {}.", under_way))

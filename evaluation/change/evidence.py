@@ -21,6 +21,7 @@ from agents.builds import Tag
 from agents.models import Agent, Message
 from agents.persona import changes_since, current_digest
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, Evidence, Method, is_heuristic
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, window_statistics
 
 
@@ -82,6 +83,25 @@ def get_baseline(*, agent: Agent, judge: str, procedure: str = Method.PLUMBLINE.
     """The current baselines of an agent under one judge and procedure (`EvaluationRun.procedure`), by dimension."""
     baselines = Baseline.objects.filter(agent=agent, judge=judge, procedure=procedure)
     return {b.dimension: b for b in baselines.select_related("evaluation_run")}
+
+
+def dropped_tags(specs: Iterable[RunSpec]) -> dict[str, str]:
+    """By slug the tags that choose the messages of an agent's baseline and that its new one would no longer ask for: ``build=40``."""
+    dropped: dict[str, str] = {}
+    for spec in specs:
+        if spec.agent is None:
+            continue
+        current = get_baseline(agent=spec.agent, judge=spec.judge_model, procedure=spec.procedure)
+        tags = {
+            f"{key}={value}"
+            for name in spec.dimensions
+            if name in current
+            for key, value in current[name].evaluation_run.where.items()
+            if key not in spec.where
+        }
+        if tags:
+            dropped[spec.agent.slug] = ", ".join(sorted(tags))
+    return dropped
 
 
 def is_stale(baseline: Baseline) -> bool:

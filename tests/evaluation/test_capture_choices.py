@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import os
+import pty
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.models import Agent, LLMCall, Message
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from evaluation.models import Baseline, EvaluationRun, EvaluationSchedule, EvaluationScore
 from tests.evaluation.capturing import captured, command, refused, two_agents
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of
@@ -124,3 +127,43 @@ def test_a_dry_run_of_a_priced_model_names_the_cost(settings: Settings, llm_serv
     (bob,) = captured("--dry-run", "--agents", "bob")["agents"]
 
     assert bob["cost_usd"] == pytest.approx((bob["input_tokens"] * 1 + bob["output_tokens"] * 5) / 1e6, rel=1e-6)
+
+
+# -- what a new baseline replaces
+def test_a_baseline_of_tagged_messages_is_replaced_by_one_of_all_only_when_told_so(llm_server: LLMServer) -> None:
+    captured("--agents", "ada", "--dimensions", "adherence", "--where", "build=40")
+
+    code, words = refused("--agents", "all", "--dimensions", "adherence")
+    kept = Baseline.objects.get().evaluation_run.where
+    captured("--agents", "ada", "--dimensions", "adherence", "--where", "build=41")
+    captured("--agents", "all", "--dimensions", "adherence", "--yes")
+
+    assert (code, "ada: build=40" in words, "--yes" in words) == (3, True, True)
+    assert kept == {"build": "40"}
+    assert Baseline.objects.get(agent__slug="ada").evaluation_run.where == {}
+
+
+def test_a_person_at_a_terminal_is_asked(llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    captured("--agents", "ada", "--dimensions", "adherence", "--where", "build=40")
+    main, terminal = pty.openpty()
+    with os.fdopen(terminal) as stdin, os.fdopen(main, "wb", buffering=0) as keyboard:
+        monkeypatch.setattr("sys.stdin", stdin)
+        keyboard.write(b"n\n")
+        code, _ = refused("--agents", "ada", "--dimensions", "adherence")
+        keyboard.write(b"y\n")
+        command("--agents", "ada", "--dimensions", "adherence")
+
+    assert code == 3
+    assert Baseline.objects.get().evaluation_run.where == {}
+
+
+@pytest.mark.parametrize("asked", [("capture_baseline", "--batch"), ("schedule", "add", "nightly", "--batch")])
+def test_batches_are_refused_where_the_judge_takes_none(settings: Settings, asked: tuple[str, ...]) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+
+    with pytest.raises(CommandError, match="--batch: the judge offline:lexical-1 takes no batches") as caught:
+        call_command(*asked, stdout=io.StringIO())
+
+    assert caught.value.returncode == 3
+    assert not EvaluationRun.objects.exists()
+    assert not EvaluationSchedule.objects.exists()

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from agents.commands import NOT_ENOUGH, CodedCommand, unusable
+from agents.commands import NOT_ENOUGH, CodedCommand, unusable, wrong
 from agents.llm.endpoints import provider_of
+from evaluation.change.evidence import dropped_tags
 from evaluation.commands import (
     TOO_FEW,
     ProgressBar,
     add_how,
     add_what,
     as_text,
+    check_batches,
     check_writable,
     estimate_json,
     estimate_table,
@@ -42,8 +44,9 @@ from evaluation.simulation.situations import load_situations
 class Command(CodedCommand):
     help = (
         "Measure agents with the configured judge and store the scores as their baseline. The same command resumes a capture that was "
-        "interrupted; a new one replaces the old baseline only where it scored. Exit code: 0 every agent has a score, "
-        "2 for some nothing could be scored, 3 proposition files of some cannot be used (the others are measured)."
+        "interrupted; a new one replaces the old baseline only where it scored. It asks before a baseline of messages with a tag is "
+        "replaced by one of all. Exit code: 0 every agent has a score, 2 for some nothing could be scored, 3 proposition files of "
+        "some cannot be used (the others are measured)."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -58,6 +61,12 @@ class Command(CodedCommand):
             help="send the questions as Message Batches: half the price, an answer within a day; the command waits for it, and after "
             "Ctrl-C the same command, or a worker, resumes",
         )
+        parser.add_argument(
+            "--yes",
+            action="store_true",
+            help="replace a baseline of messages with a tag (build=40) by one without it; without --yes a terminal asks, anything else "
+            "ends with exit code 2",
+        )
         add = parser.add_argument_group("what comes out").add_argument
         add("--json", action="store_true", help="print one JSON object on standard output and nothing else")
         add("--dry-run", action="store_true", help="print calls, tokens and cost, ask nothing")
@@ -68,12 +77,32 @@ class Command(CodedCommand):
             check_writable("--out", options["out"])
         with measuring():
             specs, broken = split_unusable(specs_of(options, is_baseline=True, batch=options["batch"]))
+            if options["batch"]:
+                check_batches(str(settings.JUDGE_MODEL))
             if options["dry_run"]:
                 self._dry_run(specs, options)
                 problems = []
             else:
+                if not options["yes"]:
+                    self._confirm(dropped_tags(specs), may_ask=not options["json"])
                 problems = self._capture(specs, options)
         self._complain(problems, broken)
+
+    def _confirm(self, dropped: Mapping[str, str], *, may_ask: bool) -> None:
+        """Ask whether baselines of some messages shall be replaced by baselines of all.
+
+        Raises:
+            CommandError: No, or nobody is there to be asked; exit code 2.
+        """
+        if not dropped:
+            return
+        agents = "; ".join(f"{slug}: {tags}" for slug, tags in dropped.items())
+        question = f"These baselines are of messages with a tag that the new ones would not ask for: {agents}."
+        if may_ask and sys.stdin.isatty():
+            self.stderr.write(question)
+            if input("Replace them? [y/N] ").strip().lower() in ("y", "yes"):
+                return
+        raise wrong(f"{question} Add --where TAG=VALUE, or --yes to replace them")
 
     def _dry_run(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
         little = [] if options["no_simulate"] else [spec for spec in specs if has_little_speech(spec)]

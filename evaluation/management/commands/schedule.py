@@ -5,12 +5,13 @@ from __future__ import annotations
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescriptionHelpFormatter
 from typing import Any
 
+from django.conf import settings
 from django.utils import timezone
 from rich.markup import escape
 
 from agents.commands import CodedCommand, console_on, print_table, unusable, wrong
 from agents.models.conversations import UnknownAgent, find_agents
-from evaluation.commands import as_text, tag_pairs
+from evaluation.commands import as_text, check_batches, tag_pairs
 from evaluation.models import EvaluationSchedule
 from evaluation.schedules import (
     ALLOWED_EVERY,
@@ -132,6 +133,8 @@ class Command(CodedCommand):
             schedule.dimensions = [] if named == ["all"] else named
         if asked.where is not None:
             schedule.where = tag_pairs(asked.where)
+        if asked.batch:
+            check_batches(asked.judge or schedule.judge or str(settings.JUDGE_MODEL))
         given = {"samples": asked.samples, "judge": asked.judge, "drift_limit": asked.limit, "batch": asked.batch}
         for field, value in given.items():
             if value is not None:
