@@ -12,21 +12,22 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.models import Agent, LLMCall, Message, ModelPrice
+from agents.models import Agent, Alert, LLMCall, Message, ModelPrice
 from correction.config.configure import configure
 from evaluation.calibration.agreement import calibration_of, swap_text
 from evaluation.calibration.labels import draw_label_set
 from evaluation.dimensions import BY_MESSAGE
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence, JudgeCalibration
+from evaluation.models import Baseline, DriftAlert, EvaluationRun, EvaluationScore, Evidence, JudgeCalibration
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import capture, work_one
 from evaluation.runs.planning import RunSpec, propositions_asked, subject_of
 from evaluation.scorers import SCORERS
 from evaluation.scorers.foils import load_foils
-from tests.console import page_of, read
+from tests.console import page_of, plain, read
 from tests.evaluation.batches.conftest import price as priced
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, prompt_of
@@ -366,6 +367,31 @@ def test_it_stands_beside_the_scores_of_that_judge_and_not_checked_where_it_neve
     words = " ".join(report.getvalue().split())
     assert "Swap test of test-model (manage.py check_judge): adherence AUC 1.00 [" in words
     assert "consistency not checked" in words
+
+
+def test_it_stands_beside_every_verdict_with_the_agents_own_figure(llm_server: LLMServer, root: Client) -> None:
+    ada, _ = cast("ada", "bob")
+    llm_server.respond = KNOWS
+    command("--dimensions", "adherence")
+    capture([RunSpec(agent=ada, is_baseline=True, dimensions=("adherence",))])
+    later = timezone.now() - timedelta(hours=1)
+    talk(ada, [f"Something else, number {n}." for n in range(MESSAGES)], sent_at=later, tags={"build": "2"})
+    capture([RunSpec(agent=ada, where={"build": "2"}, dimensions=("adherence",))])
+    printed, document = io.StringIO(), io.StringIO()
+    for out, option in ((printed, []), (document, ["--json"])):
+        with pytest.raises(SystemExit):
+            call_command("compare", "--agents", "ada", *option, stdout=out)
+    compare_page = f"{reverse('admin:evaluation_evaluationrun_compare')}?agent=ada"
+    pages = [compare_page, reverse("admin:evaluation_drift_overview"), page_of(ada), page_of(DriftAlert.objects.get())]
+
+    assert all("adherence AUC 1.00 [" in plain(read(root, page)) for page in pages)
+    assert "ada alone 1.00" in plain(read(root, compare_page))
+    assert "not calibrated" in plain(read(root, compare_page))
+    assert "ada alone 1.00" in " ".join(printed.getvalue().split())
+    (comparison,) = json.loads(document.getvalue())["comparisons"]
+    assert comparison["dimensions"]["adherence"]["swap_test"]["agent_auc"] == 1.0
+    assert comparison["dimensions"]["adherence"]["calibration"] is None
+    assert "judge not calibrated, swap test AUC 1.00 [" in Alert.objects.get().title
 
 
 def test_a_check_without_people_leaves_the_judge_uncalibrated(llm_server: LLMServer) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
 from pytest_django import Settings
 
+from agents.commands import console_on
 from evaluation.experiments.play import judge_here, play, start_experiment
 from evaluation.experiments.report import ExperimentReport, report
+from evaluation.experiments.tables import as_markdown, show
 from tests.evaluation.experiments.test_play import scenario
 
 pytestmark = pytest.mark.django_db
@@ -41,3 +45,12 @@ def test_an_arm_whose_treatment_left_no_trace_makes_the_report_void() -> None:
     shown = reported(arms=[{"name": "plain", "overrides": {"stages": []}}, untouched])
 
     assert "gated was not treated" in shown.void[0]
+
+
+def test_how_far_the_judge_can_be_trusted_stands_in_every_form_of_the_report() -> None:
+    shown = reported()
+
+    out = StringIO()
+    show(shown, console_on(out))
+    for form in (" ".join(out.getvalue().split()), as_markdown(shown), " ".join(shown.model_dump()["trust"])):
+        assert "is not calibrated" in form
