@@ -35,6 +35,7 @@ log = logging.getLogger("evaluation.drift")
 
 AGENTS = SERIES  # that share one false alarm a month; a schedule of more agents keeps to that rate, too
 MOST_EVALUATIONS = 400  # per agent and schedule: more than a year of days
+HANG_TOGETHER = 0.5  # correlation of neighbouring evaluations from which the rate of false alarms is not kept
 MOST_RESTARTS = 3  # explained for one series: the newest; each takes a few queries
 READ = (
     *("agent_id", "schedule_id", "created_at", "window", "window_start", "window_end", "where", "dimensions"),
@@ -68,13 +69,18 @@ class Reading(BaseModel):
 
 
 class Drop(BaseModel):
-    """A lasting fall: `since` when, from which mean score to which, and the run in which it was noticed."""
+    """A lasting fall: `since` when, from which mean score to which, and the run in which it was noticed.
+
+    Attributes:
+        correlation: Of neighbouring evaluations before it, 0 to 0.9; from 0.5 on false alarms are likelier than promised.
+    """
 
     run: int = Field(serialization_alias="evaluation_run")
     noticed: Time
     since: Time
     before: Annotated[float, PlainSerializer(rounded)]
     after: Annotated[float, PlainSerializer(rounded)]
+    correlation: Annotated[float, PlainSerializer(rounded)] = 0.0
 
 
 class Restart(BaseModel):
@@ -235,7 +241,8 @@ def _tested(
             for alarm in scan.alarms:
                 noticed, since = tested[alarm.index], tested[alarm.onset].time
                 run = run_of[id(noticed)]
-                drops.append(Drop(run=run, noticed=noticed.time, since=since, before=alarm.before, after=alarm.after))
+                fell = {"before": alarm.before, "after": alarm.after, "correlation": alarm.correlation}
+                drops.append(Drop(run=run, noticed=noticed.time, since=since, **fell))
         looked_at = set(map(id, tested))
         for number, (point, measured) in enumerate(zip(points, stretch, strict=True)):
             readings.append(
@@ -336,8 +343,9 @@ def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
         since = first.said_at if first is not None else newest_before
         fell = {"since": since, "before": change.baseline, "after": change.candidate}
         undated = first is not None and first.sent_at is None
+        remark = "the messages are undated, that is when they were stored" if undated else ""
         alert = DriftAlert(evaluation_run=run, schedule=run.schedule, **line, **fell)
-        alerts.append(_announce(alert, undated=undated))
+        alerts.append(_announce(alert, remark=remark))
     return alerts
 
 
@@ -348,7 +356,12 @@ def _raise(series: Series, drop: Drop) -> DriftAlert | None:
     if any((alert.evaluation_run.window_end or alert.created_at) >= drop.since for alert in raised):
         return None
     fell = {name: getattr(drop, name) for name in ("since", "before", "after")}
-    return _announce(DriftAlert(evaluation_run_id=drop.run, **line, **fell))
+    remark = ""
+    if drop.correlation >= HANG_TOGETHER:
+        remark = (
+            f"neighbouring evaluations are alike (correlation {drop.correlation:.1f}), so a false alarm is likelier"
+        )
+    return _announce(DriftAlert(evaluation_run_id=drop.run, **line, **fell), remark=remark)
 
 
 def _trust(alert: DriftAlert) -> str:
@@ -360,20 +373,22 @@ def _trust(alert: DriftAlert) -> str:
     return words
 
 
-def _announce(alert: DriftAlert, *, undated: bool = False) -> DriftAlert:
-    """Store an alert, and tell Sentry and the log; of undated messages it says that `since` is when they were stored.
+def _announce(alert: DriftAlert, *, remark: str = "") -> DriftAlert:
+    """Store an alert, and tell Sentry and the log.
+
+    `remark` is what people must know to believe it.
 
     Sent before the commit: an alert that is sent twice after a crash is better than one that is never sent.
     """
     alert.save()
     schedule = alert.schedule.name if alert.schedule is not None else ""
     fell = f"fell from {alert.before:.1f} to {alert.after:.1f}"
-    day = f"{alert.since:%d %b %Y}{' (undated messages: when they were stored)' if undated else ''}"
+    believed = "; ".join(filter(None, (remark, _trust(alert))))
     line = f"{alert.schedule_id} {alert.agent_id} {alert.dimension} {alert.judge} {alert.procedure}"
     alert.alert = raise_alert(
         kind=AlertKind.DRIFT,
         about=f"{line} {alert.since.isoformat()}",
-        title=f"{alert.dimension} of {alert.agent.display_name} {fell} (of 9) since {day}; {_trust(alert)}",
+        title=f"{alert.dimension} of {alert.agent.display_name} {fell} (of 9) since {alert.since:%d %b %Y}; {believed}",
         agent=alert.agent,
         page=alert,
     )

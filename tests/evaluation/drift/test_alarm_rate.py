@@ -24,6 +24,12 @@ def test_the_rate_holds_at_the_least_limit_too_where_the_test_alone_decides() ->
     assert 0 < per_month(least, false_alarms(least)) <= 1  # a test that never alarms would detect nothing
 
 
+def test_days_that_hang_together_somewhat_keep_near_the_promise() -> None:
+    together = replace(QUARTERS, limit=0.5, day_effect=0.3, carry_over=0.5)
+
+    assert per_month(together, false_alarms(together)) <= 1.5
+
+
 def test_days_that_depend_on_each_other_break_the_assumption_and_it_shows() -> None:
     together = replace(QUARTERS, limit=0.1, day_effect=0.4, carry_over=0.7, histories=1)
 

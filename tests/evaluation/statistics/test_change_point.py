@@ -107,7 +107,7 @@ def test_an_evaluation_counts_as_its_t_statistic_against_those_before() -> None:
 
 
 # -- true drops
-@pytest.mark.parametrize(("simulate", "at_most"), [(even, 5), (uneven, 8), (moody, 6), (unknown_errors, 5)])
+@pytest.mark.parametrize(("simulate", "at_most"), [(even, 5), (uneven, 10), (moody, 6), (unknown_errors, 5)])
 def test_a_drop_of_one_point_is_found_within_days(simulate: Simulator, at_most: int) -> None:
     rng = np.random.default_rng(13)
     delays: list[float] = []
