@@ -299,7 +299,9 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
     ]
     title = f"Baseline by {judge_label(judge)}, 0 to 9, higher is better"
     print_table(console, heads, rows, title=title, tight=True, unwrapped=["Agent"], wrapped=True)
-    console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
+    console.print(
+        "In % (of few: 1 of 5): the share of judgements scored; of messages, among the propositions this judge can score at all."
+    )
     short: dict[str, list[str]] = {}
     for summary in summaries:
         for name, dimension in summary.dimensions.items():

@@ -24,7 +24,7 @@ LIMIT = 0.5  # points: less is no drift worth an alarm
 WARM_UP = 8
 ALLOWANCE = 0.5
 NOISE_FLOOR = 0.1
-MOST_CORRELATED = 0.9
+CORRELATED, CAUTION, MOST_CORRELATED = 0.5, 8, 0.9  # of neighbours: assumed at first, for so many scores, and at most
 SAFETY = 1.5  # normal theory is not exact for skewed scores with unknown errors: aim below the rate promised
 _TAIL = 1e-9
 
@@ -47,7 +47,7 @@ class Alarm:
         onset: The evaluation since which the score is lower, as far as can be told; ``index − onset + 1`` is the delay at most.
         before: Mean score before, each evaluation weighted by its precision.
         after: Mean score since.
-        correlation: Of neighbouring evaluations before the onset, 0 to 0.9, see `lag_one`.
+        correlation: Of neighbouring evaluations before the onset, see `lag_one`.
     """
 
     index: int
@@ -82,8 +82,8 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
     **False alarms**: while nothing changes, at most one a month over all `series` together in expectation, if the evaluations of one series
     share no messages (`apart` sees to that). Scores that hang together from one evaluation to the next for other reasons (a topic that
     lasts for days) would raise the rate: the numbers are divided by the square root of (1 + r) / (1 − r), r being the correlation of
-    neighbours before the onset, which is what it takes for sums of a first-order autoregressive series. Where r is near 0.8 the promise
-    is broken all the same: few evaluations tell r badly. **Not detected**: a drop within the first eight evaluations, and a slide so
+    neighbours before the onset (`lag_one`): the spread of sums of a first-order autoregressive series. Where r is near 0.8 the promise
+    is broken all the same, for few evaluations tell r badly. **Not detected**: a drop within the first eight evaluations, and a slide so
     slow that the mean follows it.
 
     Args:
@@ -128,17 +128,18 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
 
 
 def lag_one(scores: Floats) -> float:
-    """The correlation of each score with the one before it, 0 (none, or negative) to 0.9; 0 for fewer than six.
+    """The correlation of each score with the one before it, 0 to 0.9.
 
-    The estimate of n scores is too low by about (1 + 4r) / n (Kendall, Biometrika 41, 1954, 403–404), which is put right.
+    The estimate of n scores is too low by about (1 + 4r) / n (Kendall, Biometrika 41, 1954, 403–404), which is put right. Few scores say
+    little of it: as much as eight scores would say counts for a correlation of 0.5, so that a young series is taken with caution.
     """
     n = scores.size
-    deviations = scores - scores.mean() if n else scores
+    deviations = scores - scores.mean()
     total = float((deviations**2).sum())
-    if n < 6 or not total:
-        return 0.0
-    estimate = float((deviations[1:] * deviations[:-1]).sum()) / total
-    return min(MOST_CORRELATED, max(0.0, (n * estimate + 1) / (n - 4)))
+    estimate = float((deviations[1:] * deviations[:-1]).sum()) / total if total else 0.0
+    unbiased = min(1.0, max(-0.5, (n * estimate + 1) / (n - 4)))
+    cautious = (n * unbiased + CAUTION * CORRELATED) / (n + CAUTION)
+    return min(MOST_CORRELATED, max(0.0, cautious))
 
 
 def apart(points: Sequence[Point], at_least: timedelta) -> list[Point]:
