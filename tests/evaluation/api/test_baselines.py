@@ -109,7 +109,9 @@ def test_the_swap_test_of_a_judge_stands_beside_it_and_null_where_it_never_ran(c
         **{"auc": 0.65, "interval": [0.58, 0.72], "reason": "", "high_share": 0.63, "own_scored": 60},
         **{"swapped_scored": 60, "agents": 6, "against": "agents", "checked_at": "2026-11-23T15:00:00+00:00"},
     }
-    JudgeCalibration.objects.create(judge=LLM, procedure="plumbline", dimension="adherence", swap_test=shown)
+    known = {"judge": LLM, "procedure": "plumbline", "dimension": "adherence"}
+    JudgeCalibration.objects.create(**known, swap_test={**shown, "by_agent": {"ada": 0.71, "bob": 0.6}})
+    shown["agent_auc"] = 0.71
 
     rows = {row["dimension"]: row for row in client.get(BASELINES).json()["results"]}
 
