@@ -51,10 +51,10 @@ def agreements_text(rows: Sequence[tuple[str, JudgeCalibration | None]]) -> str:
     return "; ".join(f"{name} {figure_text(row)}{stale if row and row.is_stale else ''}" for name, row in rows)
 
 
-def swap_text(row: JudgeCalibration | None, *, agent: str = "") -> str:
+def swap_text(row: JudgeCalibration | None, *, agent: str = "", brief: bool = False) -> str:
     """E.g. ``AUC 0.65 [0.58, 0.72] over 16 agents, 63% of swapped texts ≥ 7``, and where that is no better than chance.
 
-    With an agent's slug its own figure follows, where that is known: ``; michael alone 0.71``.
+    With an agent's slug its own figure follows, where that is known: ``; michael alone 0.71``. A `brief` one leaves out the counts.
     """
     if row is None or not row.swap_test:
         return NOT_CHECKED
@@ -68,6 +68,8 @@ def swap_text(row: JudgeCalibration | None, *, agent: str = "") -> str:
     auc = f"AUC {decimal(test.auc, 2)} [{decimal(low, 2)}, {decimal(high, 2)}]"
     own = test.by_agent.get(agent)
     alone = "" if own is None else f"; {agent} alone {decimal(own, 2)}"
+    if brief:
+        return f"{auc}{chance}{alone}"
     return f"{auc} over {counted(test.agents, 'agent')}{passed}{foils}{chance}{alone}"
 
 

@@ -367,9 +367,9 @@ def _raise(series: Series, drop: Drop) -> DriftAlert | None:
 def _trust(alert: DriftAlert) -> str:
     """How far its judge can be trusted, in a few words: an alert is read where nothing else stands."""
     known = calibration_of(alert.judge, alert.procedure).get(alert.dimension)
-    words = f"judge {figure_text(known)}"
+    words = f"its judge: {figure_text(known)}"
     if alert.dimension in BY_MESSAGE:
-        words += f", swap test {swap_text(known, agent=alert.agent.slug)}"
+        words += f", swap test {swap_text(known, agent=alert.agent.slug, brief=True)}"
     return words
 
 

@@ -391,7 +391,7 @@ def test_it_stands_beside_every_verdict_with_the_agents_own_figure(llm_server: L
     (comparison,) = json.loads(document.getvalue())["comparisons"]
     assert comparison["dimensions"]["adherence"]["swap_test"]["agent_auc"] == 1.0
     assert comparison["dimensions"]["adherence"]["calibration"] is None
-    assert "judge not calibrated, swap test AUC 1.00 [" in Alert.objects.get().title
+    assert "its judge: not calibrated, swap test AUC 1.00 [" in Alert.objects.get().title
 
 
 def test_a_check_without_people_leaves_the_judge_uncalibrated(llm_server: LLMServer) -> None:
