@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import answers, claims_of, entry, tail_of
 from tests.evaluation.test_planted_drift import LOSE_THEIR_VOICE
-from tests.factories import make_agent, make_channel, talk
+from tests.factories import MONDAY, make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
 __all__ = ["ada"]
@@ -369,9 +370,10 @@ def test_comparing_two_builds_alerts_nobody_and_says_where_messages_have_no_time
 ) -> None:
     propositions.claims("adherence/_default.yaml", "dry")
     ada, office = make_agent("ada"), make_channel("office")
-    for build in ("1", "2"):
+    for day, build in enumerate(("1", "2")):
         texts = [f"Number {n} of {build}." for n in range(12)]
-        talk(ada, texts, channel=office, tags={"build": build}, **({} if dated else {"sent_at": None}))
+        said = MONDAY + timedelta(days=day) if dated else None
+        talk(ada, texts, channel=office, tags={"build": build}, sent_at=said)
     by_build(llm_server, {"1": 8, "2": 2})
 
     code, out, _ = ran(*TAGS, "--dimensions", "adherence")
