@@ -241,8 +241,18 @@ def agreement_badge(calibration: JudgeCalibration | None, dimension: str) -> Saf
 
 def trust(judge: str, procedure: str, dimensions: Iterable[str], *, agent: str = "") -> SafeString:
     """How far a judge can be trusted, in lines beneath its verdicts; see `trust_notes`."""
-    notes = trust_notes(judge, procedure, dimensions, agent=agent)
-    return format_html_join("", '<p class="pl-subtle" dir="auto">{}</p>', ((display.visible(note),) for note in notes))
+    return trust_lines(trust_notes(judge, procedure, dimensions, agent=agent))
+
+
+def trust_lines(notes: Iterable[str]) -> SafeString:
+    """Sentences on how far a judge can be trusted, with the pages where that is found out; empty without any."""
+    lines = [(display.visible(note),) for note in notes]
+    if not lines:
+        return SafeString("")
+    label = display.link(reverse("admin:evaluation_labelset_add"), "Label its scores")
+    check = display.link(reverse("admin:evaluation_job_check"), "Make the swap test", "asks first")
+    lines.append((format_html("{} · {}", label, check),))
+    return format_html_join("", '<p class="pl-subtle" dir="auto">{}</p>', lines)
 
 
 def _swap_badge(calibration: JudgeCalibration | None) -> SafeString:
@@ -275,6 +285,7 @@ for show in (
     judge_badge,
     judged_by,
     meter,
+    trust_lines,
     verdict,
 ):  # for templates that load "display"
     templates.filter(show.__name__, show)
