@@ -107,7 +107,7 @@ def test_an_evaluation_counts_as_its_t_statistic_against_those_before() -> None:
 
 
 # -- true drops
-@pytest.mark.parametrize(("simulate", "at_most"), [(even, 5), (uneven, 10), (moody, 6), (unknown_errors, 5)])
+@pytest.mark.parametrize(("simulate", "at_most"), [(even, 5), (uneven, 12), (moody, 8), (unknown_errors, 5)])
 def test_a_drop_of_one_point_is_found_within_days(simulate: Simulator, at_most: int) -> None:
     rng = np.random.default_rng(13)
     delays: list[float] = []
@@ -119,7 +119,7 @@ def test_a_drop_of_one_point_is_found_within_days(simulate: Simulator, at_most: 
         onsets.extend((points[a.onset].time - START) / DAY for a in found[:1])
 
     assert median(delays) <= at_most
-    assert sum(map(math.isinf, delays)) <= 3
+    assert sum(map(math.isinf, delays)) <= 5  # what it costs to allow for days that hang together
     assert abs(median(onsets) - 30) <= 2
 
 
