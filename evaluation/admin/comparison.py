@@ -34,7 +34,7 @@ from evaluation.admin.display import (
 from evaluation.admin.drift_overview import MOST_AGENTS, by_name, compare_url, read_tag
 from evaluation.calibration.agreement import with_trust
 from evaluation.change.change import Change
-from evaluation.change.choosing import Asked, Side, sides_of, ways_of
+from evaluation.change.choosing import Asked, Side, sides_of, ways_of, with_undated
 from evaluation.change.comparison import Comparison, Shown, compare
 from evaluation.change.evidence import Judged
 from evaluation.change.measurements import NotComparable
@@ -187,7 +187,8 @@ def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResp
                     raise NotComparable(
                         f"They hold more than {MOST_JUDGEMENTS:,} judgements, too many for a page; the command has no limit"
                     )
-                comparison, claims = compare(before.measurement, now.measurement), _claims(runs)
+                comparison = with_undated(compare(before.measurement, now.measurement), runs)
+                claims = _claims(runs)
                 if (kind := request.GET.get("export")) in FILES:
                     return _as_file(comparison, claims, str(kind))
                 context |= _two(request, form, comparison, claims, before, now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -112,21 +112,20 @@ def of_tags(
                 raise NotComparable("; ".join(empty))
             baseline, candidate = (measurement_of(s.run, name=n) for n, s in zip(names, both, strict=True))
             comparison = compare(baseline, candidate, margin=margin)
-            if undated := _undated([s.run for s in both]):
-                comparison = comparison.model_copy(update={"notes": (*comparison.notes, undated)})
-            result.comparisons.append(comparison)
+            result.comparisons.append(with_undated(comparison, {s.run.pk for s in both}))
     return result.adjusted()
 
 
-def _undated(runs: Sequence[EvaluationRun]) -> str:
-    """How many of the judged messages have no time; empty where all have one."""
+def with_undated(comparison: Comparison, runs: Collection[int]) -> Comparison:
+    """The comparison of these evaluations with a note on how many of their messages have no time."""
     judged = Message.objects.filter(evaluation_scores__evaluation_run__in=runs).order_by()
     counts = judged.aggregate(
         all=Count("pk", distinct=True), undated=Count("pk", distinct=True, filter=Q(sent_at__isnull=True))
     )
     if not counts["undated"]:
-        return ""
-    return f"undated: {counts['undated']:,} of {counts['all']:,} messages have no time, only an order"
+        return comparison
+    note = f"undated: {counts['undated']:,} of {counts['all']:,} messages have no time, only an order"
+    return comparison.model_copy(update={"notes": (*comparison.notes, note)})
 
 
 def reusable(spec: RunSpec) -> EvaluationRun | None:
