@@ -190,7 +190,9 @@ def check_batches(judge: str) -> None:
     """
     if not route_of("judge", judge).is_distant:
         why = problem_of("judge", judge) or "it is not asked over a network"
-        raise unusable(f"--batch: the judge {judge} takes no batches ({why}); allowed: a model with a key, or no --batch")
+        raise unusable(
+            f"--batch: the judge {judge} takes no batches ({why}); allowed: a model with a key, or no --batch"
+        )
 
 
 def check_writable(option: str, path: Path) -> None:
