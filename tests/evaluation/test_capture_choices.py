@@ -138,7 +138,7 @@ def test_a_baseline_of_tagged_messages_is_replaced_by_one_of_all_only_when_told_
     captured("--agents", "ada", "--dimensions", "adherence", "--where", "build=41")
     captured("--agents", "all", "--dimensions", "adherence", "--yes")
 
-    assert (code, "ada: build=40" in words, "--yes" in words) == (3, True, True)
+    assert (code, "ada: build=40" in words, "--yes" in words) == (2, True, True)
     assert kept == {"build": "40"}
     assert Baseline.objects.get(agent__slug="ada").evaluation_run.where == {}
 
@@ -153,7 +153,7 @@ def test_a_person_at_a_terminal_is_asked(llm_server: LLMServer, monkeypatch: pyt
         keyboard.write(b"y\n")
         command("--agents", "ada", "--dimensions", "adherence")
 
-    assert code == 3
+    assert code == 2
     assert Baseline.objects.get().evaluation_run.where == {}
 
 
