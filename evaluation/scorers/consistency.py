@@ -106,7 +106,9 @@ def context(
 # Earlier messages of the agent: fewer do not tell own messages from swapped ones (`make bench`, section voice).
 LEAST_OWN = 10
 LEAST_EACH = 5  # messages of another speaker that make a voice
-LEAST_VOICES = 2  # other speakers: against one, or stock voices alone, whatever a model writes looks like its own
+LEAST_VOICES = (
+    2  # other speakers: against one outsider, or stock voices alone, all that a model writes looks like its own
+)
 MOST_OWN, MOST_HEARD, MOST_CHANNELS = 200, 100, 20  # newest messages of the agent, of each channel, and channels
 MOST_CHARACTERS = 2_000  # of a message
 
@@ -161,10 +163,10 @@ def _hear(subject: Subject) -> Voices:
     if len(own) < LEAST_OWN:
         why = f"a voice shows across at least {LEAST_OWN} earlier messages, there are {len(own)}"
         return Voices(None, mask, why=why)
-    if len(heard) < LEAST_VOICES:
+    if not agents and len(heard) < LEAST_VOICES:
         why = (
-            f"a voice shows beside at least {LEAST_VOICES} other speakers with {LEAST_EACH} earlier messages each in the agent's "
-            f"channels, there {'is 1' if len(heard) == 1 else 'is none'}; stock voices are no substitute"
+            f"a voice shows beside another agent, or {LEAST_VOICES} other speakers, with {LEAST_EACH} earlier messages each in the agent's "
+            f"channels, there is {'1 outsider' if heard else 'none'}; stock voices are no substitute"
         )
         return Voices(None, mask, why=why)
     others = [counted(agents, "other agent")] if agents else []

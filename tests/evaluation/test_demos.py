@@ -109,6 +109,7 @@ def test_demo_s_6_1_michael_who_lost_his_voice_scores_lower_than_michael_offline
 def jim_of_two_periods(lately: list[str], name: str) -> Agent:
     jim = make_agent(name)
     channel = make_channel(f"desk-{name}")
+    talk(make_agent(f"beside-{name}"), DWIGHTISH * 2, channel=channel)
     talk(jim, JIM, channel=channel, tags={"period": "then"})
     talk(jim, lately, channel=channel, tags={"period": "now"}, sent_at=MONDAY + timedelta(days=7))
     return jim
@@ -121,7 +122,9 @@ def test_demo_s_6_2_jim_who_talks_like_dwight_is_less_like_himself_offline(offli
             dimensions=("consistency",),
             where={"period": "now"},
             history_where={"period": "then"},
-        ).overall_score
+        )
+        .dimensions["consistency"]
+        .score
         for name, lately in (("steady", STILL_JIM), ("drifted", DWIGHTISH))
     }
 
@@ -139,7 +142,9 @@ def two_sets() -> dict[str, Agent]:
 
 
 def test_demo_s_6_3_copies_with_minor_edits_score_lower_than_variety_offline(offline: None) -> None:
-    scores = {n: evaluate_agent(agent=a, dimensions=("fluency",)).overall_score for n, a in two_sets().items()}
+    scores = {
+        n: evaluate_agent(agent=a, dimensions=("fluency",)).dimensions["fluency"].score for n, a in two_sets().items()
+    }
 
     assert scores["varied"] is None, "n-grams do not say that no thought is repeated"
     assert scores["copied"] is not None
@@ -149,7 +154,7 @@ def test_demo_s_6_3_copies_with_minor_edits_score_lower_than_variety_offline(off
 # --- S-6.4: convergence
 def test_demo_s_6_4_a_converging_channel_scores_lower_than_a_diverse_one_offline(offline: None) -> None:
     apart, alike = (
-        evaluate_channel(channel=channel, dimensions=("convergence",)).overall_score
+        evaluate_channel(channel=channel, dimensions=("convergence",)).dimensions["convergence"].score
         for channel in (diverse(), converged())
     )
 
