@@ -148,6 +148,13 @@ class Agent(models.Model):
     def __str__(self) -> str:
         return self.display_name
 
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Store the agent, and mark outsiders who have spoken under its name before, as new ones are."""
+        was_named_so = self.pk is not None and Agent.objects.filter(pk=self.pk, display_name=self.display_name).exists()
+        super().save(*args, **kwargs)
+        if not was_named_so:
+            mark_outsiders(self.display_name)
+
     @property
     def seeded(self) -> bool:
         """Whether it is one of the examples: their propositions and nudges apply to no other agent."""
@@ -314,6 +321,7 @@ def _agent_of(name: str) -> Agent | None:
 
 
 OUTSIDER_MARK = " (outsider)"
+LONGEST_OUTSIDER = 200  # characters
 
 
 def names_of_agents() -> frozenset[str]:
@@ -328,7 +336,18 @@ def outsider_name(name: str, names: Container[str]) -> str:
         name: As the outsider gave it.
         names: Those of the agents, see `names_of_agents`.
     """
-    return name + OUTSIDER_MARK if _folded_name(name) in names else name
+    if _folded_name(name) not in names:
+        return name
+    return name[: LONGEST_OUTSIDER - len(OUTSIDER_MARK)] + OUTSIDER_MARK
+
+
+def mark_outsiders(agent_name: str) -> None:
+    """Mark stored outsiders who have the name of an agent."""
+    outsiders = Message.objects.filter(agent=None, user=None).values_list("outsider", flat=True).distinct().order_by()
+    for name in outsiders:
+        marked = outsider_name(name, {_folded_name(agent_name)})
+        if marked != name:
+            Message.objects.filter(outsider=name).update(outsider=marked)
 
 
 def _folded_name(name: str) -> str:
@@ -458,7 +477,7 @@ class Message(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
     outsider = models.CharField(
-        max_length=200, blank=True, default="", help_text="name of a speaker who is neither agent nor user"
+        max_length=LONGEST_OUTSIDER, blank=True, default="", help_text="name of a speaker who is neither agent nor user"
     )
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="replies")
     text = models.TextField(blank=True)

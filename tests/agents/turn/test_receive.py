@@ -305,3 +305,15 @@ def test_an_outsider_with_an_agents_name_is_marked(ada: Agent, dm: Channel, name
 
     assert message.author_name == f"{name.strip()} (outsider)"
     assert receive_message(channel=dm, outsider=name, text="Hello?", idempotency_key="k") == message
+
+
+def test_an_outsider_who_spoke_before_an_agent_had_the_name_is_marked_then(office: Channel) -> None:
+    said = receive_message(channel=office, outsider="nora  VALE", text="Hello?")
+    other = receive_message(channel=office, outsider="Nora", text="Hello!")
+
+    agent = make_agent("nora", display_name="Nora Vale")
+    agent.title = "clerk"
+    agent.save()
+
+    names = [Message.objects.get(pk=message.pk).author_name for message in (said, other)]
+    assert names == ["nora  VALE (outsider)", "Nora"]
