@@ -81,7 +81,7 @@ class FormParser(MultiPartParser):
         body = BytesIO(read_bounded(stream, parser_context))
         sent = super().parse(body, media_type, parser_context).data
         fields = FormFields({name: sent[name] for name in sent})
-        fields.etag = fields.pop(ETAG, None)
+        fields.etag = fields.pop(ETAG, None) or None  # the page of a refused raw form has none
         return fields
 
 

@@ -18,7 +18,7 @@ from agents.api.requests import read_bounded
 
 PROTOBUF = "application/x-protobuf"
 MOST_VALUES = (
-    500_000  # attributes and what is in them: two bytes may be one, of which a small body would make a large object
+    100_000  # spans, attributes and what is in them: two bytes may be one, and a small body make a large object
 )
 
 

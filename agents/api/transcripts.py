@@ -18,7 +18,7 @@ from rest_framework.reverse import reverse
 from agents.api import filters
 from agents.api.bodies import MOST_TAGS, Body, OneOf, Reads, Tags, Verbatim
 from agents.api.filters import Filters, the_channel
-from agents.api.otlp import PROTOBUF, ProtobufParser, ProtobufRenderer
+from agents.api.otlp import MOST_VALUES, PROTOBUF, ProtobufParser, ProtobufRenderer
 from agents.api.requests import INGESTS, TRANSCRIPTS, BoundedJSONParser
 from agents.api.schema import answers
 from agents.api.views import View, or_404
@@ -149,7 +149,7 @@ class NewSpans(Body):
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    resourceSpans: list[dict[str, Any]] = Field(description="the spans, by resource and scope")
+    resourceSpans: list[dict[str, Any]] = Field(max_length=MOST_VALUES, description="the spans, by resource and scope")
 
     @classmethod
     def unknown(cls, data: dict[str, Any]) -> dict[str, str]:
@@ -169,7 +169,7 @@ class Spans(View):
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
         """Answer in the form in which the spans came, as OTLP wants; a problem is JSON."""
-        if request.content_type.partition(";")[0].strip() == PROTOBUF:
+        if _is_protobuf(request):
             return ProtobufRenderer(), PROTOBUF
         return super().perform_content_negotiation(request, force=force)
 
@@ -183,9 +183,10 @@ class Spans(View):
         A conversation (`gen_ai.conversation.id`, `session.id`, else the trace) is a channel; an agent is known by its slug or display name
         in `gen_ai.agent.name`. What is stored already, and the history that each call repeats, is not stored again.
         """
-        body: NewSpans = self.read_body()
+        nothing = _is_protobuf(request) and not request.data  # a message in which nothing is set has no bytes
+        spans = [] if nothing else self.read_body().resourceSpans
         try:
-            done = ingest_spans({"resourceSpans": body.resourceSpans}, rights=rights_of(request.user))
+            done = ingest_spans({"resourceSpans": spans}, rights=rights_of(request.user))
         except NotEntitled as error:
             raise PermissionDenied(str(error)) from None
         except TranscriptError as error:
@@ -194,3 +195,7 @@ class Spans(View):
             raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
         done.channels = {slug: reverse("channel-detail", [slug], request=request) for slug in done.channels}
         return Response(done.model_dump())
+
+
+def _is_protobuf(request: Request) -> bool:
+    return bool(request.content_type.partition(";")[0].strip() == PROTOBUF)

@@ -137,9 +137,10 @@ class _Config(View):
         return ConfigForm({**shown, "reason": "", ETAG: etag})
 
     def example(self, shown: Any) -> dict[str, Any]:
-        row = self.stored
-        values = {name: getattr(row, name, None) for name in SETTINGS}
-        return {name: float(value) if isinstance(value, Decimal) else value for name, value in values.items()}
+        values = {name: getattr(self.stored, name, None) for name in SETTINGS}
+        # What inherits is left out: sent unchanged it would undo what another user has set meanwhile.
+        given = {name: value for name, value in values.items() if value is not None}
+        return {name: float(value) if isinstance(value, Decimal) else value for name, value in given.items()}
 
 
 class Config(_Config):

@@ -37,7 +37,7 @@ class _Metric(BaseModel):
         scores = self.treatment if arm == "treatment" else self.control
         left_out = self.missing_treatment if arm == "treatment" else self.missing_control
         there = [score for score in scores if score is not None]
-        return Values(arm, as_arm(there), max(left_out, len(scores) - len(there)))
+        return Values(arm, as_arm(there), left_out + len(scores) - len(there))
 
 
 class _Experiment(BaseModel):

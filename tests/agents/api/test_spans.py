@@ -276,7 +276,7 @@ def test_what_came_as_protobuf_is_answered_as_protobuf_and_refused_as_json(clien
         KeyValue(key="gen_ai.output.messages", value=said_so),
     ]
 
-    for body in (in_protobuf(Span(trace_id=b"t" * 16, span_id=b"s" * 8, attributes=spoken)), in_protobuf()):
+    for body in (in_protobuf(Span(trace_id=b"t" * 16, span_id=b"s" * 8, attributes=spoken)), in_protobuf(), b""):
         response = send(client, body, accept="*/*")
         assert (response.status_code, response["Content-Type"]) == (200, "application/x-protobuf")
         assert ExportTraceServiceResponse.FromString(response.content) == ExportTraceServiceResponse()
