@@ -159,7 +159,7 @@ def correction_page() -> str:
 
     parts = [
         "Each is set for all agents or for one, in the console, with `manage.py configure AGENT NAME=VALUE` (`defaults` for all) or "
-        "`PATCH /api/agents/AGENT/config/`. What an agent leaves empty it inherits from the defaults."
+        "`PATCH /api/evaluations/config/AGENT/`. What an agent leaves empty it inherits from the defaults."
     ]
     for mechanism in MECHANISMS:
         rows = [

@@ -20,6 +20,7 @@ from agents.seed import Demo
 from correction.models import BehaviorRequest, CorrectionLog, InterventionLog, ObservedMessage
 from evaluation.models import DriftAlert, EvaluationRun, ScoreLabel
 from tests.console import list_of, plain, read, signed_in, superuser
+from tests.factories import make_agent
 from tests.once import rows_for_all
 
 pytestmark = pytest.mark.django_db
@@ -98,7 +99,8 @@ def test_fewer_labels_are_given_than_an_agreement_is_shown_of() -> None:
     assert 0 < ScoreLabel.objects.count() < 20
 
 
-def test_running_it_again_adds_nothing() -> None:
+def test_running_it_again_adds_nothing_also_beside_an_agent_of_your_own() -> None:
+    make_agent("hugo")
     before = counts()
     call_command("demo", stdout=StringIO())
 

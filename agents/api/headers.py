@@ -43,7 +43,8 @@ class Changed(APIException):
     def __init__(self, etag: str) -> None:
         self.etag = etag
         super().__init__(
-            f"it was changed since you read it: its ETag is {etag} now. Read it again, then send your change with If-Match: {etag}"
+            f"it was changed since you read it: its ETag is {etag} now. Read it again (on its page: reload), then send your change with "
+            f"If-Match: {etag}"
         )
 
 

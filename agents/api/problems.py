@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
 LONGEST_NAME = 100
 MOST_ERRORS = 20
+LOG_IN = "no one is signed in: use Log in above"
 SIGN_IN = "no one is signed in; send `Authorization: Token YOUR_TOKEN` (the word is Token, not Bearer)"
 FOR_PEOPLE = ("api", "html")  # formats: the browsable API, and the page of docs
 TRY_AGAIN_SECONDS = 5
@@ -55,8 +56,9 @@ def as_problem(error: Exception, context: dict[str, Any]) -> Response | None:
     if response is None:
         return None
     problem: dict[str, Any] = {"title": HTTPStatus(response.status_code).phrase, "status": response.status_code}
+    shape = getattr(getattr(context.get("request"), "accepted_renderer", None), "format", "")
     if isinstance(error, NotAuthenticated):
-        problem["detail"] = SIGN_IN
+        problem["detail"] = LOG_IN if shape == "api" else SIGN_IN
     elif isinstance(response.data, dict) and isinstance(response.data.get("detail"), str):
         problem["detail"] = str(response.data["detail"])
     else:
@@ -64,7 +66,7 @@ def as_problem(error: Exception, context: dict[str, Any]) -> Response | None:
         problem |= {"detail": "; ".join(text for texts in errors.values() for text in texts), "errors": errors}
     response.data = problem
     request = context.get("request")
-    if getattr(getattr(request, "accepted_renderer", None), "format", "") not in FOR_PEOPLE:
+    if shape not in FOR_PEOPLE:
         if request is not None:  # a route that answers in something else (a file, a stream) speaks JSON of its errors
             request.accepted_renderer, request.accepted_media_type = JSONRenderer(), JSONRenderer.media_type
         response.content_type = CONTENT_TYPE

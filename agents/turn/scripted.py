@@ -101,6 +101,8 @@ def _call(request: LLMRequest, name: str, **arguments: Any) -> dict[str, Any]:
     """A call of one of the request's tools, with those of the arguments that it takes."""
     tools = {tool.name: tool for tool in request.tools}
     if name not in tools:
+        if "reason" in arguments:
+            raise InvalidAnswer(arguments["reason"])
         raise InvalidAnswer(f"the scripted actor needs the tool {name}; offered: {', '.join(tools) or 'none'}")
     takes: Mapping[str, Any] = tools[name].input_schema.get("properties", {})
     return {"text": "", "tool_calls": [{"name": name, "input": {k: v for k, v in arguments.items() if k in takes}}]}

@@ -130,7 +130,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             f"{agent or 'Defaults'}: {chosen.label if chosen else 'corrections'}",
             agent=agent,
             form=form,
-            notes=notes_on(config),
+            notes=notes_on(config, agent),
             groups=_groups(agent, form, shown, config),
             chosen=chosen,
             all_url=config_url(agent),

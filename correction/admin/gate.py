@@ -215,7 +215,7 @@ def gate_context(
         "agent": agent,
         "config": config,
         "choice": choice,
-        "notes": notes_on(config),
+        "notes": notes_on(config, agent),
         "seen": [(name, SETTINGS[name].show_stored(getattr(own, name, None))) for name in FIELDS],
         "lasts": LAST,
         "kinds": KINDS.items(),

@@ -28,6 +28,7 @@ from correction.config.settings import (
     resolve_defaults,
 )
 from correction.models import AgentEvaluationConfig
+from evaluation.propositions.files import FileProblem, PropositionError, applying, load_all, problems_at_gate
 
 LONGEST_REASON = 100
 NO_OWN = "nothing set: everything is inherited"
@@ -211,10 +212,13 @@ def gate_from_now_on(before: ResolvedConfig, after: ResolvedConfig) -> str:
     return f"Drafts that fail {checks} are sent back from now on."
 
 
-def notes_on(config: ResolvedConfig) -> list[str]:
-    """Sentences on settings that have no effect as they stand together."""
+def notes_on(config: ResolvedConfig, agent: Agent | None = None) -> list[str]:
+    """Return sentences on what has no effect: settings as they stand together, and propositions of the agent that cannot be used."""
     checks, budget, named = config.gate_dimensions, config["daily_budget_usd"], config["behavior_named_requesters"]
     notes = []
+    if agent is not None and not config.gate_is_off:
+        for problem in _broken_propositions(agent, checks):
+            notes.append(f"{problem}: until that is corrected the drafts of {agent.slug} pass unjudged")
     if config.gate_mode != "off" and not checks:
         notes.append(f"gate_mode is {config.gate_mode}, but no dimension is enabled: nothing is checked")
     if config.gate_mode == "off" and checks:
@@ -236,6 +240,15 @@ def notes_on(config: ResolvedConfig) -> list[str]:
     if config["behavior_daily_limit"] == 0 and config["behavior_auto_apply"] != LeastConfidence.NEVER:
         notes.append("behavior_daily_limit is 0: a person decides on every request, despite behavior_auto_apply")
     return notes
+
+
+def _broken_propositions(agent: Agent, dimensions: Iterable[str]) -> list[FileProblem]:
+    """Return what is wrong with the proposition files that the gate of an agent would need."""
+    try:
+        files = applying(load_all(), seeded=agent.seeded)
+    except PropositionError as error:
+        return error.problems
+    return problems_at_gate(files, agent_slug=agent.slug, dimensions=dimensions)
 
 
 def config_json(config: ResolvedConfig) -> dict[str, Any]:

@@ -29,7 +29,15 @@ from correction.costs import over_budget
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from evaluation.judge.questions import MALFORMED, MAX_PER_CALL, MAX_SCORE, Question, Verdict, build_request, read_reply
 from evaluation.models import RULE_JUDGE, PatternTimeout, is_heuristic
-from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, applying, load_all, propositions_for
+from evaluation.propositions.files import (
+    DEFAULT,
+    LoadedFile,
+    PropositionError,
+    applying,
+    load_all,
+    problems_at_gate,
+    propositions_for,
+)
 from evaluation.propositions.offline import check_draft
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.scorers.subjects import Context, Event, Window, cut_window, event_of, read_ends
@@ -300,10 +308,8 @@ def load_propositions(
     except PropositionError as error:
         return DraftPropositions((), {}, f"proposition files cannot be used: {error.problems[0]}")
     dimensions = tuple(dimensions)
-    needed = ("adherence", *dimensions, "")  # adherence for its rules; "" is a file that does not say its dimension
-    for file in files:
-        if file.problems and file.agent_id in (DEFAULT, agent_slug) and file.dimension in needed:
-            return DraftPropositions((), {}, f"proposition files cannot be used: {file.problems[0]}")
+    if problems := problems_at_gate(files, agent_slug=agent_slug, dimensions=dimensions):
+        return DraftPropositions((), {}, f"proposition files cannot be used: {problems[0]}")
     replaced = {file.dimension for file in own if file.level == "action"}
     shipped = (
         f

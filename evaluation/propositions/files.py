@@ -389,6 +389,17 @@ def own_agents_like_examples() -> set[str]:
     return set(own.values_list("slug", flat=True))
 
 
+def problems_at_gate(files: Sequence[LoadedFile], *, agent_slug: str, dimensions: Iterable[str]) -> list[FileProblem]:
+    """Return what is wrong with the files that a gate on these dimensions needs for an agent: adherence too, for its rules."""
+    needed = ("adherence", *dimensions, "")  # "" is a file that does not say its dimension
+    return [
+        problem
+        for file in files
+        if file.agent_id in (DEFAULT, agent_slug) and file.dimension in needed
+        for problem in file.problems
+    ]
+
+
 def propositions_for(
     *,
     agent_slug: str,

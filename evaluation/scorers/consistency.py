@@ -165,8 +165,8 @@ def _hear(subject: Subject) -> Voices:
         return Voices(None, mask, why=why)
     if not agents and len(heard) < LEAST_VOICES:
         why = (
-            f"a voice shows beside another agent, or {LEAST_VOICES} other speakers, with {LEAST_EACH} earlier messages each in the agent's "
-            f"channels, there is {'1 outsider' if heard else 'none'}; stock voices are no substitute"
+            f"a voice is told apart from another agent's, or from {LEAST_VOICES} other speakers', with {LEAST_EACH} earlier messages each "
+            f"in the agent's channels; here {'only 1 outsider has so many' if heard else 'nobody has so many'}"
         )
         return Voices(None, mask, why=why)
     others = [counted(agents, "other agent")] if agents else []

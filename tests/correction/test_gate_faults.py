@@ -17,6 +17,8 @@ from agents.llm import Label, LLMRequest, Reply, Status, complete_many
 from agents.llm.loop import Clients
 from agents.llm.requests import Block, Turn
 from agents.models import Agent, Channel, LLMCall, Message
+from correction.config.configure import notes_on
+from correction.config.settings import resolve_config
 from correction.gate.check import Part, combine, judge_parts
 from correction.models import CorrectionLog
 from evaluation.judge.questions import Question
@@ -191,6 +193,8 @@ def test_a_proposition_file_that_cannot_be_used_lets_pass_as_an_error(
     team_file(settings, tmp_path, "adherence/ada.yaml", "rule: {max_wrods: 4}")
     assert send(agent, channel, "I filed it.").outcome == "error_passed"
     assert "max_wrods" in logs()[0].dimension_results.first().reason  # type: ignore[union-attr]
+    (note,) = notes_on(resolve_config(agent), agent)
+    assert "max_wrods" in note  # said before anything passes
 
 
 def test_a_broken_file_about_another_agent_does_not_touch_the_gate(

@@ -151,8 +151,8 @@ DRY = [f"{n}, if memory serves; I would not swear to it, though, before lunch." 
     [
         (EARLIER[:9], (LOUD, DRY), "at least 10 earlier messages, there are 9"),
         (EARLIER, (EARLIER, EARLIER), "cannot be told from those of 2 other agents"),
-        (EARLIER, (LOUD[:4], DRY[:4]), "there is none; stock voices are no substitute"),
-        (EARLIER, (), "there is none; stock voices are no substitute"),
+        (EARLIER, (LOUD[:4], DRY[:4]), "here nobody has so many"),
+        (EARLIER, (), "here nobody has so many"),
     ],
 )
 def test_offline_a_voice_needs_a_past_and_others_that_speak_otherwise(
@@ -213,7 +213,7 @@ def test_offline_one_outsider_is_no_contrast_and_the_summary_says_why(settings: 
     found = consistency(ada)
 
     assert (found.score, found.scored) == (None, 0)
-    assert "there is 1 outsider; stock voices are no substitute" in found.reason
+    assert "here only 1 outsider has so many" in found.reason
 
 
 def test_what_is_computed_without_reading_is_in_no_overall_score(

@@ -57,7 +57,7 @@ Exit code: 0 all was answered, 1 a turn failed."""
             raise unusable(error) from None
         messages = self._typed(agent) if options["script"] is None else iter(_script(options["script"]))
         channel = self._channel(agent, options["channel"])
-        if not options["json"] and not agent.swarms.filter(enabled=True).exists():
+        if options["trace"] and not options["json"] and not agent.swarms.filter(enabled=True).exists():
             how = "assign one in the console (Agents › Swarms), or with PATCH /api/swarms/{id}/"
             self.stderr.write(f"{agent.slug} has no swarm, so there is nothing to trace: {how}.")
         done: list[Exchange] = []

@@ -67,7 +67,7 @@ class Command(BaseCommand):
                 self.stdout.write(sentence)
         else:
             self._config(agent, after)
-        for note in notes_on(after):
+        for note in notes_on(after, agent):
             self.stdout.write(self.style.WARNING(f"Note: {note}."))
 
     def _echo(self, before: ResolvedConfig, after: ResolvedConfig, *, named: Sequence[str]) -> None:

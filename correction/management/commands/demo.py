@@ -66,7 +66,7 @@ class Command(BaseCommand):
         self._heading("2. Example agents")
         call_command("seed", stdout=self.stdout)
         fill_console(self.stdout)  # before the builds are measured: that is what counts as newest then
-        agents = list(Agent.objects.in_use().order_by("slug"))
+        agents = list(Agent.objects.in_use().filter(origin=Agent.Origin.SEED).order_by("slug"))
         self._heading(f"3. Baseline: {TAG} {BASE}")
         baseline = [RunSpec(agent=agent, is_baseline=True, where={TAG: BASE}) for agent in agents]
         results = self._measure(baseline, again=options["again"])

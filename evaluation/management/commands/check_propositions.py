@@ -49,7 +49,7 @@ class Command(BaseCommand):
             problems = error.problems
         problems += [problem for file in files for problem in file.problems]
         files = [file for file in files if not file.problems]
-        self._report(files)
+        self._report(files, broken=bool(problems))
         for file in _collisions(files):
             self.stderr.write(
                 f"{file.path} is for the example agent {file.agent_id}; the agent {file.agent_id} here is your own, so the file does "
@@ -58,7 +58,7 @@ class Command(BaseCommand):
         if problems:
             raise CommandError(f"{len(problems)} problem{'s'[: len(problems) > 1]}:\n" + "\n".join(map(str, problems)))
 
-    def _report(self, files: list[LoadedFile]) -> None:
+    def _report(self, files: list[LoadedFile], *, broken: bool) -> None:
         try:
             slugs: set[str] | None = set(Agent.objects.listed().values_list("slug", flat=True))
         except DatabaseError:  # not set up yet
@@ -89,7 +89,11 @@ class Command(BaseCommand):
             valid = counted(sum(len(file.propositions) for file in files), "proposition")
             them = "it" if waiting == 1 else "them"
             note = f" {counted(waiting, 'suggestion')} not judged before you accept {them}." if waiting else ""
-            self.stdout.write(self.style.SUCCESS(f"{counted(len(files), 'file')}, {valid}, all valid.{note}"))
+            summary = f"{counted(len(files), 'file')}, {valid}"
+            if broken:
+                self.stdout.write(f"{summary} can be used.{note}")
+            else:
+                self.stdout.write(self.style.SUCCESS(f"{summary}, all valid.{note}"))
 
 
 def _collisions(files: list[LoadedFile]) -> list[LoadedFile]:
