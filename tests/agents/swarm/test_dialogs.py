@@ -121,6 +121,8 @@ def test_money_is_no_body_weight(db: None) -> None:
         ("My deadline is 3 May.", "The deadline is now 10 May."),
         ("My favourite colour is green.", "Actually my favourite colour is red."),
         ("I weigh 80 kg.", "I weigh 76 kg now."),
+        ("My budget is 900 euros for the trip.", "My budget is 700 euros for the trip now."),
+        ("I live in Oslo.", "I live in Bergen now, if that matters."),
     ],
 )
 def test_a_newer_statement_replaces_the_one_it_contradicts_which_stays_readable(
@@ -147,10 +149,23 @@ def test_a_newer_statement_replaces_the_one_it_contradicts_which_stays_readable(
         ("My budget is 500 euros.", "My budget for the hotel is 100 euros."),
         ("I am not a nurse and live in Oslo.", "I live in a flat."),
         ("I live in Oslo.", "My sister lives in Rome."),
+        ("I live in Rome.", "If I live in Oslo one day, I will ski."),
+        ("I live in Rome.", "I live in Oslo when I visit my aunt."),
+        ("I live in Rome.", "I moved to Oslo in 2010."),
+        ("My name is Bob.", "My mother said my name is silly."),
+        ("I live in Oslo.", "I lived in Turin before I moved to Oslo."),
+        ("My budget is 2000 euros for the trip.", "And my budget is 50 euros for the gift."),
+        ("My knee is not sore.", "My knee was sore."),
     ],
 )
 def test_statements_that_can_both_be_true_both_stay(older: str, newer: str, db: None) -> None:
     assert {older, newer} <= {fact.quote for fact in held(talked(older, "- Good to know.", newer))}
+
+
+def test_an_answer_is_replaced_whatever_its_question_asks_with(db: None) -> None:
+    state = talked("Plan a party.", "- When is your birthday this year?", "3 May.", "- Fine.", "My birthday is 4 May.")
+
+    assert [fact.quote for fact in held(state)] == ["My birthday is 4 May."]
 
 
 def test_a_question_answered_anew_replaces_the_old_answer(db: None) -> None:
@@ -218,6 +233,9 @@ def test_no_summary_holds_a_statement_that_was_replaced(db: None) -> None:
         "Give me a summary of what we have decided.",
         "I don't remember whether we agreed on Tuesday.",
         "Have we settled on a name",
+        "What did we decide",
+        "When did we agree to meet",
+        "Tell me again what we decided",
     ],
 )
 def test_a_question_is_no_decision(text: str, db: None) -> None:
@@ -226,7 +244,14 @@ def test_a_question_is_no_decision(text: str, db: None) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["Let's go with the blue one.", "We decided on the blue one.", "We agreed on Tuesday.", "I'll take the second."],
+    [
+        "Let's go with the blue one.",
+        "We decided on the blue one.",
+        "We agreed on Tuesday.",
+        "I'll take the second.",
+        "OK, what we decided is to sell.",
+        "When we arrive I'll take the tram.",
+    ],
 )
 def test_a_decision_is_one(text: str, db: None) -> None:
     assert [entry.quote for entry in held(talked(text), "decisions")] == [text]
