@@ -25,7 +25,6 @@ from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
 from agents.llm.requests import object_schema
 from agents.models import Agent, Channel, DialogState, DialogSummary, Message
 from agents.swarm.calibration import PREFERENCES
-from agents.swarm.reading import stem
 from agents.swarm.state import (
     MOST_CHARACTERS,
     Entry,
@@ -43,7 +42,7 @@ from agents.swarm.state import (
 from agents.swarm.statements import only_asks
 from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.text.tokens import split_sentences, tokenize
-from agents.text.voices import STOP_WORDS, vocabulary
+from agents.text.voices import STOP_WORDS, stem, vocabulary
 from agents.turn.pipeline import Overrides
 from agents.turn.pipeline import Turn as AgentTurn
 from agents.work.lease import LeaseLost
@@ -147,7 +146,7 @@ def recalled(text: str, older: QuerySet[Message]) -> list[Message]:
 
 
 def _telling_words(text: str) -> frozenset[str]:
-    """The words of a text without those that say nothing of a subject, and without their endings; numbers count."""
+    """The words of a text as in `vocabulary`, and its numbers."""
     return frozenset(stem(word) for word in tokenize(text) if word not in STOP_WORDS)
 
 

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from agents.text.voices import STOP_WORDS
-from agents.text.voices import stem as _stem
+from agents.text.voices import STOP_WORDS, stem
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DATA: Mapping[str, Any] = yaml.load(Path(__file__).with_name("words.yaml").read_text("utf-8"), Loader=_Loader)  # noqa: S506 (a safe one)
@@ -122,9 +121,9 @@ _TITLES = frozenset(["mr", "mrs", "ms", "dr", "prof", "st"])
 
 
 @lru_cache(maxsize=8192)
-def stem(word: str) -> str:
+def word_base(word: str) -> str:
     """Return what the forms of a word have in common: ``sent`` and ``sends`` give ``send``, ``easily`` and ``easier`` give ``easy``."""
-    word = _stem(_FORMS.get(word, word))
+    word = stem(_FORMS.get(word, word))
     for ending, base in (("ily", "y"), ("ier", "y"), ("iest", "y"), ("ly", ""), ("er", ""), ("est", "")):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word.removesuffix(ending) + base
@@ -137,7 +136,7 @@ class Word(NamedTuple):
     Attributes:
         kind: ``number``, ``date``, ``negation``, ``name`` (capitalised inside a sentence), ``start`` (capitalised where a sentence
             begins) or ``word``.
-        stem: Of the text.
+        stem: Its `word_base`.
         said: As it is written, for a reason.
     """
 
@@ -154,8 +153,8 @@ class Reading:
 
     Attributes:
         words: Those that say something: no stop words, auxiliaries or fillers.
-        every: All words by their stem, stop words and fillers too.
-        context: Words by their stem that a rewriting may use besides.
+        every: All words by their base, stop words and fillers too.
+        context: Words by their base that a rewriting may use besides.
         language: Its name, or that of a script; empty where the text does not show it.
     """
 
@@ -198,14 +197,14 @@ def read(text: str, *, names: Collection[str] = (), context: str = "") -> Readin
     ):
         plain = _DATE.sub(_date, plain)
     lowered = plain.casefold()
-    every = frozenset(map(stem, _LETTERS.findall(lowered)))
+    every = frozenset(map(word_base, _LETTERS.findall(lowered)))
     language = language_of(plain)
     words = tuple(_words(plain, language, frozenset(part for name in names for part in name.casefold().split())))
     return Reading(
         text=text,
         words=words,
         every=every | {word.stem for word in words},
-        context=frozenset(map(stem, _LETTERS.findall(context.casefold()))),
+        context=frozenset(map(word_base, _LETTERS.findall(context.casefold()))),
         links=links,
         code=code,
         quotes=Counter(_bare("".join(parts)) for parts in _QUOTE.findall(plain)),
@@ -285,7 +284,7 @@ def _words(text: str, language: str, names: Collection[str]) -> Iterator[Word]:
             if kind is None and base not in function:
                 kind = "word" if not said[0].isupper() else "start" if begins else "name"
             if kind:
-                yield Word(base, kind, sentence, stem(base), said)
+                yield Word(base, kind, sentence, word_base(base), said)
         begins, before = False, word
 
 

@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from math import log1p, sqrt
 from statistics import fmean
@@ -74,6 +75,7 @@ def vocabulary(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(stem(word) for word in words if word not in STOP_WORDS and not word.isdigit())
 
 
+@lru_cache(maxsize=8192)
 def stem(word: str) -> str:
     """An English word without its commonest endings; others stay as they are. A rough cut that treats equal words equally."""
     word = word.removesuffix("'s")
