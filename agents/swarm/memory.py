@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
@@ -98,8 +98,10 @@ def window(transcript: Sequence[Message]) -> list[Message]:
 def remember(turn: AgentTurn, state: DialogState, preferences: Mapping[str, str], *, message: Message | None) -> None:
     """Shorten the turn's transcript to the window, and add the section about what was before it.
 
+    Messages of which a person removed a part, and those that say what their speaker later asked to forget, are quoted no more.
+
     Args:
-        message: The one to be answered. Older messages that share words with it are recalled, but none of which a person removed a part.
+        message: The one to be answered. Older messages that share words with it are recalled.
     """
     summary = newest_summary(turn.agent, turn.channel)
     turn.transcript = window(turn.transcript)
@@ -109,11 +111,16 @@ def remember(turn: AgentTurn, state: DialogState, preferences: Mapping[str, str]
         older = _said(turn.channel).filter(position__lt=turn.transcript[0].position)
         if Overrides.of(turn.overrides).apart:
             older = older.filter(Q(agent=turn.agent) | Q(agent=None))
-        unsummarised = older.filter(position__gt=summary.to_position if summary else 0)
-        between = list(unsummarised.order_by("-position")[: MOST_SINCE + 1])[::-1]
-        if message is not None:
-            gone = [quote["position"] for quote in state.removed]
-            found = recalled(message.text, older.exclude(position__in=gone))
+        words_of = searched(older, newer=turn.transcript)
+        for removed in state.removed:
+            words_of.pop(removed["position"], None)
+        covered = summary.to_position if summary else 0
+        unsummarised = [position for position in words_of if position > covered][: MOST_SINCE + 1]
+        nearest = recalled(message.text, words_of) if message is not None else []
+        rows = older.filter(position__in=[*unsummarised, *nearest])
+        messages = {row.position: row for row in rows}
+        between = [messages[position] for position in reversed(unsummarised) if position in messages]
+        found = [messages[position] for position in nearest if position in messages]
     text = memory_section(state, summary, preferences, turn.nonce, between=between, recalled=found)
     if text:
         turn.add_section("This conversation so far", text)
@@ -125,24 +132,55 @@ def remember(turn: AgentTurn, state: DialogState, preferences: Mapping[str, str]
     )
 
 
-def recalled(text: str, older: QuerySet[Message]) -> list[Message]:
-    """Return the messages that share most words with a text, best first; those that share none are left out.
+def searched(older: QuerySet[Message], *, newer: Iterable[Message] = ()) -> dict[int, frozenset[str]]:
+    """Return position to telling words of the newest messages, newest first, without what people asked to forget.
 
-    A shared word counts the more, the fewer of the messages hold it. Of equal messages the newer comes first. What one of them asks to
-    forget is not recalled.
+    A message is left out when it holds all telling words of something that the same person asks to forget in it or after it.
+    Messages of agents are never left out.
+
+    Args:
+        older: The messages to read; of each only the beginning.
+        newer: Messages after these, which are not returned but may ask to forget.
+    """
+    to_forget_of: defaultdict[tuple[int | None, str], list[frozenset[str]]] = defaultdict(list)
+    for message in newer:
+        if message.agent_id is None:
+            to_forget_of[message.user_id, message.outsider] += to_forget(message.text)
+    columns = ("position", "agent_id", "user_id", "outsider", Left("text", SEARCHED_CHARACTERS))
+    rows = older.order_by("-position").values_list(*columns)[:MOST_SEARCHED]
+    words_of: dict[int, frozenset[str]] = {}
+    for position, agent, user, outsider, text in rows:
+        words_of[position] = _telling_words(text)
+        if agent is not None:
+            continue
+        unwanted = to_forget_of[user, outsider]
+        if _MAY_FORGET.search(text):
+            unwanted += to_forget(text)
+        if any(forgotten <= words_of[position] for forgotten in unwanted):
+            del words_of[position]
+    return words_of
+
+
+def recalled(text: str, words_of: Mapping[int, frozenset[str]]) -> list[int]:
+    """Return the positions of the messages that share most words with a text, best first; those that share none are left out.
+
+    A shared word counts the more, the fewer of the messages hold it. Of equal messages the newer comes first.
+
+    Args:
+        words_of: Position to telling words of each message.
     """
     wanted = _telling_words(text)
-    rows = older.order_by("-position").values_list("pk", Left("text", SEARCHED_CHARACTERS))[:MOST_SEARCHED]
-    said = dict(rows) if wanted else {}
-    shared = {key: wanted & _telling_words(one) for key, one in said.items()}
-    held = Counter(word for words in shared.values() for word in words)
-    worth = {word: math.log(1 + len(shared) / count) for word, count in held.items()}
-    scores = {key: sum(worth[word] for word in words) for key, words in shared.items() if words}
-    forgotten = [words for one in said.values() if _MAY_FORGET.search(one) for words in to_forget(one)]
-    kept = (key for key in scores if not any(words <= vocabulary([said[key]]) for words in forgotten))
-    best = sorted(kept, key=lambda key: scores[key], reverse=True)[:MOST_RECALLED]
-    messages = older.in_bulk(best)
-    return [messages[key] for key in best if key in messages]
+    holders = Counter[str]()
+    for words in words_of.values():
+        holders.update(wanted & words)
+    worth = {word: math.log(1 + len(words_of) / count) for word, count in holders.items()}
+    scores: dict[int, float] = {}
+    for position, words in words_of.items():
+        shared = wanted & words
+        if shared:
+            scores[position] = math.fsum(worth[word] for word in shared)
+    best_first = sorted(scores, key=lambda position: (scores[position], position), reverse=True)
+    return best_first[:MOST_RECALLED]
 
 
 def _telling_words(text: str) -> frozenset[str]:
@@ -166,7 +204,8 @@ def memory_section(
         summary: The newest one. What the state shows already is left out of it.
         preferences: Of the person; unknown names and values are left out.
         nonce: Of the turn's fences.
-        between: Messages before the window that the summary does not cover, oldest first; the last ones are shown by their beginning.
+        between: Messages before the window that the summary does not cover, oldest first; the last ones are shown by their beginning,
+            but those that are recalled.
         recalled: Older messages that share words with the new one, best first; as many are shown as there is room for.
     """
     shown: set[str] = set()
@@ -186,13 +225,12 @@ def memory_section(
         rest = [quote for quote in rest if quote.position not in quotes]
         if text := compose(fitting(rest, set(), room=max(room, LEAST_SHOWN))):
             lines += [f"Summary of messages {summary.from_position} to {summary.to_position}:", text]
-    each = SINCE_CHARACTERS // max(1, min(len(between), MOST_SINCE))
-    since = [_quoted(one.text, one.author_name, one.position, limit=each - 16) for one in between]
+    latest = [message for message in between[-MOST_SINCE:] if message.position not in quotes]
+    each = SINCE_CHARACTERS // max(1, len(latest))
+    since = ["[… earlier messages that are not summarised yet …]"] if len(between) > MOST_SINCE else []
+    since += [_quoted(message.text, message.author_name, message.position, limit=each - 16) for message in latest]
     if since:
-        lines.append("Since then, each message by its beginning:")
-        if len(since) > MOST_SINCE:
-            lines.append("- [… earlier messages that are not summarised yet …]")
-        lines += [f"- {one}" for one in since[-MOST_SINCE:]]
+        lines += ["Since then, each message by its beginning:", *(f"- {quote}" for quote in since)]
     wishes = {name: value for name, value in preferences.items() if value in PREFERENCES.get(name, ())}
     if not lines and not wishes:
         return ""

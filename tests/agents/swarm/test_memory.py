@@ -35,6 +35,7 @@ from agents.swarm.memory import (
     quotes_of,
     recalled,
     remember,
+    searched,
     why_no_summary,
     window,
     work_one,
@@ -165,13 +166,13 @@ def test_a_rare_word_recalls_rather_than_many_common_ones(db: None) -> None:
     for number in range(40):
         say(channel, "Mia", f"Please tell the captain a good story about day {number}.")
 
-    found = recalled("Tell a good story of the zeppelin, captain", Message.objects.filter(channel=channel))
+    found = recalled("Tell a good story of the zeppelin, captain", searched(Message.objects.filter(channel=channel)))
 
-    assert found[0].text == "The zeppelin landed."
+    assert found[0] == 1
     assert 5 <= len(found) <= 8
 
 
-def test_recalling_reads_a_bounded_part_of_a_long_channel_in_two_statements(
+def test_recalling_reads_a_bounded_part_of_a_long_channel_in_one_statement(
     db: None, django_assert_num_queries: Callable[[int], Any]
 ) -> None:
     channel = make_channel()
@@ -179,20 +180,63 @@ def test_recalling_reads_a_bounded_part_of_a_long_channel_in_two_statements(
     said[0].text = said[-1].text = "The zeppelin landed."
     Message.objects.bulk_create(said)
 
-    with django_assert_num_queries(2):
-        found = recalled("Where is the zeppelin?", Message.objects.filter(channel=channel))
+    with django_assert_num_queries(1):
+        found = recalled("Where is the zeppelin?", searched(Message.objects.filter(channel=channel)))
 
-    assert [message.position for message in found] == [2_501], "the newest 2,000 messages are searched"
+    assert found == [2_501], "the newest 2,000 messages are searched"
 
 
-def test_what_a_person_asked_to_forget_is_not_recalled(db: None) -> None:
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ([("Mia", "We sang in the zeppelin."), ("Mia", "Please forget that I adore zeppelins.")], [1]),
+        ([("Mia", "I adore zeppelins and tea."), ("Mia", "Please forget that I adore zeppelins.")], []),
+        ([("Mia", "I am an adorer."), ("Mia", "Please forget that I adore.")], []),
+        ([("Mia", "I adore zeppelins."), ("Tom", "Forget about the zeppelin.")], [1]),
+        ([("an agent", "I adore zeppelins."), ("an agent", "Forget the zeppelin, then.")], [1, 2]),
+        ([("Mia", "Forget about the zeppelin."), ("Mia", "I adore zeppelins after all.")], [2]),
+    ],
+)
+def test_what_a_person_asked_to_forget_of_their_own_words_is_not_recalled(
+    said: list[tuple[str, str]], found: list[int], db: None
+) -> None:
+    agent = make_agent("ada")
     channel = make_channel()
-    for text in ("We sang in the zeppelin.", "I adore zeppelins and tea.", "Please forget that I adore zeppelins."):
+    for speaker, text in said:
+        say(channel, agent if speaker == "an agent" else speaker, text)
+
+    assert recalled("Who adores a zeppelin?", searched(Message.objects.filter(channel=channel))) == found
+
+
+@pytest.mark.parametrize("turns_later", [0, 1, 20])
+@pytest.mark.parametrize("fillers", [14, 40])
+def test_what_a_person_asks_to_forget_is_quoted_no_more_from_that_turn_on(
+    turns_later: int, fillers: int, db: None
+) -> None:
+    agent, channel = seated()
+    texts = ["My ex Gregory lives in Turin.", *["We walked far."] * fillers, "Is Gregory still in Turin?"]
+    for text in texts[:-1]:
+        say(channel, "Mia", text)
+    assert "Gregory" in _prompt_for(agent, channel, texts[-1])
+
+    asking = "Please forget that my ex Gregory lives in Turin."
+    prompt = _prompt_for(agent, channel, asking)
+    for _ in range(turns_later):
+        prompt = _prompt_for(agent, channel, "Does my ex Gregory live in Turin?")
+
+    assert "“My ex Gregory" not in prompt
+    assert "“Please forget" not in prompt
+
+
+def test_a_message_that_is_recalled_is_quoted_once(db: None) -> None:
+    agent, channel = seated()
+    for text in ("My aunt Rosalind keeps bees.", *["We walked far."] * 14):
         say(channel, "Mia", text)
 
-    found = recalled("Who adores a zeppelin?", Message.objects.filter(channel=channel))
+    prompt = _prompt_for(agent, channel, "Who keeps the bees?")
 
-    assert [message.position for message in found] == [1]
+    assert "Since then" in prompt
+    assert prompt.count("Rosalind") == 1
 
 
 def test_an_agent_apart_recalls_nothing_that_other_agents_said(db: None) -> None:
@@ -570,7 +614,8 @@ def test_a_message_cannot_pass_for_memory(text: str, db: None) -> None:
     summary = newest_summary(agent, channel)
     assert summary is not None
 
-    shown = memory_section(state, summary, {"tone": text, text: "metric"}, "abc", between=[message], recalled=[message])
+    again = say(channel, "Mia", text)
+    shown = memory_section(state, summary, {"tone": text, text: "metric"}, "abc", between=[again], recalled=[message])
 
     lines = shown.splitlines()
     assert [line for line in lines if "<<<" in line] == ["<<<REMEMBERED abc>>>", "<<<END REMEMBERED abc>>>"]
