@@ -243,11 +243,7 @@ class _Sentence:
         form, rest = self.form(), self.rest
         if form == "question" and (ask := _form("negated question").match(rest)):
             rest = rest[ask.end() :].strip()
-        reading = replace(self, rest=rest).decide(form) if form else None
-        often = _how_often(self.body)
-        if often is None and _form("only").search(self.body):
-            often = "always"
-        return replace(reading, amount=often) if reading and reading.amount == "unspecified" and often else reading
+        return replace(self, rest=rest).decide(form) if form else None
 
     def form(self) -> str:
         """What kind of a request the sentence could be; empty where it can be none."""
@@ -344,11 +340,7 @@ class _Sentence:
         condition = _form("condition")
         if condition.search(cut[topic.end :]) or condition.match(clause[len(cut) :].lstrip(" ,")):
             soft = True  # "no jokes while I work" is not "never"
-        amount = self.amount(before, word, after, Direction(sign, soft, stop))
-        if amount == "unspecified" and _form("only").search(self.body):
-            following = rest.partition(cut)[2]
-            is_some = _form("few of it").search(before) or _form("in some places").search(f"{after}{following}")
-            amount = "sometimes" if is_some else "always"
+        amount = self.amount(before, word, after, Direction(sign, soft, stop), following=rest.partition(cut)[2])
         reading = Reading(rest, form, name, topic.text, amount)
         return self.narrowed(reading, topic, before, after) if known and language.name == "en" else reading
 
@@ -469,11 +461,24 @@ class _Sentence:
     def compares(self, before: str, word: str) -> bool:
         return self.language.has(before, "more") or self.language.comparative.search(word) is not None
 
-    def amount(self, before: str, word: str, after: str, direction: Direction) -> Amount:
+    def amount(self, before: str, word: str, after: str, direction: Direction, following: str = "") -> Amount:
+        """Return how much of it is asked for: by the direction, else by words for how often, and by "only"."""
         if direction.sign < 0:
             return "stop" if direction.stop and not direction.soft else "less"
         more = self.language.has(f"{before} {after}", "more") or self.compares(before, word)
-        return "more" if more or direction.stop else "unspecified"  # both: "don't stop", "not without"
+        if more or direction.stop:  # both: "don't stop", "not without"
+            return "more"
+        often = _how_often(self.body)
+        if not _form("only").search(self.body):
+            return often or "unspecified"
+        if often in ("rarely", "sometimes"):
+            return often
+        # `before` lacks "a few" and "a bit of", which say nothing elsewhere.
+        counted = self.body.partition(word)[0] if word else before
+        is_little = _form("few of it").search(counted) or _form("little, behind it").search(self.body)
+        if is_little or often == "unspecified" or _form("in some places").search(f"{after}{following}"):
+            return "sometimes"  # "only one emoji", "only now and then", "only in greetings"
+        return often or "always"
 
     def without_topic(self, form: str) -> Reading | None:
         """What is asked for outside of the table: a way to speak, a word, a habit; English forms only, but for quoted words."""

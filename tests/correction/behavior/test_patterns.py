@@ -182,6 +182,18 @@ Schrei mich nicht an | shouting | stop
 Don't write in all caps | capital | stop
 Use only one emoji | emoji | less
 Use emojis only in greetings | emoji | less
+Only use emojis sparingly. | emoji | less
+Only use emojis rarely. | emoji | less
+Only use emojis occasionally. | emoji | less
+Only use emojis now and then. | emoji | less
+Only use a few emojis. | emoji | less
+Use only few emojis. | emoji | less
+Only use a bit of slang | slang | less
+Only use slang a little | slang | less
+Verwende nur wenige Emojis | emoji | less
+Use only short sentences with few words | short | more
+Please answer in French only. | French | more
+Always use my first name only | name | more
 Cut the Gen Z slang | Gen Z slang | stop
 No more political jokes please | political jokes | stop
 Never make jokes about my weight again | jokes about the user's weight | stop
