@@ -100,7 +100,8 @@ _YOU_ALL = {
     *("all of you", "both of you", "each of you", "every one of you", "the two of you", "the three of you"),
     *("you all", "you both", "you guys", "you folks", "you two", "you three"),
 }
-_ALL = {"all", "both", "everyone", "everybody", "guys", "folks", "team", *_YOU_ALL}
+_EVERYBODY = {"everyone", "everybody", "guys", "folks"}
+_ALL = {"all", "both", "team", *_EVERYBODY, *_YOU_ALL}  # the first three only apart: "Do all dogs bark?" speaks of dogs
 _AT_ALL = {"all", "everyone", "everybody"}
 _ASKING = rf"^[\s\W]*(?:{_LEAD_WORD}\b[\s,]*)*(?:can|could|would|will|should|may|must|do|did|are|were|have|let)(?:n['’]?t)?\s+"
 _WANTING = r"\b(?:i|we)(?: would|['’]d)? (?:\w+ )?(?:want|need|like|love|prefer|expect|ask)\s+"
@@ -207,10 +208,12 @@ def read_calls(text: str, parties: Sequence[Party], *, replied_to: Hashable | No
         within = _with_exceptions(sentence, within, left_out)
         apart, subject = _set_apart(sentence, start, within) if within else ([], [])
         besides = [name for name in within if name.at and name not in apart]
-        joined = [name for name in within if _is_joined(sentence, start, name)]
+        joined = [name for name in within if _is_joined(sentence, start, name, apart)]
         if apart:
-            called = _keys(apart, parties, to, gone)
-            to = to | called if names_only or joined else called
+            called = _keys([*apart, *joined], parties, to, gone)
+            # "You and Dwight, be brief": here "you" is who was spoken to before.
+            goes_on = names_only or (joined and all(name in apart for name in joined))
+            to = to | called if goes_on else called
             lead = _LEAD.fullmatch(sentence, start, apart[0].start)
             names_only = lead is not None and not _said(sentence[apart[-1].end :])
         elif any(_is_said_to_all(sentence, start, name) for name in within):
@@ -344,15 +347,19 @@ def _is_said_to_all(text: str, start: int, name: _Name) -> bool:
     form, before = _folded(name.text), _before(text, start, name)
     if form in _YOU_ALL:
         return not _OBJECT.search(before) and not _OTHER_ALL.match(text, name.end)
-    return form in _ALL and _ASKED.search(before) is not None and not _OF.match(text, name.end)
+    return form in _EVERYBODY and _ASKED.search(before) is not None and not _OF.match(text, name.end)
 
 
-def _is_joined(text: str, start: int, name: _Name) -> bool:
-    """Whether a name is spoken to together with "you": "Could you and Dwight", "Can Dwight and you"."""
-    before = _before(text, start, name)
-    return _YOU_AND.search(before) is not None or (
-        _ASKED.search(before) is not None and _AND_YOU.match(text, name.end) is not None
-    )
+def _is_joined(text: str, start: int, name: _Name, apart: Sequence[_Name]) -> bool:
+    """Whether a name is spoken to together with "you": "Could you and Dwight", "Can Dwight and you", "Jim, can you and Dwight"."""
+    called_before = [called.end for called in apart if called.end < name.start]
+    for begin in (start, *called_before):
+        before = _before(text, begin, name)
+        if _YOU_AND.search(before):
+            return True
+        if _ASKED.search(before) and _AND_YOU.match(text, name.end):
+            return True
+    return False
 
 
 def _keys(

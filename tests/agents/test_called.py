@@ -19,7 +19,7 @@ PARTIES = [
     for slug, one in TABLE["agents"].items()
 ]
 PEOPLE = [Party.named(f"person {name}", name) for name in TABLE["people"]]
-PARTS = ("tried", "held_out", "later", "last", "later_still", "everyone")
+PARTS = ("tried", "held_out", "later", "last", "later_still", "everyone", "corrected")
 
 
 def read(case: dict[str, Any]) -> dict[str, str]:
