@@ -13,10 +13,9 @@ import yaml
 from agents.persona import TraitLike
 
 DATA = Path(__file__).resolve().parent.parent / "behavior_data"
-ONE_OF_A_KIND = (
-    "answering in ",
-    "calling the user ",
-)  # of traits that begin so the newest holds: one language, one name
+ANSWERING = "answering in "
+# "calling the user Bob", "… Doctor Blum"; not "… out on mistakes"
+CALLING = re.compile(r"calling the user (?!out\b|back\b|by\b|names\b)\S+(?: \S+)?")
 Like = TypeVar("Like", bound=TraitLike)
 
 
@@ -75,13 +74,22 @@ def topic_of(name: str) -> str:
 def opposing(name: str, traits: Iterable[Like], least: float) -> Like | None:
     """Return the strongest trait, from this strength up, that is the opposite of what `name` means; None where there is none."""
     topic = topic_of(name)
-    kind = next((kind for kind in ONE_OF_A_KIND if name.casefold().startswith(kind)), "")
+    choice = _choice_of(name)
     rivals = []
     for trait in traits:
-        is_other = bool(kind) and trait.name.casefold().startswith(kind) and trait.name.casefold() != name.casefold()
+        is_other = bool(choice) and _choice_of(trait.name) == choice and trait.name.casefold() != name.casefold()
         if trait.strength >= least and (is_other or topic_of(trait.name) in _opposites(topic)):
             rivals.append(trait)
     return max(rivals, key=lambda trait: trait.strength, default=None)
+
+
+def _choice_of(name: str) -> str:
+    """Return which choice a trait's name makes, of which only the newest holds: of a language, or of a name for the user; else empty."""
+    folded = " ".join(name.casefold().split())
+    if folded.startswith(ANSWERING):
+        languages = {language.casefold() for language in read_data("forms.yaml")["languages"]}
+        return "language" if folded.split()[-1] in languages else ""  # the last word, for "American English"
+    return "name" if CALLING.fullmatch(folded) else ""
 
 
 @cache

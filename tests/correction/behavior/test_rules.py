@@ -203,6 +203,7 @@ def test_a_person_is_told_what_is_allowed(wrong: TraitValue) -> None:
         ("long answers", "short, concise answers"), ("concise replies", "verbose answers"), ("verbosity", "concise answers"),
         ("casual, informal tone", "formal tone"), ("formality", "casual style"), ("seriousness", "humour"),
         ("jokes", "serious tone"), ("answering in French", "answering in German"), ("calling the user Bob", "calling the user Ann"),
+        ("answering in American English", "answering in German"), ("calling the user boss", "calling the user Doctor Blum"),
     ],
 )  # fmt: skip
 def test_a_newer_request_replaces_the_trait_that_is_its_opposite(older: str, newer: str) -> None:
@@ -223,6 +224,11 @@ def test_a_newer_request_replaces_the_trait_that_is_its_opposite(older: str, new
         ("no jokes", "seriousness", 0.7),
         ("formal tone", "casual tone", 0.2),
         ("answering in French", "calling the user Ann", 0.7),
+        ("answering in German", "answering in bullet points", 0.7),
+        ("answering in German", "answering in rhyme", 0.7),
+        ("answering in detail", "answering in German", 0.7),
+        ("calling the user Bob", "calling the user out on mistakes", 0.7),
+        ("calling the user out", "calling the user Bob", 0.7),
     ],
 )
 def test_what_is_not_the_opposite_stays_beside_it(known: str, name: str, strength: float) -> None:
