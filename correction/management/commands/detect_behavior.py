@@ -62,7 +62,7 @@ class Command(BaseCommand):
             if fault := fault_of(given):
                 raise wrong(printable(fault))
         config = resolve_config(agent)
-        writer = User.objects.filter(username=options["user"]).first()
+        writer = None if options["outsider"] else User.objects.filter(username=options["user"]).first()
         trial = try_text(
             text,
             agent=agent,
@@ -109,7 +109,8 @@ def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
         console.print("Which behaviour is meant is not clear." if trial.has_request else "No change is asked for.")
     else:
         console.print(_text("\n  ".join((_VERDICTS[trial.decision.verdict], *trial.decision.reasons))))
-        console.print(_SCOPES[trial.scope])
+        if trial.decision.verdict != "drop":
+            console.print(_SCOPES[trial.scope])
     for when, trait in (("Before", trial.trait_before), ("After", trial.trait_after)):
         if trait is not None:
             console.print(_text(f"{when}: {trait.name}, strength {trait.strength:g}: {trait.description}"))

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
@@ -91,6 +92,21 @@ def test_who_writes_decides(ada: Agent, llm_server: LLMServer) -> None:
     AgentEvaluationConfig.objects.update(behavior_requesters="members")
     assert data("Be brief")["decision"]["verdict"] == "apply"
     assert "only members may ask" in data("Be brief", "--outsider")["decision"]["reasons"][0]
+
+
+def test_what_it_says_of_where_a_request_would_hold_fits_who_writes(ada: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = judge()
+    AgentEvaluationConfig.objects.create(agent=ada, behavior_requesters="anyone")
+    User.objects.create_superuser("edi")
+    assert data("Be brief", "--user", "edi")["scope"] == "persona"
+    assert data("Be brief", "--user", "edi", "--outsider")["scope"] == "person"
+    assert "towards this person only" in shown("Be brief", "--user", "edi", "--outsider")
+
+    AgentEvaluationConfig.objects.update(behavior_requesters="members")
+    refused = shown("Be brief", "--outsider")
+
+    assert "Nothing would come of it" in refused
+    assert "It would hold" not in refused
 
 
 def test_a_model_that_does_not_answer_is_an_exit_code(ada: Agent, llm_server: LLMServer, settings: Settings) -> None:
