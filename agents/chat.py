@@ -66,8 +66,8 @@ def chats() -> QuerySet[Channel]:
 
 
 def is_chat(channel: Channel) -> bool:
-    """Return whether the channel is a chat, as `chats` has them."""
-    return channel.synthetic and channel.kind == Channel.Kind.DM and channel.slug.startswith(CHAT)
+    """Return whether the channel is a chat."""
+    return chats().filter(pk=channel.pk).exists()
 
 
 def begin_chat(agent: Agent, *, user: AbstractBaseUser | None = None) -> Channel:
