@@ -169,7 +169,9 @@ def delete_chat(chat: Channel) -> None:
         for model, its_channel in ((Channel, ""), (Message, "__channel")):
             relations: list[Any] = list(get_candidate_relations_to_delete(model._meta))  # type: ignore[arg-type]
             for relation in relations:
-                if relation.on_delete is SET_NULL:  # without its channel a log would count as one of real messages
+                # A measurement and the record of another turn stay, without the message.
+                stays = model is Message and not getattr(relation.related_model, "deleted_with_chat", False)
+                if relation.on_delete is SET_NULL and not stays:  # else a log would count as one of real messages
                     of_chat = {f"{relation.field.name}{its_channel}__in": gone}
                     relation.related_model._base_manager.filter(**of_chat).delete()
         Channel.objects.filter(pk__in=gone).delete()

@@ -64,6 +64,7 @@ class BehaviorRequest(Leasable):
         STOP = "stop", "stop"
         NONE = "none", "none"
 
+    deleted_with_chat: ClassVar = True  # what was asked for in a chat holds in that chat (`agents.chat.delete_chat`)
     OPEN: ClassVar[tuple[str, ...]] = (Status.QUEUED, Status.RUNNING)
     FINAL: ClassVar[tuple[str, ...]] = (
         Status.NO_REQUEST,

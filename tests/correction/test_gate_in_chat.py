@@ -16,9 +16,13 @@ from correction.config.settings import AgentEvaluationConfig
 from correction.gate import observe
 from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, InterventionLog, ObservedMessage
+from evaluation.models import ScoreLabel
 from tests.console import page_of, read, signed_in, superuser
+from tests.evaluation.judged import make_run as make_evaluation
+from tests.evaluation.judged import make_score
 from tests.evaluation.judging import answers, prompt_of
 from tests.factories import make_agent
+from tests.factories import say as speak
 from tests.llm_server import LLMServer
 
 pytestmark = [pytest.mark.django_db, pytest.mark.databases_differ]
@@ -108,6 +112,21 @@ def test_what_was_logged_goes_with_a_chat_and_passes_for_no_real_draft(
     assert not InterventionLog.objects.exists()
     assert not ObservedMessage.objects.exists()
     assert get_gate_statistics(agent=ada).total_actions == 0
+
+
+def test_a_measurement_and_another_turn_outlast_the_messages_of_a_deleted_chat(ada: Agent) -> None:
+    chat = begin_chat(ada)
+    message = speak(chat, ada, "Good morning.", synthetic=True)
+    score = make_score(make_evaluation(ada), 8, message=message)
+    ScoreLabel.objects.create(evaluation_score=score, annotator="zed", value=8)
+    elsewhere = Run.objects.create(agent=ada)
+    said = elsewhere.run_messages.create(number=1, role="assistant", message=message)
+
+    delete_chat(chat)
+
+    score.refresh_from_db()
+    said.refresh_from_db()
+    assert (score.message, score.labels.count(), said.message) == (None, 1, None)
 
 
 def test_a_request_to_behave_differently_is_not_applied_in_a_chat(ada: Agent) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from agents.chat import chats, delete_chat
 from agents.llm import LLMRequest
-from agents.models import Agent, Trait
+from agents.models import Agent, Run, Trait
 from correction.models import BehaviorRequest
 from tests.correction.behavior.asking import CONCISE, SHORTER, YES
 
@@ -31,6 +32,13 @@ def loses_the_claim(request: LLMRequest) -> dict[str, Any]:
 
 def is_cancelled(request: LLMRequest) -> dict[str, Any]:
     BehaviorRequest.objects.update(status="cancelled", lease_owner="")
+    return answer(request)
+
+
+def loses_its_chat(request: LLMRequest) -> dict[str, Any]:
+    Run.objects.update(status="completed")
+    for chat in chats():
+        delete_chat(chat)
     return answer(request)
 
 

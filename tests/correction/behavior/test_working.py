@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import time_machine
+from django.contrib.auth.models import User
 from django.utils import timezone
 from pytest_django import Settings
 
+from agents.chat import ask, begin_chat
 from agents.models import Agent, ChannelMember, DescriptionUpdate, Message, ModelPrice
 from agents.persona import TraitValue, render_persona
 from correction.behavior import description, work
@@ -367,6 +369,22 @@ def test_a_worker_that_lost_the_request_stores_nothing_more(
     assert request.status == status
     assert getattr(request, f"{tier}_result") is None
     assert asked == list(TIERS[: TIERS.index(tier) + 1])
+    assert traits_of(agent) == {}
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_chat_that_is_deleted_while_its_request_is_read_leaves_nothing_of_it(
+    asked: list[str], settings: Settings, tier: Tier, django_capture_on_commit_callbacks: Any
+) -> None:
+    agent, editor = make_agent("ada"), User.objects.create_superuser("edi")
+    with django_capture_on_commit_callbacks(execute=True):
+        ask(agent, begin_chat(agent, user=editor), "Be more concise", user=editor)
+    happens(settings, "loses_its_chat", tier)
+
+    assert work_one(owner="w")
+
+    assert asked == list(TIERS[: TIERS.index(tier) + 1])
+    assert not BehaviorRequest.objects.exists()
     assert traits_of(agent) == {}
 
 
