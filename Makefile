@@ -56,7 +56,7 @@ bench: $(VENV)/.dev ## measure speed against a stub model server on loopback
 screenshots: $(VENV)/.dev ## photograph the main pages with the demo's data into docs/screenshots (needs Chromium)
 	@$(BIN)/python -m tests.screenshots
 
-e2e-local: $(VENV)/.runtime ## measure one agent with a real small model on this machine (downloads about 200 MB)
+e2e-local: $(VENV)/.dev ## measure one agent with a real small model on this machine (downloads about 200 MB)
 	@$(BIN)/python -m tests.local_model
 
 audit: $(VENV)/.dev ## ask the public advisory database about every locked dependency (needs the network)

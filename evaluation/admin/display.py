@@ -249,7 +249,7 @@ def trust_lines(notes: Iterable[str]) -> SafeString:
     lines = [(display.visible(note),) for note in notes]
     if not lines:
         return SafeString("")
-    label = display.link(reverse("admin:evaluation_labelset_add"), "Label its scores")
+    label = display.link(reverse("admin:evaluation_labelset_changelist"), "Label its scores")
     check = display.link(reverse("admin:evaluation_job_check"), "Make the swap test", "asks first")
     lines.append((format_html("{} · {}", label, check),))
     return format_html_join("", '<p class="pl-subtle" dir="auto">{}</p>', lines)
