@@ -35,7 +35,7 @@ from evaluation.admin.display import (
     simulated_by,
 )
 from evaluation.admin.drift_overview import compare_url, overview_page
-from evaluation.change.evidence import Judged, is_stale, newest_in_lists, stale_reasons
+from evaluation.change.evidence import Judged, dropped_tags, is_stale, newest_in_lists, stale_reasons
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
@@ -235,19 +235,33 @@ def imported_panel(request: HttpRequest, job: Import) -> SafeString:
     return render_to_string("admin/evaluation/imported.html", {"rows": rows}) if rows else SafeString("")
 
 
+def _asks_first(agent: Agent, tags: str) -> SafeString:
+    """Return why the baseline of an agent is not captured from the list, with a link to the form that asks for its tags."""
+    return format_html(
+        "{}: not queued. Its baseline is of messages with {}; this one would be of messages with any. {}",
+        display.marked(agent.display_name),
+        display.visible(tags),
+        display.link(reverse("admin:evaluation_agent_capture", args=[agent.pk]), "Choose the messages"),
+    )
+
+
 @admin.action(description="Capture baseline")
 @confirmed(
     "Capture baseline",
     "A worker measures each of them as it is now, which becomes what later evaluations are compared with; the baseline there is goes "
     "only when the new one has succeeded. It asks the configured judge: what that costs is estimated on each agent's page, and by "
-    f"manage.py capture_baseline --dry-run. For agents with fewer than {ENOUGH} messages, conversations are simulated first.",
+    f"manage.py capture_baseline --dry-run. For agents with fewer than {ENOUGH} messages, conversations are simulated first. A baseline of messages with "
+    "a tag is not replaced from here: the agent's own page asks which messages.",
 )
 def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
-    """Queue a baseline for each chosen agent; say how many were queued, and for which agents it could not be done, and why."""
+    """Queue a baseline for each chosen agent; say how many were queued, and for which agents none was, and why."""
     runs: list[EvaluationRun] = []
     for agent in queryset:
         try:
             spec = RunSpec(agent=agent, dimensions=default_dimensions(), is_baseline=True)
+            if tags := dropped_tags([spec]).get(agent.slug):
+                model_admin.message_user(request, _asks_first(agent, tags), messages.WARNING)
+                continue
             runs.append(queue_run(spec, simulate=True)[0])
         except PropositionError as error:
             model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)

@@ -24,10 +24,11 @@ from evaluation.api.runs import accepted
 from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, RunRow, shown_run
 from evaluation.calibration.agreement import all_agreements
 from evaluation.change.comparison import Comparison, compare_runs
-from evaluation.change.evidence import Judged, newest_of_ways, nothing_newer
+from evaluation.change.evidence import Judged, dropped_tags, newest_of_ways, nothing_newer
 from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.control import queue_run
+from evaluation.runs.planning import RunSpec
 from evaluation.statistics.difference import MARGIN
 
 MOST_MARGIN = 9.0
@@ -90,11 +91,15 @@ class Baselines(View, ListModelMixin):
     def create(self, request: Request) -> Response:
         """Ask for the capture of a baseline. It names an `agent` and may say all that an evaluation may, but for a channel.
 
-        202 with the run and its URL: a worker judges, and the old baseline stays until the new one succeeded.
+        202 with the run and its URL: a worker judges, and the old baseline stays until the new one succeeded. 409 when the old one is of
+        messages with a tag that this one would not ask for, unless `replace` is true.
         """
         with reading_propositions():
             given = self.read_body()
-            run, again = queue_run(spec_of(given), simulate=given.simulate)
+            spec = spec_of(given)
+            if not given.replace:
+                _keep_tags(spec)
+            run, again = queue_run(spec, simulate=given.simulate)
         return accepted(request, run, taken_up=again)
 
     def retrieve(self, request: Request, agent: str) -> Response:
@@ -123,6 +128,19 @@ class Baselines(View, ListModelMixin):
             raise NotFound(_no_baseline(run))
         return Response(
             {"agent": named.slug, "run": shown_run(request, run), "comparison": comparison.model_dump(mode="json")}
+        )
+
+
+def _keep_tags(spec: RunSpec) -> None:
+    """Refuse a baseline that would replace one of messages with a tag, and would not ask for that tag.
+
+    Raises:
+        Conflict: Names the tags.
+    """
+    for slug, tags in dropped_tags([spec]).items():
+        raise Conflict(
+            f"the baseline of {slug} is of messages with a tag that the new one would not ask for: {tags}; "
+            "send the tag in `where`, or `replace`: true"
         )
 
 

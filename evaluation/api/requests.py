@@ -116,6 +116,10 @@ class CaptureRequest(_Asked):
         True,
         description=f"false: do not simulate conversations with an agent that has fewer than {ENOUGH} messages, measure these",
     )
+    replace: bool = Field(
+        False,
+        description="true: replace a baseline of messages with a tag (build=40) also by one that does not ask for that tag",
+    )
 
 
 def spec_of(given: RunRequest | CaptureRequest) -> RunSpec:
@@ -125,7 +129,7 @@ def spec_of(given: RunRequest | CaptureRequest) -> RunSpec:
         ValidationError: What it asks for makes no sense; names the field, the value and what is allowed.
         PropositionError: Proposition files cannot be used.
     """
-    asked = {name: value for name, value in given.sent.items() if name != "simulate"}
+    asked = {name: value for name, value in given.sent.items() if name not in ("simulate", "replace")}
     if not given.dimensions:
         of = [*Dimension.values] if given.agent else CHANNEL_DIMENSIONS
         asked["dimensions"] = [name for name in default_dimensions() if name in of]

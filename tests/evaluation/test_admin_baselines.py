@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 from pytest_django import Settings
 
 from agents.models import Agent
@@ -75,6 +76,19 @@ def test_a_baseline_is_captured_from_the_list_of_agents(root: Client) -> None:
         (ada, "pending", True),
         (bob, "pending", True),
     ]
+
+
+@pytest.mark.usefixtures("_one_proposition")
+def test_a_baseline_of_messages_with_a_tag_is_not_replaced_from_the_list_of_agents(root: Client) -> None:
+    ada, bob = make_agent(), make_agent("bob")
+    make_baseline(ada, make_run(ada, judge=OFFLINE, where={"build": "7"}))
+    chosen = {"action": "capture_baseline", "confirmed": "1", "_selected_action": [str(ada.pk), str(bob.pk)]}
+
+    answer = root.post(list_of(Agent), chosen, follow=True).content.decode()
+
+    assert "build=7" in answer
+    assert reverse("admin:evaluation_agent_capture", args=[ada.pk]) in answer
+    assert list(EvaluationRun.objects.filter(status="pending").values_list("agent", flat=True)) == [bob.pk]
 
 
 def test_propositions_that_cannot_be_used_are_named_when_a_baseline_is_asked_for(

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from agents.models import Agent
 from agents.persona import save_persona
-from evaluation.models import Baseline, JudgeCalibration
+from evaluation.models import Baseline, EvaluationRun, JudgeCalibration
 from evaluation.runs.execute import work_one
 from tests.api_client import BASELINES, RUNS, Program, program, refused
 from tests.console import superuser
@@ -76,6 +76,18 @@ def test_a_capture_is_queued_and_a_worker_makes_it_the_baseline_ac_6_5_5(
     assert work_one(owner="worker:1:x")
     (row,) = client.get(f"{BASELINES}ada/").json()["baselines"]
     assert (row["dimension"], row["evaluation_run"]) == ("adherence", says["id"])
+
+
+def test_a_baseline_of_messages_with_a_tag_is_replaced_by_one_of_all_only_when_asked_to(client: Program) -> None:
+    ada = make_agent("ada")
+    make_baseline(ada, make_run(ada, judge=OFFLINE, where={"build": "7"}))
+
+    answer = client.post(BASELINES, {"agent": "ada", "dimensions": ["adherence"]})
+
+    assert "build=7" in refused(answer, 409)["detail"][0]
+    assert not EvaluationRun.objects.filter(status="pending").exists()
+    for said in ({"where": {"build": "8"}}, {"replace": True}):
+        assert client.post(BASELINES, {"agent": "ada", "dimensions": ["adherence"], **said}).status_code == 202
 
 
 def _hard() -> dict[str, object]:
