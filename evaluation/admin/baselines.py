@@ -250,8 +250,8 @@ def _asks_first(agent: Agent, tags: str) -> SafeString:
     "Capture baseline",
     "A worker measures each of them as it is now, which becomes what later evaluations are compared with; the baseline there is goes "
     "only when the new one has succeeded. It asks the configured judge: what that costs is estimated on each agent's page, and by "
-    f"manage.py capture_baseline --dry-run. For agents with fewer than {ENOUGH} messages, conversations are simulated first. A baseline of messages with "
-    "a tag is not replaced from here: the agent's own page asks which messages.",
+    f"manage.py capture_baseline --dry-run. For agents with fewer than {ENOUGH} messages, conversations are simulated first. "
+    "A baseline of messages with a tag is not replaced from here: the agent's own page asks which messages.",
 )
 def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
     """Queue a baseline for each chosen agent; say how many were queued, and for which agents none was, and why."""

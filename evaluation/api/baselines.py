@@ -22,8 +22,9 @@ from agents.models import Agent
 from evaluation.api.requests import BaselineFilters, CaptureRequest, reading_propositions, spec_of
 from evaluation.api.runs import accepted
 from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, RunRow, shown_run
-from evaluation.calibration.agreement import all_agreements
-from evaluation.change.comparison import Comparison, compare_runs
+from evaluation.calibration.agreement import all_agreements, with_trust
+from evaluation.change.choosing import against_baselines
+from evaluation.change.comparison import Comparison
 from evaluation.change.evidence import Judged, dropped_tags, newest_of_ways, nothing_newer
 from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun
@@ -115,20 +116,22 @@ class Baselines(View, ListModelMixin):
 
         Per dimension the completed evaluation that scored something and judged the newest message, if that is newer than the baseline's
         newest; or `?run=ID`, of any time. `run` is the newest of them, `where` the tags they were made with. `margin` is the change, in
-        points, that still counts as none: 0.5 unless given. 404 when there is nothing to compare, 409 when the two cannot be compared;
+        points, that still counts as none: 0.5 unless given. Beside each dimension stand the judge's `calibration` (agreement with people)
+        and `swap_test`, as in an evaluation; null: not known. 404 when there is nothing to compare, 409 when the two cannot be compared;
         the detail says why.
         """
         named, pk, margin = or_404(the_agent, agent), self.query["run"], self.query["margin"] or MARGIN
         run, runs = _newest(named) if pk is None else _chosen(named, pk)
         try:
-            comparison = compare_runs(runs, margin=margin)
+            comparison = against_baselines(runs, margin=margin)
         except NotComparable as error:
             raise Conflict(str(error)) from None
         if comparison is None:
             raise NotFound(_no_baseline(run))
-        return Response(
-            {"agent": named.slug, "run": shown_run(request, run), "comparison": comparison.model_dump(mode="json")}
-        )
+        document = comparison.model_dump(mode="json")
+        how = {"judge": comparison.judge, "procedure": comparison.procedure}
+        with_trust(document["dimensions"], **how, agent=named.slug)
+        return Response({"agent": named.slug, "run": shown_run(request, run), "comparison": document})
 
 
 def _keep_tags(spec: RunSpec) -> None:

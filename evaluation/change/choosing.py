@@ -154,7 +154,19 @@ def reusable(spec: RunSpec) -> EvaluationRun | None:
 def of_runs(first: EvaluationRun, second: EvaluationRun, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
     """Two runs of one target, the first being the baseline; in all dimensions, or in those named."""
     both = (measurement_of(run, dimensions=dimensions or None) for run in (first, second))
-    return Compared([compare(*both, margin=margin)])
+    comparison = compare(*both, margin=margin)
+    return Compared([with_undated(comparison, {first.pk, second.pk})])
+
+
+def against_baselines(runs: Mapping[str, EvaluationRun], *, margin: float) -> Comparison | None:
+    """Return what `compare_runs` says of an agent's evaluations, by dimension, with a note on messages without a time."""
+    comparison = compare_runs(runs, margin=margin)
+    if comparison is None:
+        return None
+    newest = list(runs.values())[-1]
+    rows = Baseline.objects.filter(agent=newest.agent, judge=newest.judge, procedure=newest.procedure)
+    baselines = rows.filter(dimension__in=list(runs)).values_list("evaluation_run", flat=True)
+    return with_undated(comparison, {*baselines, *(run.pk for run in runs.values())})
 
 
 def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimensions: Sequence[str] = ()) -> Compared:
@@ -177,7 +189,7 @@ def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimens
                 raise NotComparable(f"no baseline by {judge}; {known}")
             if not runs:
                 raise NotComparable(f"no evaluation by {judge} {nothing_newer(own)}")
-            compared = compare_runs(runs, margin=margin)
+            compared = against_baselines(runs, margin=margin)
             if compared is None:  # the baselines were captured again meanwhile
                 raise NotComparable(f"no baseline that evaluation {[*runs.values()][-1].pk} can be compared with")
             result.comparisons.append(compared)
@@ -203,15 +215,19 @@ def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dime
         with result.refusing(agent.slug):
             if agent.slug not in baselines:
                 raise NotComparable(f"{path} holds no completed run of it; it has: {names}")
-            candidate = _newest_like(agent, baselines[agent.slug], dimensions)
-            result.comparisons.append(compare(baselines[agent.slug], candidate, margin=margin))
+            runs = _newest_like(agent, baselines[agent.slug], dimensions)
+            comparison = compare(baselines[agent.slug], measurement_of_runs(runs), margin=margin)
+            result.comparisons.append(with_undated(comparison, {run.pk for run in runs.values()}))
     if not agents:
         result.refused[str(path)] = f"names no agent there is; it has: {names}"
     return result.adjusted()
 
 
-def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str]) -> Measurement:
-    """The newest evidence judged like the baseline; without any another evaluation, so that the error says how it was judged instead."""
+def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str]) -> dict[str, EvaluationRun]:
+    """Return by dimension the newest evidence judged like the baseline.
+
+    Without any it is another evaluation, so that the error says how that was judged instead.
+    """
     judged = Judged(judge=baseline.judge, procedure=baseline.procedure)
     newest = newest_evidence([agent.pk], judged).get(agent.pk, {})
     runs = {name: run for name, run in runs_of(newest).items() if not dimensions or name in dimensions}
@@ -221,7 +237,7 @@ def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str])
         if other is None:
             raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
         runs = {name: other for name in other.dimensions if not dimensions or name in dimensions}
-    return measurement_of_runs(runs)
+    return runs
 
 
 # -- what was measured already, for the console

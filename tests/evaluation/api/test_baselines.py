@@ -156,6 +156,25 @@ def test_the_newest_evaluation_is_compared_with_the_baseline_ac_6_5_4(
     assert found["comparison"]["baseline"]["evaluation_run"] == baseline.pk
 
 
+def test_a_comparison_says_how_far_its_judge_is_to_be_trusted_and_which_messages_have_no_time(
+    client: Program, llm_server: LLMServer, ada: Agent
+) -> None:
+    llm_server.respond = answers(lambda claim: 8)
+    measured(ada)
+    talk(ada, ["Later."], channel=make_channel("later"), sent_at=None)
+    run = evaluate_agent(agent=ada, dimensions=("adherence",), seed=1).run
+    JudgeCalibration.objects.create(
+        judge=run.judge, procedure=run.procedure, dimension="adherence", kappa=0.71, labels=60, items=60, annotators=2,
+        figures={}, computed_at=timezone.now(),
+    )  # fmt: skip
+
+    comparison = client.get(f"{BASELINES}ada/compare/?run={run.pk}").json()["comparison"]
+
+    change = comparison["dimensions"]["adherence"]
+    assert (change["calibration"]["kappa"], change["swap_test"]) == (0.71, None)
+    assert any(note.startswith("undated: 1 of ") for note in comparison["notes"])
+
+
 def test_an_evaluation_may_be_named(client: Program, llm_server: LLMServer, ada: Agent) -> None:
     llm_server.respond = answers(lambda claim: 8)
     measured(ada)

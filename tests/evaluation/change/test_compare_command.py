@@ -186,6 +186,29 @@ def test_a_file_serves_as_a_baseline(llm_server: LLMServer, ada: Agent, tmp_path
     assert (code, "was judged by older-model" in err, "by test-model" in err) == (2, True, True)
 
 
+@pytest.mark.parametrize("way", ["--runs", "baseline", "--baseline"])
+def test_messages_without_a_time_are_noted_however_two_measurements_are_chosen(
+    llm_server: LLMServer, ada: Agent, tmp_path: Path, way: str
+) -> None:
+    judge(llm_server, voice=8)
+    path = tmp_path / "baseline.json"
+    where = ("--agents", "ada", "--where", "build=1", "--dimensions", "adherence")
+    call_command("capture_baseline", *where, "--json", "--out", str(path), stdout=StringIO())
+    talk(ada, ["Without a time."], channel=make_channel("undated"), tags={"build": "2"}, sent_at=None)
+    second = run_of(ada, "2")
+    first = EvaluationRun.objects.exclude(pk=second.pk).get()
+    ways = {
+        "--runs": ("--runs", str(first.pk), str(second.pk)),
+        "baseline": ("--agents", "ada"),
+        "--baseline": ("--baseline", str(path)),
+    }
+
+    _, found = document(*ways[way])
+
+    (comparison,) = found["comparisons"]
+    assert any(note.startswith("undated: 1 of ") for note in comparison["notes"])
+
+
 def test_two_runs_are_compared(llm_server: LLMServer, ada: Agent) -> None:
     judge(llm_server, voice=8)
     first, second = run_of(ada, "1"), run_of(ada, "2")
