@@ -46,10 +46,15 @@ ADHERENCE = Dimension.ADHERENCE.value
 
 @dataclass(slots=True)
 class Compared:
-    """What was compared, and what could not be, by target with the reason."""
+    """What was compared, and what could not be, by target with the reason.
+
+    Attributes:
+        wrong_file: Whether a baseline file is of another judge or procedure, or of nobody who is compared.
+    """
 
     comparisons: list[Comparison] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    wrong_file: bool = False
 
     @contextmanager
     def refusing(self, target: str) -> Iterator[None]:
@@ -210,13 +215,17 @@ def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dime
     names = ", ".join(baselines) or "none"
     if agents is None:
         agents = list(Agent.objects.filter(slug__in=list(baselines)).order_by("slug"))
-    result = Compared()
+    result = Compared(wrong_file=not any(agent.slug in baselines for agent in agents))
     for agent in agents:
         with result.refusing(agent.slug):
             if agent.slug not in baselines:
                 raise NotComparable(f"{path} holds no completed run of it; it has: {names}")
-            runs = _newest_like(agent, baselines[agent.slug], dimensions)
-            comparison = compare(baselines[agent.slug], measurement_of_runs(runs), margin=margin)
+            before = baselines[agent.slug]
+            runs = _newest_like(agent, before, dimensions)
+            now = measurement_of_runs(runs)
+            if (before.judge, before.procedure) != (now.judge, now.procedure):
+                result.wrong_file = True
+            comparison = compare(before, now, margin=margin)
             result.comparisons.append(with_undated(comparison, {run.pk for run in runs.values()}))
     if not agents:
         result.refused[str(path)] = f"names no agent there is; it has: {names}"
@@ -237,6 +246,8 @@ def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str])
         if other is None:
             raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
         runs = {name: other for name in other.dimensions if not dimensions or name in dimensions}
+    if not runs:
+        raise NotComparable(f"no evaluation of {', '.join(dimensions)} yet; measure it first")
     return runs
 
 

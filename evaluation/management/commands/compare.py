@@ -60,7 +60,7 @@ class Command(CodedCommand):
         "Compare two measurements: of two tags (--a build=40 --b build=41; measured now unless they were before), the newest against the "
         "baseline (the default) or a file, or two evaluations. Per dimension and proposition: the change, its 95 % interval and a verdict. "
         "Exit code: 0 nothing surely got worse, 1 something did, 2 something could not be compared, or so much less is scored that a "
-        "dimension has no score any more."
+        "dimension has no score any more, 3 a file cannot be used or is of another judge (what else can be compared is)."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -189,7 +189,7 @@ class Command(CodedCommand):
             self.stderr.write(self.unusable)
         if any(comparison.worse for comparison in compared.comparisons):
             sys.exit(REGRESSION)
-        if self.unusable:
+        if self.unusable or compared.wrong_file:
             sys.exit(UNUSABLE)
         lost = any(comparison.lost_dimensions for comparison in compared.comparisons)
         if lost or refused or not compared.comparisons:

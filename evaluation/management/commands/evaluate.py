@@ -185,8 +185,9 @@ class Verdict(CommandError):
 class Command(CodedCommand):
     help = (
         "Measure agents, compare them with their baseline and thresholds, and end with a verdict for a build. Exit code: 0 pass, "
-        "1 a sure regression or a score below its threshold, 2 not enough could be judged to say. When both 1 and 2 "
-        "hold it is 2. The same command resumes an evaluation that was interrupted, or whose calls failed."
+        "1 a sure regression or a score below its threshold, 2 not enough could be judged to say. When both hold it is 2 where something "
+        "could not be judged enough, and 1 where a dimension only lost its score. The same command resumes an evaluation that was "
+        "interrupted, or whose calls failed."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -183,7 +183,32 @@ def test_a_file_serves_as_a_baseline(llm_server: LLMServer, ada: Agent, tmp_path
     assert (change["delta"], change["baseline_n"], change["n"]) == (-3.0, 8, 8)
     path.write_text(path.read_text().replace('"test-model"', '"older-model"'))
     code, _, err = ran("--baseline", str(path))
-    assert (code, "was judged by older-model" in err, "by test-model" in err) == (2, True, True)
+    assert (code, "was judged by older-model" in err, "by test-model" in err) == (3, True, True)
+
+
+def test_a_file_that_is_of_nobody_who_is_compared_ends_with_3(
+    llm_server: LLMServer, ada: Agent, tmp_path: Path
+) -> None:
+    judge(llm_server, voice=8)
+    path = tmp_path / "baseline.json"
+    call_command("capture_baseline", "--dimensions", "adherence", "--json", "--out", str(path), stdout=StringIO())
+    make_agent("bea")
+
+    code, _, err = ran("--baseline", str(path), "--agents", "bea")
+
+    assert (code, "holds no completed run of it; it has: ada" in err) == (3, True)
+
+
+def test_a_dimension_that_was_never_measured_cannot_be_compared_with_a_file(
+    llm_server: LLMServer, ada: Agent, tmp_path: Path
+) -> None:
+    judge(llm_server, voice=8)
+    path = tmp_path / "baseline.json"
+    call_command("capture_baseline", "--dimensions", "adherence", "--json", "--out", str(path), stdout=StringIO())
+
+    code, _, err = ran("--baseline", str(path), "--dimensions", "fluency")
+
+    assert (code, "ada: no evaluation of fluency yet" in err) == (2, True)
 
 
 @pytest.mark.parametrize("way", ["--runs", "baseline", "--baseline"])
