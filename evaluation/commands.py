@@ -134,18 +134,6 @@ def split_unusable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], str]:
     return usable, why
 
 
-def refuse_unusable(specs: Sequence[RunSpec]) -> None:
-    """Refuse to measure where the proposition files of one of them cannot be used: the result is one for all.
-
-    Raises:
-        CommandError: Names file, line, field, and who can be measured.
-        PropositionError: A folder does not exist.
-    """
-    usable, why = split_unusable(specs)
-    if why:
-        raise unusable(f"{why}\nThe others can be measured: --agents {','.join(spec.target.slug for spec in usable)}")
-
-
 def specs_of(options: dict[str, Any], *, empty: str = "", **more: Any) -> list[RunSpec]:
     """Return a spec per agent, as `add_what` and `add_how` read them; `more` are further fields of each.
 

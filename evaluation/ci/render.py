@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import Cell, console_on, markdown_table, print_table
+from agents.commands import REGRESSION, UNUSABLE, Cell, console_on, markdown_table, print_table
 from agents.text.markdown import as_code, as_text, plain
 from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionProfile, position_profile
@@ -67,6 +67,7 @@ class Report:
         bins: Stretches to tell apart by position; empty unless asked for.
         simulations: What was simulated to be measured; empty for real speech.
         estimate: What judging was estimated to need; None where the judge costs nothing.
+        unusable: Whose proposition files cannot be used, with file, line and field: these agents are not in the results.
     """
 
     judge: str
@@ -75,6 +76,7 @@ class Report:
     bins: Sequence[Bin] = ()
     simulations: Sequence[Simulation] = ()
     estimate: Spending | None = None
+    unusable: str = ""
 
     @cached_property
     def profiles(self) -> dict[str, PositionProfile]:
@@ -89,6 +91,27 @@ class Report:
     def findings(self) -> Findings:
         profiles = list(self.profiles.values())
         return decide(self.results, self.limits, profiles=profiles, simulations=self.simulations)
+
+    @property
+    def exit_code(self) -> int:
+        """The code of the verdict; 3 where files of some agents cannot be used, unless something is worse among the others."""
+        if self.unusable and self.findings.exit_code != REGRESSION:
+            return UNUSABLE
+        return self.findings.exit_code
+
+    @property
+    def sign(self) -> str:
+        """What is seen first: no tick where agents are left out."""
+        if self.unusable and self.findings.sign == "✅":
+            return "⚠️"
+        return self.findings.sign
+
+    @property
+    def outcome(self) -> str:
+        """What was found, and whether agents are left out."""
+        if self.unusable:
+            return f"{self.findings.outcome}, but not of all agents"
+        return self.findings.outcome
 
     @cached_property
     def coverage(self) -> Coverage:
@@ -208,7 +231,8 @@ def _document(report: Report) -> dict[str, Any]:
     procedures = sorted({result.run.procedure for result in report.results})
     summary = {
         "verdict": findings.verdict,
-        "exit_code": findings.exit_code,
+        "exit_code": report.exit_code,
+        "unusable": report.unusable,
         "judge": report.judge,
         "heuristic": is_heuristic(report.judge),
         "procedure": procedures[0] if len(procedures) == 1 else procedures,
@@ -303,10 +327,8 @@ def print_report(report: Report, out: Any) -> None:
         console.print(escape(note))
     if report.spent_line:
         console.print(report.spent_line)
-    style = {"✅": "bold green", "❌": "bold red"}.get(findings.sign, "bold yellow")
-    console.print(
-        f"[{style}]{findings.sign} {findings.outcome}[/]: {findings.headline} (exit code {findings.exit_code})"
-    )
+    style = {"✅": "bold green", "❌": "bold red"}.get(report.sign, "bold yellow")
+    console.print(f"[{style}]{report.sign} {report.outcome}[/]: {findings.headline} (exit code {report.exit_code})")
 
 
 def _console(out: Any) -> Console:
@@ -406,8 +428,9 @@ def markdown(report: Report) -> str:
     ]
     parts = [
         MARKER,
-        f"### {findings.sign} Persona check: {findings.outcome}",
+        f"### {report.sign} Persona check: {report.outcome}",
         f"{counted(len(results), 'agent')}, judged by {as_code(report.judge)}{heuristic}. {findings.headline}",
+        "\n".join(f"* {as_code(line, 1_000)}" for line in report.unusable.splitlines()),
         "\n".join(_finding_grid(rows)),
         _details("Lowest-scored messages", reversed(worst.values())),
         _details(f"Cannot tell yet: {len(undecided)}", _finding_grid(undecided)),
@@ -523,6 +546,10 @@ def junit(report: Report) -> str:
         suite = ET.SubElement(suites, "testsuite", {"name": "plumbline"})
         case = ET.SubElement(suite, "testcase", {"name": "anything measured", "classname": "plumbline"})
         _fail(case, "error", nothing or "no agents")
+    if report.unusable:
+        suite = ET.SubElement(suites, "testsuite", {"name": "plumbline"})
+        case = ET.SubElement(suite, "testcase", {"name": "proposition files", "classname": "plumbline"})
+        _fail(case, "error", *report.unusable.splitlines())
     for parent in (suites, *suites):
         cases = list(parent.iter("testcase"))
         parent.set("tests", str(len(cases)))

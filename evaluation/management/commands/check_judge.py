@@ -22,10 +22,10 @@ from evaluation.commands import (
     as_text,
     estimate_line,
     measuring,
-    refuse_unusable,
     show_estimates,
     specs_of,
     spent_line,
+    split_unusable,
 )
 from evaluation.models import BY_MESSAGE, EvaluationRun
 from evaluation.propositions.files import default_dimensions
@@ -47,7 +47,8 @@ Where there are no other agents, four voices that come with Plumbline take their
 For each dimension that is judged message by message it prints how often the own text scores higher (AUC: 0.5 is chance, 1 never
 wrong) and how many of the swapped texts score 7 or more. The result is shown beside the judge's scores from then on.
 
-The same command resumes a check that was interrupted. Exit code: 0 done, 2 something could not be judged."""
+The same command resumes a check that was interrupted. Exit code: 0 done, 2 something could not be judged, 3 proposition files
+of some cannot be used (the judge is checked on the others)."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
@@ -60,18 +61,22 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
 
     def handle(self, *args: Any, **options: Any) -> None:
         with measuring():
-            specs, silent = self._specs(options)
+            specs, silent, broken = self._specs(options)
             if options["dry_run"]:
                 self._dry_run(specs, options)
+                problem = ""
             else:
-                self._check(specs, silent, options)
+                problem = self._check(specs, silent, options, of_all=options["agents"] == "all" and not broken)
+        if broken:
+            raise unusable("\n".join(filter(None, [problem, broken])))
+        if problem:
+            raise CommandError(problem, returncode=NOT_ENOUGH)
 
-    def _specs(self, options: dict[str, Any]) -> tuple[list[tuple[RunSpec, RunSpec]], list[str]]:
-        """The two measurements of each agent that said something, and the slugs of the others."""
+    def _specs(self, options: dict[str, Any]) -> tuple[list[tuple[RunSpec, RunSpec]], list[str], str]:
+        """The two measurements of each agent that said something, the slugs of the others, and whose files cannot be used."""
         if options["dimensions"] is None:
             options["dimensions"] = ",".join(name for name in default_dimensions() if name in BY_MESSAGE)
-        specs = specs_of(options, judge=options["judge"])
-        refuse_unusable(specs)
+        specs, broken = split_unusable(specs_of(options, judge=options["judge"]))
         try:
             pairs = [
                 swap_specs(spec)
@@ -81,15 +86,19 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
         except ValueError as error:
             raise wrong(error) from None
         if not pairs:
-            raise CommandError(f"nothing to check the judge on: {NO_MESSAGE}", returncode=NOT_ENOUGH)
+            nothing = f"nothing to check the judge on: {NO_MESSAGE}"
+            raise unusable(f"{nothing}\n{broken}") if broken else CommandError(nothing, returncode=NOT_ENOUGH)
         speaking = {own.target.slug for own, _ in pairs}
-        return pairs, [spec.target.slug for spec in specs if spec.target.slug not in speaking]
+        return pairs, [spec.target.slug for spec in specs if spec.target.slug not in speaking], broken
 
     def _dry_run(self, specs: Sequence[tuple[RunSpec, RunSpec]], options: dict[str, Any]) -> None:
         estimates = estimate_all([spec for pair in specs for spec in pair])
         show_estimates(estimates, self.stdout, as_json=options["json"])
 
-    def _check(self, specs: Sequence[tuple[RunSpec, RunSpec]], silent: Sequence[str], options: dict[str, Any]) -> None:
+    def _check(
+        self, specs: Sequence[tuple[RunSpec, RunSpec]], silent: Sequence[str], options: dict[str, Any], *, of_all: bool
+    ) -> str:
+        """Judge, store, print, and return what is not judged, and why; empty where all is."""
         judge, procedure = specs[0][0].judge_model, replace(specs[0][0], swap_test="").procedure
         paid = provider_of(judge) == "anthropic"
         both = [spec for pair in specs for spec in pair]
@@ -110,7 +119,7 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
         tests, left = swap_tests(pairs), [run for run in judged if run.status != EvaluationRun.Status.COMPLETED]
         stays = {}
         if not left:
-            stays = store_swap_tests(judge=judge, procedure=procedure, tests=tests, of_all=options["agents"] == "all")
+            stays = store_swap_tests(judge=judge, procedure=procedure, tests=tests, of_all=of_all)
         if options["json"]:
             document = {
                 "judge": judge,
@@ -132,7 +141,7 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
             )
         if silent:
             self.stderr.write(f"Not checked on those who said nothing: {', '.join(silent)}.")
-        _complain(tests, left)
+        return _problem(tests, left)
 
 
 def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
@@ -164,12 +173,13 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
         console.print(f"Swapped in were texts of {foils[0]}: voices that come with Plumbline, easier to tell.")
 
 
-def _complain(tests: Mapping[str, SwapTest], left: Sequence[EvaluationRun]) -> None:
-    """Exit 2 where something is not judged, saying why on standard error."""
+def _problem(tests: Mapping[str, SwapTest], left: Sequence[EvaluationRun]) -> str:
+    """Return what is not judged, and why; empty where all is."""
     if left:
         lines = [f"{run}: {run.status}: {run.error}" for run in left]
         hint = "Nothing is stored yet; run the same command again to judge what is left."
-        raise CommandError("\n  ".join(["not all was judged:", *lines, hint]), returncode=NOT_ENOUGH)
+        return "\n  ".join(["not all was judged:", *lines, hint])
     if all(test.auc.value is None for test in tests.values()):
         reasons = "; ".join(f"{name}: {test.auc.reason}" for name, test in tests.items())
-        raise CommandError(f"no figure: {reasons}", returncode=NOT_ENOUGH)
+        return f"no figure: {reasons}"
+    return ""

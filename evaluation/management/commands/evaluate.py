@@ -32,9 +32,9 @@ from evaluation.commands import (
     check_writable,
     estimate_line,
     measuring,
-    refuse_unusable,
     show_estimates,
     specs_of,
+    split_unusable,
     write_text,
 )
 from evaluation.models import COUNTED
@@ -186,8 +186,9 @@ class Command(CodedCommand):
     help = (
         "Measure agents, compare them with their baseline and thresholds, and end with a verdict for a build. Exit code: 0 pass, "
         "1 a sure regression or a score below its threshold, 2 not enough could be judged to say. When both hold it is 2 where something "
-        "could not be judged enough, and 1 where a dimension only lost its score. The same command resumes an evaluation that was "
-        "interrupted, or whose calls failed."
+        "could not be judged enough, and 1 where a dimension only lost its score. 3 something that was named or "
+        "set cannot be used; where it is proposition files of some agents, the others are evaluated, and something worse among them is 1. "
+        "The same command resumes an evaluation that was interrupted, or whose calls failed."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -289,8 +290,7 @@ class Command(CodedCommand):
         if options["personas"] is not None:
             paths: dict[str, Any] = {"personas": options["personas"], "transcripts": options["transcript"]}
             load_files(**paths, speakers=request.speakers, format=options["format"])
-        specs = request.specs()
-        refuse_unusable(specs)
+        specs, broken = split_unusable(request.specs())
         chosen: dict[str, Any] = {"situations": (), "actor_model": options["actor_model"]}
         pairs: list[tuple[SimulationEstimate, Estimate]] = []
         if options["simulate"]:
@@ -299,6 +299,8 @@ class Command(CodedCommand):
             pairs = [estimate_simulation(spec, **chosen, repeats=repeats) for spec, repeats in once]
         if options["dry_run"]:
             self._dry_run(specs, pairs, as_json=options["json"])
+            if broken:
+                raise unusable(broken)
             return None
         baseline = self._baseline(request, specs)
         named = [] if options["agents"].strip().lower() == "all" else [spec.target.slug for spec in specs]
@@ -329,6 +331,7 @@ class Command(CodedCommand):
             bins=request.bins,
             simulations=simulations,
             estimate=spending,
+            unusable=broken,
         )
 
     def _baseline(self, request: Request, specs: Sequence[RunSpec]) -> BaselineSource:
@@ -356,7 +359,6 @@ class Command(CodedCommand):
             self.stdout.write(report.json, ending="")
         else:
             print_report(report, self.stdout)
-        if report.findings.exit_code:
-            raise Verdict(
-                f"{report.findings.verdict}: {report.findings.headline}", returncode=report.findings.exit_code
-            )
+        if report.exit_code:
+            verdict = f"{report.outcome}: {report.findings.headline}"
+            raise Verdict("\n".join(filter(None, [verdict, report.unusable])), returncode=report.exit_code)

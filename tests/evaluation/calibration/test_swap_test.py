@@ -262,6 +262,21 @@ def test_a_swapped_text_that_was_deleted_meanwhile_is_unscored(
 
 
 # -- what it costs, and going on
+def test_a_broken_file_of_one_agent_ends_it_with_3_and_the_judge_is_checked_on_the_others(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    cast("ada", "bob", "eve")
+    llm_server.respond = KNOWS
+    propositions.write("adherence/eve.yaml", "propositions: 3\n")
+    out = io.StringIO()
+
+    with pytest.raises(CommandError) as ended:
+        call_command("check_judge", "--dimensions", "adherence", "--json", stdout=out, stderr=io.StringIO())
+
+    assert (ended.value.returncode, "eve.yaml:1: propositions" in str(ended.value)) == (3, True)
+    assert len(json.loads(out.getvalue())["evaluations"]) == 2
+
+
 def test_a_dry_run_asks_nothing_and_estimates_both_halves(llm_server: LLMServer, price: ModelPrice) -> None:
     cast("ada", "bob")
     llm_server.respond = KNOWS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,8 @@ import pytest
 from agents.models import Agent
 from evaluation.ci.verdict import EVERY, Limits
 from evaluation.management.commands.evaluate import parse_thresholds
-from tests.evaluation.ci.building import refused, run, two_builds
+from tests.evaluation.ci.building import baseline, planted, refused, run, two_builds
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judging import answers
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -70,20 +71,39 @@ def test_a_broken_proposition_file_is_wrong_usage(two: Agent, tmp_path: Path) ->
     assert "dimension" in refused("--propositions", str(tmp_path / "claims"))
 
 
-def test_a_broken_file_of_one_agent_refuses_a_verdict_about_it_and_no_other(
-    two: Agent, llm_server: LLMServer, propositions: PropositionFolder
+@pytest.mark.parametrize(("mood", "code"), [(8, 3), (2, 1)])
+def test_a_broken_file_of_one_agent_is_named_and_the_others_are_evaluated(
+    two: Agent, llm_server: LLMServer, propositions: PropositionFolder, tmp_path: Path, mood: int, code: int
 ) -> None:
-    llm_server.respond = answers(lambda claim: 8)
+    planted(llm_server, mood=mood)
+    two_builds(propositions, "bob")
+    baseline()
+    propositions.write("adherence/bob.yaml", "propositions:\n  - {id: dry, clam: dry}\n")
+    comment, xml = tmp_path / "comment.md", tmp_path / "junit.xml"
+
+    ended, out, said = run(
+        *("--where", "build=41", "--dimensions", "adherence", "--json"),
+        *("--markdown", str(comment), "--junit", str(xml)),
+    )
+
+    document = json.loads(out)
+    assert (ended, document["summary"]["exit_code"]) == (code, code)
+    assert [one["agent"] for one in document["runs"]] == ["ada"]
+    for text in (said, document["summary"]["unusable"], unescape(comment.read_text()), xml.read_text()):
+        assert "bob.yaml:2: propositions[0].clam (dry)" in text
+    assert "✅" not in comment.read_text()
+
+
+def test_a_dry_run_names_a_broken_file_of_one_agent_and_estimates_the_others(
+    two: Agent, propositions: PropositionFolder
+) -> None:
     two_builds(propositions, "bob")
     propositions.write("adherence/bob.yaml", "propositions:\n  - {id: dry, clam: dry}\n")
 
-    said = refused()
-    assert "bob.yaml:2: propositions[0].clam (dry)" in said
-    assert "--agents ada" in said
-    assert llm_server.calls == 0
+    code, out, said = run("--dry-run", "--dimensions", "adherence", "--json")
 
-    code, out, _ = run("--agents", "ada", "--dimensions", "adherence")
-    assert (code, "ada" in out) == (0, True)
+    assert (code, [one["agent"] for one in json.loads(out)["agents"]]) == (3, ["ada"])
+    assert "bob.yaml:2: propositions[0].clam (dry)" in said
 
 
 # -- What a build is held to: how it is written, and what makes no sense
