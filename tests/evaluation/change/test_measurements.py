@@ -260,7 +260,7 @@ def test_a_file_has_the_shares_of_its_evaluation_and_what_was_never_scored(
     ("fields", "share"),
     [
         ({"coverage": 0.5714, "scored": 8, "unscored": 6}, "57 %"),
-        ({"coverage": 0.0, "scored": 0, "unscored": 6}, "0 %"),
+        ({"coverage": 0.0, "scored": 0, "unscored": 8}, "0 %"),
         ({"coverage": None}, ""),
         ({}, ""),
     ],
