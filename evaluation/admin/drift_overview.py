@@ -39,7 +39,7 @@ from evaluation.change.overview import (
     why_drifted,
 )
 from evaluation.models import Baseline, EvaluationScore, is_heuristic
-from evaluation.runs.summary import percent
+from evaluation.runs.summary import Share, percent
 from evaluation.wording import signed
 
 INVERTED = "an anti-pattern: 9 means not at all"
@@ -351,9 +351,15 @@ def _move(card: Card, move: Move) -> tuple[object, ...]:
     judged = f"{move.baseline_scored:,} · {move.scored:,}"
     return (
         format_html("{} {} {}", link, dimension_badge(move.dimension), inverted),
-        of_words(move.baseline) if move.of_words else meter(move.baseline, share=move.baseline_share),
-        of_words(move.candidate) if move.of_words else meter(move.candidate, share=move.share),
-        signed(move.delta),
+        _number(move, move.baseline, move.baseline_share, move.baseline_hits),
+        _number(move, move.candidate, move.share, move.hits),
+        signed(move.points),
         f"{judged}, {move.unscored:,} unscored" if move.unscored else judged,
         verdict,
     )
+
+
+def _number(move: Move, score: float | None, share: Share | None, hits: Share | None) -> str:
+    if hits is not None:
+        return f"hits in {hits} messages"
+    return of_words(score) if move.of_words else meter(score, share=share)

@@ -243,7 +243,25 @@ def change_of(
     return change.model_copy(update=update)
 
 
-def change_of_hits(change: Change, before: Share, now: Share, margin: float) -> Change:
+def goes_by_hits(hits: tuple[Share, Share], scored: tuple[Share | None, Share | None]) -> bool:
+    """Return whether the share of messages that hit a cue is compared, and not the scores.
+
+    It is where all scores of both are hits, and where the baseline has fewer than two scores: one is no sample.
+
+    Args:
+        hits, scored: Messages with a hit, and with any score, of those judged: in the baseline and now.
+    """
+    before, now = hits
+    if not (before.asked and now.asked and before.scored + now.scored):
+        return False
+    partly = before.scored < before.asked or now.scored < now.asked
+    if partly and hits == scored:
+        return True
+    scored_before = scored[0]
+    return scored_before is not None and scored_before.scored < 2
+
+
+def change_of_hits(change: AnyChange, before: Share, now: Share, margin: float) -> AnyChange:
     """Return the change of a proposition by its hits: by the share of messages that had one, not by how low those scored.
 
     The two shares are compared by Fisher's exact test; the interval is of the change in points, see `Change.points`.
@@ -464,7 +482,7 @@ def lost_propositions(before: Shares, now: Shares) -> tuple[Lost, ...]:
     return tuple(
         _lost(*name, p, before[name], now[name])
         for name, p in zip(names, holm(chances), strict=True)
-        if p <= ALPHA and _fell_below_half(before[name], now[name])
+        if p <= ALPHA and fell_below_half(before[name], now[name])
     )
 
 
@@ -497,7 +515,7 @@ def lost_dimensions(shares: Mapping[str, tuple[ScoredShare, ScoredShare]]) -> tu
     chances = []
     for name in names:
         before, now = shares[name]
-        fell = _fell_below_half(before.share, now.share)
+        fell = fell_below_half(before.share, now.share)
         p = difference_p(before.observations, now.observations) if fell else None
         chances.append(1.0 if p is None else p)
     return tuple(
@@ -507,5 +525,6 @@ def lost_dimensions(shares: Mapping[str, tuple[ScoredShare, ScoredShare]]) -> tu
     )
 
 
-def _fell_below_half(before: Share, now: Share) -> bool:
+def fell_below_half(before: Share, now: Share) -> bool:
+    """Return whether less than half as much is scored as before, be it by chance."""
     return (now.value or 0.0) < FELL_BELOW * (before.value or 0.0)

@@ -71,12 +71,12 @@ class Compared:
 
     @property
     def undecidable(self) -> dict[str, str]:
-        """Targets without a single difference, with the reason."""
+        """Targets of which no score and no hits were compared, with the reason."""
         empty = {
             c.target: "; ".join(dict.fromkeys(f"{d.dimension}: {d.reason}" for d in c.dimensions))
             or "nothing was measured in both"
             for c in self.comparisons
-            if all(d.delta is None for d in c.dimensions) and not any(one.verdict == "worse" for one in c.shown)
+            if all(d.delta is None for d in c.dimensions) and not any(one.proposition for one in c.shown)
         }
         return {**self.refused, **empty}
 

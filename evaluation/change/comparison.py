@@ -19,6 +19,7 @@ from evaluation.change.change import (
     change_of_hits,
     corrected,
     detectable,
+    goes_by_hits,
     lost_dimensions,
     lost_propositions,
     mean_of,
@@ -47,6 +48,7 @@ ONLY_NOW = "scored only now"
 ONLY_BEFORE = "scored only in the baseline"
 MORE_HITS = "more hits, not surely"
 NO_MORE_HITS = "no more hits"
+HITS_ALONE = "only hits are scored, and their score does not say how many there are: see the propositions"
 
 
 class DimensionChange(Change):
@@ -332,7 +334,7 @@ class _Dimension:
         over_window: Of these, where others are judged message by message, those judged once over the window: one judgement is no
             sample of messages.
         by_hits: Those compared by the share of messages with a hit, in the baseline and now: of the offline judge's cues and rules, where
-            all scores of both are hits, or the baseline has none. What has no hit is unscored then, so scores say nothing of it.
+            all scores of both are hits, or the baseline has fewer than two. What has no hit is unscored then, so scores say nothing of it.
         scored_in_one: Of the others those that are scored in one of the two only.
         unjudged: Those of which the judge could score nothing in either.
     """
@@ -366,11 +368,13 @@ class _Dimension:
         earlier, later = before.hits, now.hits
         if not self.heuristic or self.name != Dimension.ADHERENCE or earlier is None or later is None:
             return None
-        if not (earlier.asked and later.asked and earlier.scored + later.scored):
-            return None
-        partly = earlier.scored < earlier.asked or later.scored < later.asked
-        hits_alone = partly and (earlier, later) == (before.share, now.share)
-        return (earlier, later) if hits_alone or before.score is None else None
+        return (earlier, later) if goes_by_hits((earlier, later), (before.share, now.share)) else None
+
+    @property
+    def of_hits_alone(self) -> bool:
+        """Whether all that is scored in both is compared by hits: the mean of such scores is the same however many there are."""
+        scored = {p for p, pair in self.same.items() if all(one.score is not None for one in pair)}
+        return bool(scored) and scored <= self.by_hits.keys()
 
     @property
     def scored_by_message(self) -> dict[str, tuple[Measured, Measured]]:
@@ -424,6 +428,8 @@ class _Dimension:
                 too_little_scored=True,
                 **about,
             )
+        if self.of_hits_alone and change.verdict == "steady":
+            return change.model_copy(update={"verdict": "not enough data", "reason": HITS_ALONE})
         if change.delta is None and before.score is not None and now.score is not None:
             return change.model_copy(update={"reason": NONE_IN_COMMON, "interval_note": NONE_IN_COMMON})
         return change

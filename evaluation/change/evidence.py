@@ -22,7 +22,7 @@ from agents.models import Agent, Message
 from agents.persona import changes_since, current_digest
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, Evidence, Method, is_heuristic
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import RunSummary, window_statistics
+from evaluation.runs.summary import CALL_FAILED, COVERABLE, RunSummary, window_statistics
 
 
 def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | None = None) -> list[Baseline]:
@@ -144,6 +144,7 @@ def judged_ways() -> list[Judged]:
 def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     """Store in which dimensions a completed evaluation of an agent scored something (or has a statistic), and up to which message.
 
+    Adherence also where the judge looked and could score nothing: that an agent is not to be recognised any more is a finding.
     It does the same however often it is called: dimensions of channels can be scored after the agent's own. Evaluations sampled by
     position, or made to test the judge, are no evidence.
 
@@ -153,7 +154,11 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     if run.agent_id is None or run.position_bins or run.swap_test:
         return
     rows = EvaluationScore.objects.filter(status=EvaluationScore.Status.SCORED).order_by().values_list("dimension")
-    newest_by_dimension = dict(rows.filter(evaluation_run=run).annotate(at=Max("message__said_at")))
+    searched = EvaluationScore.objects.filter(COVERABLE, ~CALL_FAILED, dimension=Dimension.ADHERENCE).order_by()
+    newest_by_dimension = {
+        **dict(searched.filter(evaluation_run=run).values_list("dimension").annotate(at=Max("message__said_at"))),
+        **dict(rows.filter(evaluation_run=run).annotate(at=Max("message__said_at"))),
+    }
     of_channels = rows.filter(evaluation_run__agent_shares__agent_run=run, evaluation_run__status=run.Status.COMPLETED)
     newest_by_dimension |= dict.fromkeys(window_statistics(run.figures))
     newest_by_dimension |= dict.fromkeys(of_channels.values_list("dimension", flat=True).distinct())

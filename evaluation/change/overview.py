@@ -21,9 +21,22 @@ from django.utils.dateformat import format as date_format
 
 from agents.builds import BUILD_TAGS, Tag, first_of_tags
 from agents.models import Agent, Message
-from evaluation.change.change import Change, Lost, beyond_margin, corrected, decided, fell_sharply, lost_propositions
+from evaluation.change.change import (
+    HIT,
+    Change,
+    Lost,
+    Shares,
+    beyond_margin,
+    change_of_hits,
+    corrected,
+    decided,
+    fell_below_half,
+    fell_sharply,
+    goes_by_hits,
+    lost_propositions,
+)
 from evaluation.change.evidence import MEASURE_NEWER, Judged, Newest, newest_evidence, newest_since_baselines, runs_of
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
+from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, Evidence, is_heuristic
 from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little, window_statistics
 from evaluation.statistics.bootstrap import Outcomes, least_variance
 from evaluation.statistics.difference import MARGIN, welch_interval, welch_p
@@ -57,12 +70,14 @@ class Compared:
         baseline_newest: When the newest message of the baseline was said.
         baseline_name, candidate_name: As people call them, e.g. ``the baseline of 3 Nov 2026``, ``build 41``.
         baseline_personas: Digests of the personas that the baseline was measured under.
+        asked_in_vain: The evaluation of the newest baseline where it asked for adherence and scored too little for a baseline of it.
     """
 
     baseline: Mapping[str, int] = field(default_factory=dict)
     baseline_newest: datetime | None = None
     baseline_name: str = ""
     baseline_personas: frozenset[str] = frozenset()
+    asked_in_vain: int | None = None
     candidate: Mapping[str, EvaluationRun] = field(default_factory=dict)
     candidate_name: str = ""
 
@@ -74,7 +89,9 @@ class Compared:
 
 
 class Move(Change):
-    """One proposition in both measurements. Its p is corrected for all that is looked at; None where one of the two is judged once.
+    """One proposition that was scored in both measurements, or of which hits are compared.
+
+    Its p is corrected for all that is looked at; None where one of the two is judged once.
 
     Attributes:
         scored, baseline_scored: Judgements scored; `unscored` could not be judged.
@@ -93,8 +110,8 @@ class Move(Change):
 
     @property
     def points(self) -> float:
-        """The change; only moves with both means are made."""
-        return self.delta or 0.0
+        """The change; 0 where there are neither two means nor hits."""
+        return super().points or 0.0
 
     @property
     def is_sure(self) -> bool:
@@ -119,6 +136,7 @@ class Card:
         moves: Every proposition that was scored in both, the largest fall first.
         main: The one the sentence is about, if any; `claim` is its claim, as it was last asked.
         lost: Propositions of which surely less than half as much is scored as in the baseline.
+        halved: Dimensions of which less than half as much is scored, be it by chance: what is left is not called steady.
         changed: Propositions that are another one now (reworded, or their trait changed), so not compared.
         baseline_quote, candidate_quote: Messages that show what the sentence is about, see `quotes_of`.
         since_at: When the agent first said something with the tag since which it changed.
@@ -133,6 +151,7 @@ class Card:
     main: Move | None = None
     claim: str = ""
     lost: Sequence[Lost] = ()
+    halved: Mapping[str, tuple[Share, Share]] = field(default_factory=dict)
     changed: Sequence[str] = ()
     baseline_quote: Quote | None = None
     candidate_quote: Quote | None = None
@@ -217,8 +236,25 @@ def compared_of(
         runs = {name: run for name, run in runs_of(newest.get(pk, {})).items() if run.pk != of.baseline.get(name)}
         if candidate is None and baseline is not None and of.baseline_newest is not None:  # only of newer messages
             runs = {name: run for name, run in runs.items() if newest[pk][name].newest_message_at > of.baseline_newest}
-        compared[pk] = replace(of, candidate=runs, candidate_name=tag_name(candidate) if candidate else "")
+        of = replace(of, candidate=runs, candidate_name=tag_name(candidate) if candidate else "")
+        compared[pk] = _with_adherence(of)
     return compared
+
+
+def _with_adherence(compared: Compared) -> Compared:
+    """Add adherence that both asked for, and the baseline in vain: hits compare all the same. As `compare` has it."""
+    before = compared.asked_in_vain
+    if before is None or not compared.candidate:
+        return compared
+    newest = list(compared.candidate.values())[-1]
+    if Dimension.ADHERENCE not in newest.dimensions or newest.pk == before:
+        return compared
+    adherence = Dimension.ADHERENCE.value
+    return replace(
+        compared,
+        baseline={**compared.baseline, adherence: before},
+        candidate={adherence: newest, **compared.candidate},
+    )
 
 
 def tag_name(tag: Tag) -> str:
@@ -231,7 +267,7 @@ def _of_baselines(agents: Collection[int], judged: Judged) -> dict[int, Compared
     newest = Evidence.objects.filter(evaluation_run=OuterRef("evaluation_run"), dimension=OuterRef("dimension"))
     by_agent: dict[int, list[Any]] = defaultdict(list)
     with_time = baselines.annotate(newest=Subquery(newest.values("newest_message_at")[:1]))
-    for row in with_time.order_by("captured_at", "pk"):
+    for row in with_time.select_related("evaluation_run").order_by("captured_at", "pk"):
         by_agent[row.agent_id].append(row)
     return {
         agent: Compared(
@@ -239,9 +275,18 @@ def _of_baselines(agents: Collection[int], judged: Judged) -> dict[int, Compared
             baseline_newest=max((row.newest for row in rows if row.newest is not None), default=None),
             baseline_name=f"the baseline of {date_format(timezone.localtime(rows[-1].captured_at), 'j M Y')}",
             baseline_personas=frozenset(row.persona_digest for row in rows),
+            asked_in_vain=_asked_in_vain(rows),
         )
         for agent, rows in by_agent.items()
     }
+
+
+def _asked_in_vain(baselines: Sequence[Baseline]) -> int | None:
+    newest = baselines[-1]
+    has_baseline = any(row.dimension == Dimension.ADHERENCE for row in baselines)
+    if has_baseline or Dimension.ADHERENCE not in newest.evaluation_run.dimensions:
+        return None
+    return newest.evaluation_run_id
 
 
 def _of_tag(agents: Collection[int], judged: Judged, tag: Tag) -> dict[int, Compared]:
@@ -284,7 +329,7 @@ def changes_since(run: EvaluationRun) -> dict[str, tuple[Change, datetime]]:
 
 # -- what changed between them
 class _Part(NamedTuple):
-    """The sums of one proposition's judgements in one evaluation; from `n` to `high` of the first of each message alone."""
+    """The sums of one proposition's judgements in one evaluation; from `n` to `cue_hits` of the first of each message alone."""
 
     weight: float
     inverted: bool
@@ -296,6 +341,7 @@ class _Part(NamedTuple):
     squares: float | None
     low: float | None
     high: float | None
+    cue_hits: int
     share: Share
     by_message: bool
     of_words: bool
@@ -439,6 +485,7 @@ def _parts(runs: Collection[int]) -> Parts:
             squares=Sum(F("score") * F("score"), filter=ONCE, output_field=IntegerField()),
             low=Min("score", filter=ONCE),
             high=Max("score", filter=ONCE),
+            cue_hits=Count("pk", filter=ONCE & Q(score__lte=HIT)),
             **share_counts(),
             single=Count("pk", filter=MESSAGES),
         )
@@ -463,11 +510,18 @@ def _card(agent: Agent, judged: Judged, compared: Compared, parts: Parts, digest
                 changed.append(f"{dimension}/{name}")
                 continue
             pair = before[name], now[name]
-            if pair[0].by_message and pair[1].by_message:
-                shares[0][dimension, name], shares[1][dimension, name] = pair[0].share, pair[1].share
-            if pair[0].mean is not None and pair[1].mean is not None:
+            scored_in_both = pair[0].mean is not None and pair[1].mean is not None
+            if scored_in_both:
                 pairs.append(pair)
                 compares.add(name)
+            hits = _hits(judged, dimension, *pair)
+            if hits is not None:
+                move = _move(dimension, name, *pair, runs, simulated=False)
+                moves.append(change_of_hits(move, *hits, MARGIN))
+                continue
+            if pair[0].by_message and pair[1].by_message:
+                shares[0][dimension, name], shares[1][dimension, name] = pair[0].share, pair[1].share
+            if scored_in_both:
                 moves.append(_move(dimension, name, *pair, runs, simulated="simulated" in judged.procedure.split("+")))
         for run, of in zip(runs, (before, now), strict=True):
             left_out |= {f"{run}:{dimension}:{name}" for name, part in of.items() if name not in compares and part.n}
@@ -481,8 +535,29 @@ def _card(agent: Agent, judged: Judged, compared: Compared, parts: Parts, digest
         dimensions=dimensions,
         moves=sorted(moves, key=lambda move: (move.points, move.dimension, move.proposition)),
         lost=lost_propositions(*shares),
+        halved=_halved(*shares),
         changed=sorted(changed),
     )
+
+
+def _hits(judged: Judged, dimension: str, before: _Part, now: _Part) -> tuple[Share, Share] | None:
+    """Return the hits of both, where `compare` goes by them."""
+    if dimension != Dimension.ADHERENCE or not is_heuristic(judged.judge):
+        return None
+    if "simulated" in judged.procedure.split("+") or not (before.by_message and now.by_message):
+        return None
+    hits = Share(before.cue_hits, before.share.asked), Share(now.cue_hits, now.share.asked)
+    return hits if goes_by_hits(hits, (before.share, now.share)) else None
+
+
+def _halved(before: Shares, now: Shares) -> dict[str, tuple[Share, Share]]:
+    """Return by dimension the share scored before and now, where it is less than half of what it was."""
+    halved = {}
+    for dimension in {dimension for dimension, _ in before}:
+        share, share_now = (total(of for (name, _), of in side.items() if name == dimension) for side in (before, now))
+        if share_now.asked and fell_below_half(share, share_now):
+            halved[dimension] = (share, share_now)
+    return halved
 
 
 def _move(
@@ -556,7 +631,8 @@ def _state_of(card: Card) -> tuple[State, Move | None]:
     falls = [move for move in moves if move.points <= -MARGIN]
     sure = [move for move in falls if move.is_sure]
     rises = [move for move in reversed(moves) if move.points > 0 and move.is_sure]
-    lacking = card.lost or any(d.reason and d.baseline is not None and d.delta is None for d in card.dimensions)
+    short = any(d.reason and d.baseline is not None and d.delta is None for d in card.dimensions)
+    lacking = bool(card.lost or card.halved or short)
     if not compared.baseline:
         return "no baseline" if compared.candidate else "never measured", None
     if not compared.candidate:
@@ -571,7 +647,9 @@ def _state_of(card: Card) -> tuple[State, Move | None]:
         return "improved", rises[0]
     if falls:
         return "possibly drifted", falls[0]
-    return ("steady" if card.undecided is None else "not enough data"), None
+    if card.undecided is not None or any(move.hits is not None and move.verdict != "steady" for move in moves):
+        return "not enough data", None
+    return "steady", None
 
 
 # -- the evidence for it, each in one or two queries for all cards
@@ -707,6 +785,9 @@ def sentence_of(card: Card) -> str:
         lacking = [d for d in card.dimensions if d.reason and d.delta is None]
         if short := [f"{d.dimension.replace('_', ' ')}: {d.reason}" for d in lacking]:
             return f"Not enough data for {'; '.join(short).replace(f'{TOO_LITTLE}: ', '')}."
+        if not card.lost and card.halved:
+            shares = [f"{name.replace('_', ' ')} {was} → {now}" for name, (was, now) in card.halved.items()]
+            return f"Not enough data: judgements scored {', '.join(shares)} since {baseline}."
         if not card.lost and (open_ := card.undecided) is not None:
             return f"Not enough data to call it steady: {dimension_words(open_)}{_between(open_)} since {baseline}."
         lost = [f"“{short_name(one.proposition, slug, one.dimension)}” {one.before} → {one.now}" for one in card.lost]
@@ -736,6 +817,8 @@ def dimension_words(change: Change) -> str:
 
 def numbers_of(change: Change) -> str:
     """E.g. ``8.1 → 3.2``, or ``words 8.1 → 3.2``."""
+    if change.hits is not None:
+        return f"hits in {change.baseline_hits} → {change.hits} messages"
     scores = ("–" if score is None else decimal(score) for score in (change.baseline, change.candidate))
     return f"{'words ' if change.of_words else ''}{' → '.join(scores)}"
 
@@ -750,8 +833,11 @@ def why_drifted(card: Card) -> str:
         return f"as a whole {dimension_words(of)}{_between(of)}, more than chance explains"
     if not (move.baseline_n and move.n):
         return "judged once over the whole window: one judgement decides nothing"
-    what = "message" if move.of_words else "judgement"
-    judged = f"{counted(move.baseline_scored, what)} in the baseline, {move.scored:,} now"
+    if move.hits is not None:
+        judged = f"{counted(move.baseline_n, 'message')} in the baseline, {move.n:,} now"
+    else:
+        what = "message" if move.of_words else "judgement"
+        judged = f"{counted(move.baseline_scored, what)} in the baseline, {move.scored:,} now"
     judged = f"by the words repeated in {judged}" if move.of_words else judged
     sure = (
         "more than chance explains, among all propositions compared" if move.is_sure else "too few to tell from chance"

@@ -291,6 +291,14 @@ def test_what_scores_both_ways_and_what_a_model_judged_is_compared_by_scores() -
     assert "45 of 52 messages unscored" in by_a_model.missing["adherence"]
 
 
+def test_the_score_of_hits_alone_is_not_called_steady() -> None:
+    """It is 1, however many hits there are."""
+    found = compare(cued([1] * 40, 60), cued([1] * 60, 60))
+
+    assert (only(found).baseline, only(found).candidate, only(found).verdict) == (1.0, 1.0, "not enough data")
+    assert stock_of(found).verdict == "drifted"
+
+
 def test_cues_for_a_proposition_that_are_gone_are_a_loss_and_no_fewer_hits() -> None:
     found = compare(cued([8] * 20 + [1], 28), cued([], 24))
 

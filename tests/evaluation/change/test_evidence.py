@@ -219,6 +219,14 @@ def test_messages_without_a_time_count_from_when_they_were_stored(llm_server: LL
     assert chosen() == dict.fromkeys(("adherence", "fluency"), run.pk)
 
 
+def test_a_judge_that_was_down_found_nothing_in_vain(llm_server: LLMServer, drifted: EvaluationRun, ada: Agent) -> None:
+    say(ada, "3", MONDAY + timedelta(days=4))
+    llm_server.respond = lambda body: {"status": 500}
+    run_of(ada, "3", dimensions=("adherence",))
+
+    assert newest_since_baselines([ada.pk], WAY)[ada.pk]["adherence"].evaluation_run == drifted
+
+
 def test_an_evaluation_stays_evidence_when_its_messages_are_erased(drifted: EvaluationRun, ada: Agent) -> None:
     Message.objects.filter(tags={"build": "2"}).delete()
 
