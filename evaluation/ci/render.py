@@ -53,6 +53,7 @@ STYLES: dict[Kind, str] = {
     "could_not_judge": "bold",
     **dict.fromkeys(FAILS, "bold red"),
     **dict.fromkeys(("not_enough_data", "one_sided", "cannot_tell_yet"), "bold yellow"),
+    "hits": "bold",
 }
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -312,7 +313,7 @@ def print_report(report: Report, out: Any) -> None:
             "In brackets the change since the baseline: ▼ drifted, ▲ improved, = steady, ? possibly drifted or not enough "
             "data.\n"
         )
-    for kinds in (("could_not_judge",), FAILS, ("one_sided",), ("not_enough_data",), ("cannot_tell_yet",)):
+    for kinds in (("could_not_judge",), FAILS, ("one_sided",), ("not_enough_data",), ("cannot_tell_yet",), ("hits",)):
         _print_findings(console, findings.of(*kinds))
     for profile in report.profiles.values():
         position_table(profile, out)
@@ -399,6 +400,7 @@ def markdown(report: Report) -> str:
     heuristic = " (*heuristic*: exact rules and word cues, no LLM)" if is_heuristic(report.judge) else ""
     rows = findings.of("could_not_judge", *FAILS, "one_sided", "not_enough_data")
     undecided = findings.of("cannot_tell_yet")
+    hits = findings.of("hits")
     worst = {
         (r.agent, message.text): f"* {as_code(r.agent)}: {as_code(message.asked)} scored {message.score}"
         f"{f' at {as_code(message.place)}' if message.place else ''}: {as_code(message.text)}"
@@ -434,6 +436,7 @@ def markdown(report: Report) -> str:
         "\n".join(_finding_grid(rows)),
         _details("Lowest-scored messages", reversed(worst.values())),
         _details(f"Cannot tell yet: {len(undecided)}", _finding_grid(undecided)),
+        _details(f"Compared by hits, no regression: {len(hits)}", _finding_grid(hits)),
         _details(f"Without a baseline: {len(findings.without_baseline)}", _bullets(report.without_baseline())),
         _details("All scores", _grid(["Agent", "Overall", *dimensions, "Unscored"], scores, most=len(scores))),
         _details("By position", _by_position(list(report.profiles.values()))),
@@ -510,7 +513,7 @@ def _details(title: str, lines: Iterable[str]) -> str:
 # -- JUnit
 def junit(report: Report) -> str:
     """Return an XML document with a case per agent and dimension: ``failure`` for a regression or a score below its threshold, ``error``
-    for what could not be judged enough, ``skipped`` for what is not evaluable."""
+    for what could not be judged enough, ``skipped`` for what is not evaluable; hits that are no regression are its output."""
     suites = ET.Element("testsuites", {"name": "plumbline"})
     lacking = "error" if report.limits.strict else "skipped"
     for result in report.results:
@@ -541,6 +544,9 @@ def junit(report: Report) -> str:
             else:
                 if name != OVERALL and result.score(name) is None:
                     _fail(case, "skipped", result.why_no_score(name))
+            hits = [f"{row.proposition}: {row.verdict}: {row.figures}" for row in rows if row.kind == "hits"]
+            if hits:
+                ET.SubElement(case, "system-out").text = as_xml("\n".join(hits))
     nothing = next((one.why for one in report.findings.of("could_not_judge") if not one.agent), "")
     if nothing or not report.results:
         suite = ET.SubElement(suites, "testsuite", {"name": "plumbline"})

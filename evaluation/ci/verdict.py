@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
 from agents.models import Message
 from evaluation.change.change import Change
-from evaluation.change.comparison import NONE_IN_COMMON, ONLY_BEFORE, Comparison
+from evaluation.change.comparison import MORE_HITS, NONE_IN_COMMON, ONLY_BEFORE, Comparison, shown_by
 from evaluation.models import COUNTED, EvaluationRun, EvaluationScore
 from evaluation.runs.summary import (
     TOO_LITTLE,
@@ -55,7 +55,14 @@ EXIT_CODES: dict[Verdict, int] = {
 }
 # What is found, what weighs most first; the lists of `--json`.
 Kind = Literal[
-    "could_not_judge", "regressions", "fading", "below_threshold", "not_enough_data", "one_sided", "cannot_tell_yet"
+    "could_not_judge",
+    "regressions",
+    "fading",
+    "below_threshold",
+    "not_enough_data",
+    "one_sided",
+    "cannot_tell_yet",
+    "hits",
 ]
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]
 FAILS: tuple[Kind, ...] = ("regressions", "fading", "below_threshold")
@@ -367,6 +374,7 @@ class Findings(BaseModel):
             (len(by_kind["one_sided"]), "score", "on one side only"),
             (len(by_kind["cannot_tell_yet"]), "comparison", "not decided"),
             (sum(one.suspected for one in self.findings), "suspected regression", "among them"),
+            (sum(one.verdict == MORE_HITS for one in by_kind["hits"]), "proposition", "with more hits, not surely"),
             (len(self.without_baseline), "agent", "without a baseline"),
         ]
         words = [f"{counted(n, thing)} {state}" for n, thing, state in counts if n]
@@ -407,6 +415,7 @@ def decide(
     findings += one_sided
     undecided = [one for result in results for one in _undecided(result, limits)]
     findings += sorted(undecided, key=lambda one: (one.of and one.of.delta) or 0.0)
+    findings += [one for result in results for one in _hits(result, limits)]
     without = [(r.agent, r.no_baseline) for r in results if r.no_baseline and r.summary.measured]
     kinds = {one.kind for one in findings}
     reached: dict[Verdict, bool] = {
@@ -658,6 +667,17 @@ def _undecided(result: AgentResult, limits: Limits) -> Iterator[Finding]:
             of=change,
             data={"suspected_regression": suspected, **change.model_dump()},
         )
+
+
+def _hits(result: AgentResult, limits: Limits) -> Iterator[Finding]:
+    """Yield the propositions compared by hits that are no regression: more hits, not surely; no more; surely fewer. They fail nothing."""
+    for dimension in result.changes:
+        for change in result.comparison.of(dimension.dimension) if result.comparison else ():
+            shown = shown_by(change)
+            if change.hits is None or shown is None or (change.worse and _falls(change, limits)):
+                continue
+            data = {"proposition": change.proposition, "verdict": shown.verdict, "figures": shown.figures}
+            yield _compared(result, change, "hits", shown.verdict, data=data)
 
 
 def _worst(summary: RunSummary, dimension: str, proposition: str) -> WorstMessage | None:

@@ -190,6 +190,45 @@ def test_hits_on_one_side_stand_in_every_report_with_their_messages_and_fail_the
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("before", "now", "verdict"),
+    [
+        ((0, 28), (3, 24), "more hits, not surely"),
+        ((22, 28), (8, 24), "better"),
+        ((2, 28), (2, 24), "more hits, not surely"),
+    ],
+)
+def test_hits_that_are_no_regression_stand_in_every_report_and_fail_nothing(
+    propositions: PropositionFolder,
+    settings: Settings,
+    tmp_path: Path,
+    before: tuple[int, int],
+    now: tuple[int, int],
+    verdict: str,
+) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    nora = own_bot(propositions)
+    for build, (hits, messages) in (("9", before), ("10", now)):
+        texts = [f"{'Dear customer' if n < hits else 'Hello'}, it is number {n}." for n in range(messages)]
+        talk(nora, texts, channel=make_channel(f"nora-{build}"), tags={"build": build})
+    asked = ("--agents", "nora", "--dimensions", "adherence", "--samples", "50")
+    run(*asked, "--where", "build=9", "--out", str(tmp_path / "before.json"))
+    against = (*asked, "--where", "build=10", "--baseline", str(tmp_path / "before.json"), "--max-unscored", "1")
+
+    comment, suites = written(tmp_path, *against)
+    code, table, _ = run(*against)
+    document = report(*against)
+
+    output = suites.findtext("testsuite/testcase/system-out")
+    assert code == 0
+    for text in (table, comment, output or ""):
+        text = unescape(re.sub(r"<[^>]*>|\*", "", " ".join(text.split())))
+        for part in ("stock", verdict, f"{before[0]} of {before[1]}", f"{now[0]} of {now[1]}"):
+            assert part in text, (part, text)
+    assert [(one["proposition"], one["verdict"]) for one in document["hits"]] == [("stock", verdict)]
+
+
+@pytest.mark.django_db
 def test_a_score_on_one_side_only_is_no_plain_tick_and_stands_in_every_report(
     propositions: PropositionFolder, settings: Settings, tmp_path: Path
 ) -> None:
