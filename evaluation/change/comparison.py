@@ -401,6 +401,9 @@ class _Dimension:
             if lost is None:
                 return ""
             counts = f"{lost.of - lost.scored} of {lost.of} judgements unscored now"
+        if self.name == Dimension.CONSISTENCY:  # no rules or cues score it
+            reasons = dict.fromkeys(filter(None, (before.unscored_because, now.unscored_because)))
+            return f"{counts}: {'; '.join(reasons)}" if reasons else counts
         if not self.heuristic:
             return f"{counts}: evaluate again, the judge gave no score"
         step = "write rules or cues that fit them"

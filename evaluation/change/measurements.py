@@ -14,12 +14,14 @@ from pathlib import Path
 from statistics import median_low
 from typing import Annotated, Any, NoReturn
 
+from django.db import models
 from django.db.models import Case, Q, When
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, model_validator
 
 from agents.models import Message
 from evaluation.change.change import DELETED, HIT, Sample, mean_of
+from evaluation.dimensions import Dimension
 from evaluation.models import BY_MESSAGE, COUNTED, Baseline, ChannelShare, EvaluationRun, EvaluationScore, Method
 from evaluation.propositions.files import dotted, in_words, location_of
 from evaluation.runs.summary import (
@@ -78,6 +80,7 @@ class MeasuredDimension:
     Attributes:
         reason: Why it has no score although there was something to score.
         messages, unscored: Messages that were judged one by one, and those of them that no proposition scored.
+        unscored_because: Of self-consistency without a score: the reason that most of its judgements give; a file holds none.
         stated: How much was scored, as a file states it for the dimension as a whole.
     """
 
@@ -86,6 +89,7 @@ class MeasuredDimension:
     propositions: Mapping[str, Measured] = field(default_factory=dict)
     messages: int = 0
     unscored: int = 0
+    unscored_because: str = ""
     stated: Share | None = None
 
     @property
@@ -292,8 +296,18 @@ def _judged(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, Measured
             propositions=propositions,
             messages=len(messages),
             unscored=len(messages - scored_messages),
+            unscored_because=_commonest_reason(run, dimension)
+            if dimension == Dimension.CONSISTENCY and (why or not scores)
+            else "",
         )
     return measured
+
+
+def _commonest_reason(run: EvaluationRun, dimension: str) -> str:
+    """Return the reason that most of the unscored judgements of an evaluation give; empty where none does."""
+    rows = run.scores.filter(dimension=dimension, status="unscored").exclude(reason="").order_by().values("reason")
+    commonest = rows.annotate(n=models.Count("pk")).order_by("-n", "reason").first()
+    return str(commonest["reason"]) if commonest is not None else ""
 
 
 def _judgements(

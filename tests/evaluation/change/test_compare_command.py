@@ -363,6 +363,23 @@ def test_a_build_of_which_nothing_is_scored_is_compared_with_the_baseline_all_th
     assert [one["proposition"] for one in comparison["not_enough_data"]] == ["", "greets"]
 
 
+def test_self_consistency_that_nothing_can_score_says_why_and_asks_for_no_cues(
+    settings: Settings, propositions: PropositionFolder
+) -> None:
+    settings.JUDGE_MODEL = OFFLINE
+    propositions.claims("consistency/_default.yaml", "voice", extra="include_personas: false, measure: voice")
+    bob = make_agent("bob")
+    channel = make_channel("one")
+    for build in ("0", "1", "2"):
+        talk(bob, [f"Good morning, number {n} of {build}!" for n in range(20)], channel=channel, tags={"build": build})
+
+    _, text, _ = ran("--agents", "bob", "--a", "build=1", "--b", "build=2", "--dimensions", "consistency")
+
+    first = " ".join(text.partition("build=1 → build=2")[0].split())
+    assert "a voice shows across at least 10 earlier messages" in first
+    assert "write rules or cues" not in first
+
+
 LARGE = "large, but with no interval neither sure nor in the exit code:"
 
 
