@@ -427,7 +427,7 @@ class Lost(BaseModel):
     """A proposition, or a dimension (`proposition` is empty), of which surely less than half as much is scored as in the baseline.
 
     What is left of it says little now: a dimension has no score. `p`: chance of such a fall where there is none (Holm). Scored are so
-    many of those that the judge could have scored.
+    many of those that the judge could have scored; `without_hits`: but for propositions compared by hits.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -439,6 +439,7 @@ class Lost(BaseModel):
     baseline_of: int
     scored: int
     of: int
+    without_hits: bool = Field(False, exclude=True)
 
     @property
     def before(self) -> Share:
@@ -451,7 +452,8 @@ class Lost(BaseModel):
     def __str__(self) -> str:
         figures = f"{self.before} judgements scored in the baseline, {self.now} now"
         if not self.proposition:
-            return f"less than half as much is scored as in the baseline: {figures}"
+            but = ", without what is compared by hits" if self.without_hits else ""
+            return f"less than half as much is scored as in the baseline: {figures}{but}"
         return f"{self.proposition}: {figures}"
 
 

@@ -228,6 +228,9 @@ def compare(
     unjudged = tuple(name for part in parts for name in part.named(part.unjudged))
     messages = {(part.name, p): pair for part in parts for p, pair in part.scored_by_message.items()}
     lost_parts = {one.dimension: one for one in lost_dimensions({part.name: part.scored_shares() for part in parts})}
+    for part in parts:
+        if part.by_hits and part.name in lost_parts:
+            lost_parts[part.name] = lost_parts[part.name].model_copy(update={"without_hits": True})
     lost = lost_propositions(*({key: pair[n].share or NOTHING for key, pair in messages.items()} for n in (0, 1)))
     comparison = Comparison(
         baseline=baseline,

@@ -299,6 +299,20 @@ def test_the_score_of_hits_alone_is_not_called_steady() -> None:
     assert stock_of(found).verdict == "drifted"
 
 
+@pytest.mark.parametrize("hits", [0, 5])
+def test_a_lost_score_says_that_its_figures_leave_hits_out(hits: int) -> None:
+    """The table counts them."""
+    before, now = (
+        cued([1] * hits, 24, greets=Measured(score=8.0, observations=of([8] * n), share=Share(n, 24), by_message=True))
+        for n in (24, 2)
+    )
+
+    (found,) = (one for one in compare(before, now).lost if not one.proposition)
+
+    assert (found.before, found.now) == ((Share(24, 24), Share(2, 24)) if hits else (Share(24, 48), Share(2, 48)))
+    assert ("without what is compared by hits" in str(found)) is bool(hits)
+
+
 def test_cues_for_a_proposition_that_are_gone_are_a_loss_and_no_fewer_hits() -> None:
     found = compare(cued([8] * 20 + [1], 28), cued([], 24))
 
