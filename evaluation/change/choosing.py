@@ -22,6 +22,7 @@ from evaluation.change.evidence import (
     newest_evidence,
     newest_of_ways,
     newest_since_baselines,
+    newest_without_adherence,
     nothing_newer,
     runs_of,
 )
@@ -331,9 +332,9 @@ def _without_adherence(
     agent: Agent, way: Judged, tag: Tag | None, runs: Mapping[str, EvaluationRun]
 ) -> EvaluationRun | None:
     """The newest evaluation that asked for adherence and scored nothing of it: by hits it compares all the same."""
-    asked = [run for run in runs.values() if ADHERENCE in run.dimensions]
-    if asked or tag is None or not is_heuristic(way.judge):
-        return asked[-1] if asked else None
+    newest = newest_without_adherence(runs.values())
+    if newest is not None or tag is None or not is_heuristic(way.judge):
+        return newest
     rows = EvaluationRun.objects.filter(
         agent=agent, status=EvaluationRun.Status.COMPLETED, judge=way.judge, swap_test=""
     )

@@ -25,7 +25,7 @@ from evaluation.change.change import (
     mean_of,
     to,
 )
-from evaluation.change.evidence import get_baseline
+from evaluation.change.evidence import get_baseline, newest_without_adherence
 from evaluation.change.measurements import (
     Measured,
     MeasuredDimension,
@@ -284,9 +284,12 @@ def compare_runs(
     baseline = measurement_of_baselines(rows, candidate)
     adherence = Dimension.ADHERENCE.value
     if adherence not in wanted and adherence in last.dimensions and (not dimensions or adherence in dimensions):
-        newest = max((row.evaluation_run for row in rows), key=lambda run: run.pk)
-        before = baselines[adherence].evaluation_run if adherence in baselines else newest
-        baseline, candidate = _with_adherence(baseline, candidate, before, last, has_baseline=adherence in baselines)
+        has_baseline = adherence in baselines
+        before = newest_without_adherence(row.evaluation_run for row in rows)
+        if has_baseline:
+            before = baselines[adherence].evaluation_run
+        if before is not None:
+            baseline, candidate = _with_adherence(baseline, candidate, before, last, has_baseline=has_baseline)
     return compare(baseline, candidate, margin=margin, propositions=propositions)
 
 
@@ -295,11 +298,11 @@ def _with_adherence(
 ) -> tuple[Measurement, Measurement]:
     """Add adherence, of which too little was scored for a baseline, or nothing now: that is a finding, too.
 
-    Not where there is nothing to say: it was not asked for before, nothing was scored in either, or what was scored now is of messages
+    Not where there is nothing to say: nothing was scored in either, or what was scored now is of messages
     that the baseline knows. Adherence alone: consistency takes earlier messages, which a first baseline often lacks.
     """
     name = Dimension.ADHERENCE.value
-    if name not in before.dimensions or before.pk == now.pk:
+    if before.pk == now.pk:
         return baseline, candidate
     first, second = (measurement_of(run, dimensions=[name]).dimensions[name] for run in (before, now))
     scored_before, scored_now = bool(first.sample.observations), bool(second.sample.observations)

@@ -246,6 +246,12 @@ def newest_of_ways(
     return {pk: runs_of(max(of, key=lambda newest: max(map(_age, newest.values())))) for pk, of in by_agent.items()}
 
 
+def newest_without_adherence(runs: Iterable[EvaluationRun]) -> EvaluationRun | None:
+    """Return the newest of the evaluations behind other scores if it asked for adherence, too: hits compare without a score."""
+    newest = max(runs, key=lambda run: run.pk, default=None)
+    return newest if newest is not None and Dimension.ADHERENCE in newest.dimensions else None
+
+
 MEASURE_NEWER = "evaluate newer messages, or capture a baseline of older ones (--window, --where)"
 
 

@@ -35,7 +35,15 @@ from evaluation.change.change import (
     goes_by_hits,
     lost_propositions,
 )
-from evaluation.change.evidence import MEASURE_NEWER, Judged, Newest, newest_evidence, newest_since_baselines, runs_of
+from evaluation.change.evidence import (
+    MEASURE_NEWER,
+    Judged,
+    Newest,
+    newest_evidence,
+    newest_since_baselines,
+    newest_without_adherence,
+    runs_of,
+)
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, Evidence, is_heuristic
 from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little, window_statistics
 from evaluation.statistics.bootstrap import Outcomes, least_variance
@@ -282,11 +290,10 @@ def _of_baselines(agents: Collection[int], judged: Judged) -> dict[int, Compared
 
 
 def _asked_in_vain(baselines: Sequence[Baseline]) -> int | None:
-    newest = baselines[-1]
-    has_baseline = any(row.dimension == Dimension.ADHERENCE for row in baselines)
-    if has_baseline or Dimension.ADHERENCE not in newest.evaluation_run.dimensions:
+    if any(row.dimension == Dimension.ADHERENCE for row in baselines):
         return None
-    return newest.evaluation_run_id
+    run = newest_without_adherence(row.evaluation_run for row in baselines)
+    return run.pk if run is not None else None
 
 
 def _of_tag(agents: Collection[int], judged: Judged, tag: Tag) -> dict[int, Compared]:

@@ -54,8 +54,10 @@ def progress_of(runs: Sequence[EvaluationRun]) -> dict[int, Progress]:
     progress = {}
     for pk in own:
         there = [by_run[part] for part in parts[pk] if part in by_run]
-        settled, total, hits, asked = (sum(row[n] for row in there) for n in ("settled", "total", "hits", "asked"))
-        progress[pk] = Progress(settled, total, waits.get(pk, ""), Share(hits, asked))
+        settled, total, scored, asked = (
+            sum(row[n] for row in there) for n in ("settled", "total", "scored_once", "asked")
+        )
+        progress[pk] = Progress(settled, total, waits.get(pk, ""), Share(scored, asked))
     return progress
 
 

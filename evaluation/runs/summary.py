@@ -89,9 +89,9 @@ FEW = 8  # judgements of which no percentage is shown
 
 
 def share_counts() -> dict[str, Any]:
-    """Annotations for `EvaluationScore` rows: what was scored (`hits`) of what this judge can score (`asked`); of repeats the first."""
+    """Annotations for `EvaluationScore` rows: what was scored of what this judge can score (`asked`); of repeats the first."""
     once = Q(repeat=1)
-    return {"hits": Count("pk", filter=once & Q(status="scored")), "asked": Count("pk", filter=once & COVERABLE)}
+    return {"scored_once": Count("pk", filter=once & Q(status="scored")), "asked": Count("pk", filter=once & COVERABLE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,9 +390,9 @@ def dimension_summaries(scores: Iterable[Mapping[str, Any]]) -> dict[str, Dimens
     """Dimensions from a row per dimension and proposition.
 
     A row has `dimension`, `proposition_id`, `weight`, `inverted`, the judgements by status, `total` (the sum of the means of its
-    `items`; without repeats each scored judgement is one), `hits` and `asked` (see `share_counts`), `of_messages` (how many are judged
-    message by message), `statistics` (how many an offline judge computes), `why` (the reason of one of these without a score), `count`
-    (None where it is scored); with repeats also `squares` and `freedom` for the noise.
+    `items`; without repeats each scored judgement is one), `scored_once` and `asked` (see `share_counts`), `of_messages` (how many are
+    judged message by message), `statistics` (how many an offline judge computes), `why` (the reason of one of these without a score),
+    `count` (None where it is scored); with repeats also `squares` and `freedom` for the noise.
     """
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in scores:
@@ -415,11 +415,11 @@ def _dimension(dimension: str, rows: list[Mapping[str, Any]]) -> DimensionSummar
                 weight=weight,
                 inverted=bool(row["inverted"]),
                 count=count,
-                share=Share(row["hits"], row["asked"]),
+                share=Share(row["scored_once"], row["asked"]),
                 **{status: row[status] for status in _STATUSES},
             )
         )
-    of_messages = total(Share(row["hits"], row["asked"]) for row in rows if row["of_messages"])
+    of_messages = total(Share(row["scored_once"], row["asked"]) for row in rows if row["of_messages"])
     reason = why_too_little(of_messages)
     if reason and not of_messages.scored:
         why = next((row["why"] for row in rows if row.get("why")), "")
@@ -494,7 +494,7 @@ def _repeated_rows(runs: Collection[int]) -> Iterator[dict[str, Any]]:
     for item in items.iterator(chunk_size=2000):
         row = sums.setdefault(tuple(item[name] for name in _ABOUT), Counter(dict.fromkeys(_SUMS, 0)))
         row.update(
-            {name: item[name] for name in (*_STATUSES, "hits", "asked", "inverted", "of_messages", "statistics")}
+            {name: item[name] for name in (*_STATUSES, "scored_once", "asked", "inverted", "of_messages", "statistics")}
         )
         row["weight"] = max(row["weight"], item["heaviest"])
         if n := item["with_score"]:
@@ -516,7 +516,7 @@ def _repeated_rows(runs: Collection[int]) -> Iterator[dict[str, Any]]:
 _ABOUT = ("evaluation_run", "dimension", "proposition_id")
 _SUMS = (
     *_STATUSES,
-    "hits",
+    "scored_once",
     "asked",
     "inverted",
     "of_messages",

@@ -81,7 +81,7 @@ class SummaryByHand(TestCase):
 def test_a_count_is_never_averaged_with_scores() -> None:
     rows = [
         {"dimension": d, "proposition_id": "a", "weight": 1, "inverted": 0, "total": t, "scored": 1, "trivial": 0}
-        | {"unscored": 0, "pending": 0, "asked": 1, "hits": 1, "of_messages": 0, "count": None}
+        | {"unscored": 0, "pending": 0, "asked": 1, "scored_once": 1, "of_messages": 0, "count": None}
         for d, t in (("adherence", 6), ("ideas_quantity", 9))
     ]
 
