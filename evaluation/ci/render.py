@@ -361,11 +361,13 @@ def print_example(worst: WorstMessage, console: Console, *, skip: Collection[str
     """
     if worst.asked not in skip:
         console.print(f"  “{escape(plain(worst.asked, 200))}”")
-    if worst.text not in skip:
-        if worst.heard:
-            console.print(f"  [dim]{escape(plain(worst.heard, 150))}[/]")
-        place = f"{escape(worst.place)} " if worst.place else ""
-        console.print(f"  {place}scored {worst.score}: “{escape(plain(worst.text, 150))}”")
+    place = f"{escape(worst.place)} " if worst.place else ""
+    if worst.text in skip:
+        console.print(f"  {place}scored {worst.score}: the message above")
+        return
+    if worst.heard:
+        console.print(f"  [dim]{escape(plain(worst.heard, 150))}[/]")
+    console.print(f"  {place}scored {worst.score}: “{escape(plain(worst.text, 150))}”")
 
 
 def position_table(profile: PositionProfile, out: Any) -> None:

@@ -261,9 +261,10 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
 def _first(comparisons: Sequence[Comparison], console: Console) -> None:
     """What can be said although there is no difference of scores, with messages that show it; then what is missing.
 
-    Of several comparisons only what is sure, and scores on one side only.
+    Where several are compared, or something is significantly worse, hits that are not significant stand in the tables alone.
     """
-    rows = [(c, one) for c in comparisons for one in c.shown if one.is_sure or len(comparisons) == 1]
+    alone = len(comparisons) == 1 and not comparisons[0].worse
+    rows = [(c, one) for c in comparisons for one in c.shown if one.is_sure or alone]
     sides = [(c, c.baseline if one.only_before else c.candidate, one) for c, one in rows]
     for comparison, side, one in sides:
         console.print(escape(f"{comparison.target}: {one}"))
