@@ -207,7 +207,7 @@ def test_a_judge_that_is_too_slow_costs_the_check_and_not_the_message(server: Se
     server.stalls_at = GOOD
     late = "select id from correction_logs where outcome = 'timeout_passed' and attempt = 2"
     before = len(server.rows(late))
-    clients = [server.client(language, 2.5) for language in COMMANDS]
+    clients = [server.client(language, 8) for language in COMMANDS]
 
     for client in clients:
         found, complaints = outcome(client, 60)

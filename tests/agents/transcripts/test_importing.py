@@ -41,7 +41,7 @@ def test_importing_again_with_another_mapping_says_that_authors_differ(tmp_path:
     make_agent("ann")
     report = run_json("import_transcript", path)
     assert (report["imported"], report["duplicates"], report["other_author"]) == (0, 2, 2)
-    assert list(Message.objects.values_list("outsider", flat=True)) == ["Ann", "Ann"]
+    assert list(Message.objects.values_list("outsider", flat=True)) == ["Ann (outsider)", "Ann (outsider)"]
 
 
 def test_a_dry_run_counts_and_stores_nothing(tmp_path: Path) -> None:
