@@ -87,7 +87,8 @@ class Visitor:
 
     @property
     def fits(self) -> bool:
-        """Whether the page can be read without scrolling sideways."""
+        """Whether the page can be read without scrolling sideways, once its styles are there."""
+        self.page.wait_for_load_state()
         return bool(self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
     def open(self, path: str) -> None:
