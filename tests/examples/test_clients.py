@@ -212,7 +212,8 @@ def test_a_judge_that_is_too_slow_costs_the_check_and_not_the_message(server: Se
     for client in clients:
         found, complaints = outcome(client, 60)
         assert found == {"text": GOOD, "check": "unchecked", "handed_in": True}, complaints
-    wait_until(lambda: len(server.rows(late)) == before + len(clients), timeout=30, what="it is logged why")
+    # At least: drafts that an earlier test gave up on may be logged meanwhile.
+    wait_until(lambda: len(server.rows(late)) >= before + len(clients), timeout=30, what="it is logged why")
     server.stalls_at = None
 
 
