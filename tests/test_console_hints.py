@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 # What a person can do in the browser: the command, and how the addresses go on that do the same.
 DOORS = {
-    "calibrate_judge": "/labelset/",
+    "calibrate_judge": "/labelset/add/",
     "capture_baseline": "/capture/|/labelset/add/|/agents/agent/",
     "chat": "/chat/|/agents/agent/",
     "check_judge": "/job/check/",

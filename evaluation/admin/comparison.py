@@ -270,6 +270,7 @@ def _two(
             comparison.judge,
             comparison.procedure,
             [change.dimension for change in comparison.dimensions],
+            request.user,
             agent=comparison.target,
         ),
         "target": display.agent_chip(form.whose) if form.whose else display.visible(comparison.target),

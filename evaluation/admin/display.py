@@ -222,6 +222,9 @@ def simulated_by(run: EvaluationRun) -> SafeString | str:
     return display.badge(run.actor_model or "unknown", "plain", "the model that acted")
 
 
+MAY_LABEL = ("evaluation.add_labelset", "agents.view_message")
+
+
 def agreement_badge(calibration: JudgeCalibration | None, dimension: str) -> SafeString | str:
     """A judge's agreement with people in a dimension, and its swap test; nothing for a dimension that is counted."""
     if dimension in COUNTED:
@@ -239,17 +242,18 @@ def agreement_badge(calibration: JudgeCalibration | None, dimension: str) -> Saf
     return format_html("{} {} {}", people, stale, swap)
 
 
-def trust(judge: str, procedure: str, dimensions: Iterable[str], *, agent: str = "") -> SafeString:
-    """How far a judge can be trusted, in lines beneath its verdicts; see `trust_notes`."""
-    return trust_lines(trust_notes(judge, procedure, dimensions, agent=agent))
+def trust(judge: str, procedure: str, dimensions: Iterable[str], user: Any, *, agent: str = "") -> SafeString:
+    """Show how far a judge can be trusted, in lines beneath its verdicts; see `trust_notes`."""
+    return trust_lines(trust_notes(judge, procedure, dimensions, agent=agent), user)
 
 
-def trust_lines(notes: Iterable[str]) -> SafeString:
-    """Sentences on how far a judge can be trusted, with the pages where that is found out; empty without any."""
+def trust_lines(notes: Iterable[str], user: Any) -> SafeString:
+    """Show sentences on how far a judge can be trusted, with the pages where `user` finds that out; empty without any."""
     lines = [(display.visible(note),) for note in notes]
     if not lines:
         return SafeString("")
-    label = display.link(reverse("admin:evaluation_labelset_changelist"), "Label its scores")
+    page = "add" if user.has_perms(MAY_LABEL) else "changelist"
+    label = display.link(reverse(f"admin:evaluation_labelset_{page}"), "Label its scores")
     check = display.link(reverse("admin:evaluation_job_check"), "Make the swap test", "asks first")
     lines.append((format_html("{} · {}", label, check),))
     return format_html_join("", '<p class="pl-subtle" dir="auto">{}</p>', lines)

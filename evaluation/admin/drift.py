@@ -193,7 +193,7 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         charts = history_charts(request, obj.agent, [one for one in drawn if one.now is not None])
         context: dict[str, object] = {"evaluation": evaluation_link(obj.evaluation_run_id)}
         changed = f"what changed in {obj.agent.display_name}, and what to do"
-        context["trust"] = trust(obj.judge, obj.procedure, [obj.dimension], agent=obj.agent.slug)
+        context["trust"] = trust(obj.judge, obj.procedure, [obj.dimension], request.user, agent=obj.agent.slug)
         context["changed"] = display.link(f"{display.page_url(obj.agent)}#change", changed)
         if obj.alert is not None and obj.alert.acknowledged_at is None and self.has_acknowledge_permission(request):
             context["waiting"] = display.page_of(obj.alert, "acknowledge the alert")

@@ -269,7 +269,7 @@ def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
     return {
         "judge": judged_by(judged) if judged else "",
         "heuristic": judged is not None and is_heuristic(judged.judge),
-        "trust": _trust(judged, overview.cards),
+        "trust": _trust(judged, overview.cards, request.user),
         "cards": shown_cards(request, overview.cards),
         "states": [
             (state, overview.states[state], tone, hint)
@@ -285,13 +285,13 @@ def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
     }
 
 
-def _trust(judged: Judged | None, cards: Sequence[Card]) -> SafeString | str:
+def _trust(judged: Judged | None, cards: Sequence[Card], user: Any) -> SafeString | str:
     """How far the judge of these cards can be trusted; of one card also for its agent."""
     if judged is None:
         return ""
     dimensions = sorted({change.dimension for card in cards for change in card.dimensions})
     agent = cards[0].agent.slug if len(cards) == 1 else ""
-    return trust(judged.judge, judged.procedure, dimensions, agent=agent)
+    return trust(judged.judge, judged.procedure, dimensions, user, agent=agent)
 
 
 # -- an agent's own page
@@ -320,7 +320,7 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
     context = {
         "shown": shown_cards(request, [card])[0],
         "judge": judged_by(judged) if judged else "",
-        "trust": _trust(judged, [card]),
+        "trust": _trust(judged, [card], request.user),
         "moves": table(MOVE_HEADS, [_move(card, move) for move in card.moves[:MOST_MOVES]], label="Every proposition"),
         "more": max(0, len(card.moves) - MOST_MOVES),
         "changed": card.changed,

@@ -31,6 +31,7 @@ COMMANDS = {
     "javascript": (NODE, str(EXAMPLES / "gate_client.mjs")),
 }
 TOKEN = "0123456789abcdef" * 2
+LATE = "select id from correction_logs where outcome = 'timeout_passed' and attempt = 2"
 USER = """
 insert into auth_user (id, password, is_superuser, username, first_name, last_name, email, is_staff, is_active, date_joined)
 values (1, '!', 0, 'shop', '', '', '', 0, 1, '2026-01-01')
@@ -177,6 +178,7 @@ def test_when_it_dies_in_the_middle_they_send_within_their_deadline(mortal: Serv
 
 
 def test_when_it_stalls_in_the_middle_they_send_within_their_deadline(server: Server) -> None:
+    before = len(server.rows(LATE))
     clients = at_their_second_draft(server)
     os.killpg(server.web.pid, signal.SIGSTOP)  # it holds the connections and says nothing more
     try:
@@ -184,6 +186,7 @@ def test_when_it_stalls_in_the_middle_they_send_within_their_deadline(server: Se
     finally:
         os.killpg(server.web.pid, signal.SIGCONT)
         server.stalls_at = None
+    wait_until(lambda: len(server.rows(LATE)) == before + len(clients), timeout=60, what="what was late is logged")
 
 
 def at_their_second_draft(server: Server) -> list[subprocess.Popen[str]]:
@@ -205,15 +208,13 @@ def they_send_unchecked(clients: list[subprocess.Popen[str]]) -> None:
 
 def test_a_judge_that_is_too_slow_costs_the_check_and_not_the_message(server: Server) -> None:
     server.stalls_at = GOOD
-    late = "select id from correction_logs where outcome = 'timeout_passed' and attempt = 2"
-    before = len(server.rows(late))
+    before = len(server.rows(LATE))
     clients = [server.client(language, 8) for language in COMMANDS]
 
     for client in clients:
         found, complaints = outcome(client, 60)
         assert found == {"text": GOOD, "check": "unchecked", "handed_in": True}, complaints
-    # At least: drafts that an earlier test gave up on may be logged meanwhile.
-    wait_until(lambda: len(server.rows(late)) >= before + len(clients), timeout=30, what="it is logged why")
+    wait_until(lambda: len(server.rows(LATE)) == before + len(clients), timeout=30, what="it is logged why")
     server.stalls_at = None
 
 
