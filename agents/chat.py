@@ -18,8 +18,10 @@ from django.db.models import SET_NULL, QuerySet
 from django.db.models.deletion import get_candidate_relations_to_delete
 from pydantic import BaseModel
 
-from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep, SwarmTurn, owner_name
+from agents.kit.models import owner_name
+from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep
 from agents.swarm.memory import summarise_now, why_no_summary
+from agents.swarm.models import SwarmTurn
 from agents.swarm.talk import Trace, trace_of
 from agents.turn.orchestrator import finish_turn
 from agents.turn.pipeline import pipeline

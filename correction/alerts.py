@@ -10,9 +10,10 @@ from typing import Any
 from django.db.models import Case, F, Q, When
 from django.utils import timezone
 
-from agents.alerts import end_alerts, raise_alert
-from agents.models import Agent, AlertKind
-from agents.ops.sums import read
+from agents.alerts.models import AlertKind
+from agents.alerts.raising import end_alerts, raise_alert
+from agents.kit.ops.sums import read
+from agents.models import Agent
 from correction.costs import used_up_today
 from correction.gate.statistics import GATE, VERDICTS
 from correction.gate.thresholds import wilson_interval

@@ -1,6 +1,6 @@
 """What holding personas in character costs, summed over the ledger, and the daily budgets (AC-7.3.5, AC-7.3.6).
 
-Summaries read sums of whole hours (`agents.ops.sums`) and raw rows only at the edges; budgets read raw rows: they hold at once.
+Summaries read sums of whole hours (`agents.kit.ops.sums`) and raw rows only at the edges; budgets read raw rows: they hold at once.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_serializer
 
-from agents.llm.endpoints import model_of, provider_of
-from agents.models import Agent, LLMBatch, LLMCall
-from agents.ops.sums import LEDGER, TOKENS, read
+from agents.kit.llm.endpoints import model_of, provider_of
+from agents.kit.models import LLMBatch, LLMCall
+from agents.kit.ops.sums import LEDGER, TOKENS, read
+from agents.models import Agent
 from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
 from evaluation.scorers.subjects import MessageWindow, parse_window

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.models import Agent, Alert
+from agents.alerts.models import Alert
+from agents.models import Agent
 from agents.seed import Demo
+from correction.behavior.models import BehaviorRequest
 from correction.config.configure import ensure_rows
-from correction.models import BehaviorRequest, CorrectionLog, Intervention, InterventionLog
-from evaluation.models import EvaluationSchedule, Experiment, Job, LabelSet
+from correction.interventions.models import Intervention, InterventionLog
+from correction.models import CorrectionLog
+from evaluation.calibration.models import LabelSet
+from evaluation.experiments.models import Experiment
+from evaluation.models import EvaluationSchedule, Job
 
 
 def seed_configs(agents: Sequence[Agent]) -> str:

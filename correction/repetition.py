@@ -9,11 +9,11 @@ from decimal import Decimal
 
 import sentry_sdk
 
+from agents.kit.text.fences import fence, indented, new_nonce, render_prompt
+from agents.kit.text.ngrams import comparable_ngrams, most_frequent, recurring_ngrams, shared_phrases
+from agents.kit.text.tokens import tokenize
+from agents.kit.text.voices import STOP_WORDS
 from agents.models import Agent, Channel, Message
-from agents.text.fences import fence, indented, new_nonce, render_prompt
-from agents.text.ngrams import comparable_ngrams, most_frequent, recurring_ngrams, shared_phrases
-from agents.text.tokens import tokenize
-from agents.text.voices import STOP_WORDS
 from agents.turn.pipeline import Turn
 from correction.config.settings import config_of, resolve_config
 

@@ -2,34 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from agents.models import Agent, Message
+from agents.models import Message
 from agents.turn.pipeline import Accept, Draft, Revise, Turn
-
-
-class BehaviorRequests:
-    """Has what a person says looked at for a request to behave differently, later and by a worker (specification 002).
-
-    Shows the agent what was applied for a channel or a person alone.
-    """
-
-    name = "behavior"
-
-    def received(self, message: Message, agent: Agent) -> str:
-        from correction.behavior import work
-
-        return work.hear(message=message, agent=agent)
-
-    def ingested(self, messages: Sequence[Message]) -> str:
-        from correction.behavior import work
-
-        return work.note_on(messages)
-
-    def prepare(self, turn: Turn) -> None:
-        from correction.behavior import scope
-
-        scope.prepare(turn)
 
 
 class RepetitionSuppression:
@@ -41,17 +15,6 @@ class RepetitionSuppression:
         from correction import repetition
 
         repetition.prepare(turn)
-
-
-class Interventions:
-    """Puts nudges into the prompt when the dynamics of the conversation ask for it (S-7.1)."""
-
-    name = "interventions"
-
-    def prepare(self, turn: Turn) -> None:
-        from correction.interventions import evaluate
-
-        evaluate.prepare(turn)
 
 
 class ActionGate:

@@ -1,9 +1,17 @@
-from django.apps import AppConfig
+from agents.kit import capability
 
 
-class EvaluationConfig(AppConfig):
+class EvaluationConfig(capability.Capability):
     name = "evaluation"
     verbose_name = "Evaluation"
-
-    def ready(self) -> None:
-        from evaluation import checks  # noqa: F401 (registers the system checks)
+    work_queues = {
+        "schedules": "evaluation.runs.schedules.work_one",
+        "evaluations": "evaluation.runs.execute.work_one",
+        "jobs": "evaluation.jobs.work_one",
+    }
+    offline_responders = {
+        "score": "evaluation.propositions.offline.score",
+        "check": "evaluation.propositions.offline.check",
+        "ideas": "evaluation.propositions.offline.list_ideas",
+        "collapse": "evaluation.propositions.offline.collapse",
+    }

@@ -13,11 +13,11 @@ from django.core.management.base import CommandError
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from agents.commands import STOPPED, Cell, console_for_bars, console_on, print_table, unusable, wrong
-from agents.llm.endpoints import problem_of, route_of
+from agents.kit.commands import STOPPED, Cell, console_for_bars, console_on, print_table, unusable, wrong
+from agents.kit.llm.endpoints import problem_of, route_of
+from agents.kit.work.running import stopping_on_sigterm
 from agents.models import Channel
 from agents.models.conversations import UnknownAgent, find_agents
-from agents.work.running import stopping_on_sigterm
 from evaluation.calibration.agreement import trust_notes
 from evaluation.models import COUNTED, EvaluationRun, Method, is_heuristic
 from evaluation.propositions.files import PropositionError, default_dimensions

@@ -11,13 +11,13 @@ from django.conf import settings
 from django.db import transaction
 from pydantic import BaseModel
 
+from agents.kit.models.lease import LeaseLost
+from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Agent
-from agents.work.lease import LeaseLost
-from agents.work.queues import do_next, wake_workers
 from evaluation.calibration.swap_test import store_swap_tests, swap_specs, swap_tests
+from evaluation.drafting.editing import NO_FOLDER, CannotSave, team_folder
 from evaluation.drafting.suggesting import suggest_for, write_suggestions
 from evaluation.models import EvaluationRun, Job, SwapHalf
-from evaluation.propositions.editing import NO_FOLDER, CannotSave, team_folder
 from evaluation.runs.planning import RESUMABLE, RunSpec, prepare_run
 from evaluation.runs.summary import refusal
 

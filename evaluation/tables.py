@@ -1,37 +1,28 @@
-"""The tables of evaluation as console, help, export, erasure and retention know them; see `agents.registry`."""
+"""The tables of evaluation as console, help, export, erasure and retention know them; see `agents.kit.registry`."""
 
 from __future__ import annotations
 
 from django.db.models import Q
 
-from agents.models import LLMPayload
-from agents.registry import NO_ROWS, Erase, Export, Person, Table, export_of
+from agents.kit.models import LLMPayload
+from agents.kit.registry import Erase, Export, Person, Table, export_of
+from agents.words import keys_said_by
 from evaluation.models import (
-    Baseline,
     ChannelShare,
-    DrawnScore,
-    DriftAlert,
     EvaluationRun,
     EvaluationSchedule,
     EvaluationScore,
-    Evidence,
-    Experiment,
-    ExperimentEnvironment,
     Idea,
     IdeaPart,
     Job,
-    JudgeCalibration,
-    LabelSet,
-    LineUpRun,
     PatternTimeout,
     Proposition,
-    ScoreLabel,
 )
 from evaluation.runs.export import COLUMNS, TEXTS, score_rows
 
 
 def _on_their_messages(person: Person) -> Q:
-    return Q(message__in=person.own_keys()) | Q(compared_with__in=person.own_keys())
+    return Q(message__in=keys_said_by(person)) | Q(compared_with__in=keys_said_by(person))
 
 
 def _of_evaluations_there(person: Person) -> Q:
@@ -39,15 +30,6 @@ def _of_evaluations_there(person: Person) -> Q:
         Q(evaluation_run__channel__in=person.channels) | Q(message__channel__in=person.channels), call__isnull=False
     )
     return Q(call__in=there.order_by().values("call"))
-
-
-def _their_labels(person: Person) -> Q:
-    return NO_ROWS if person.user is None else Q(user=person.user.pk)
-
-
-def _labels_by_name(person: Person) -> Q:
-    """A username stays what it is, and with it the annotator's, unless the account is closed."""
-    return _their_labels(person) if person.deactivate else NO_ROWS
 
 
 TABLES = (
@@ -90,7 +72,8 @@ TABLES = (
     ),
     Table(
         model=EvaluationScore,
-        tab_of=EvaluationRun,
+        order=1,
+        tab_of="evaluation.EvaluationRun",
         title="Scores",
         columns="pk=score outcome claimed said why judge_mark",
         filters="run=evaluation_run? message? dimension status judge proposition_id height evaluation_run__agent message__tags "
@@ -126,24 +109,10 @@ TABLES = (
         no_speech="proposition_id judge served_model evidence cause",
     ),
     Table(
-        model=Baseline,
-        tab_of=EvaluationRun,
-        columns="pk agent dimension value agreement_mark stale captured_at judge_mark",
-        filters="dimension judge agent captured_at",
-        fields=(
-            (
-                "",
-                "agent dimension value judge_mark agreement_mark simulated stale evaluation_run captured_at persona_digest",
-            ),
-        ),
-        empty="Choose Capture baseline on an agent's page, or run manage.py capture_baseline --agents all; --dry-run shows the cost first.",
-        start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
-        no_speech="judge",
-    ),
-    Table(
         model=EvaluationSchedule,
         editor="*",
-        tab_of=EvaluationRun,
+        order=3,
+        tab_of="evaluation.EvaluationRun",
         title="Schedules",
         columns="name_and_state whom what how due outcome new_alerts",
         filters="is_active",
@@ -155,80 +124,9 @@ TABLES = (
         no_speech="dimensions window judge",
     ),
     Table(
-        model=DriftAlert,
-        tab_of=EvaluationRun,
-        title="Drift alerts",
-        empty="A schedule makes one when a score fell and stayed down; from its ninth measurement on it can tell. None is good news once "
-        "schedules run.",
-        columns="pk created_at=raised agent dimension change since=low_since schedule state judge_mark",
-        filters="acknowledged dimension judge agent schedule created_at",
-        fields=(
-            (
-                "",
-                "agent dimension change since=low_since evaluation_run=noticed_in schedule judge_mark created_at=raised state",
-            ),
-        ),
-        no_speech="judge",
-    ),
-    Table(
-        model=LabelSet,
-        editor="*",
-        menu="Quality",
-        icon="rate_review",
-        title="Labels",
-        columns="title what people label_link",
-        filters="dimension judge",
-        search="name*",
-        empty="Draw judgements for people to score here, or with manage.py calibrate_judge --draw 80 --name first --dimension adherence. "
-        "It takes evaluations by a model.",
-        deleting="The draw is gone and cannot be drawn again the same way. The labels people gave stay with the judgements and in the "
-        "judge's calibration.",
-        no_speech="name judge population",
-    ),
-    Table(
-        model=Experiment,
-        operator="add change",
-        menu="Quality",
-        icon="science",
-        empty="Play one with manage.py experiment run gate-on-off; manage.py experiment list names the scenarios that come with Plumbline.",
-        columns="pk name state created_by=started_by created_at=started judge",
-        filters="judge created_at",
-        fields=(
-            (
-                "",
-                "state paused name judge actor_model seed created_by=started_by created_at=started measured_at cancelled_at "
-                "error",
-            ),
-            ("What is played", "scenario"),
-        ),
-        search="name*",
-        deleting="Its conversations stay, marked synthetic; its evaluations stay, too.",
-        export=export_of(
-            "id=pk name state judge actor_model seed started_by=created_by.username created_at measured_at cancelled_at"
-        ),
-        erase=(Erase(columns="scenario error paused", report_only=True),),
-        no_speech="name judge actor_model report",
-    ),
-    Table(
-        model=ExperimentEnvironment,
-        erase=(Erase(columns="error missing", channel="channel"),),
-        no_speech="arm agents counters figures",
-    ),
-    Table(
-        model=LineUpRun,
-        tab_of=EvaluationRun,
-        operator="add",
-        empty="Choose Measure voices on a channel's page, or run manage.py lineup --channel CHANNEL.",
-        start=(("Choose a channel", "admin:agents_channel_changelist", "agents.view_channel"),),
-        columns="pk channel status accuracy finished_at=measured",
-        filters="status created_at",
-        fields=(("", "channel status window where=tags_asked_for error finished_at=measured"),),
-        erase=(Erase(columns="result error where", channel="channel"),),
-        no_speech="window options",
-    ),
-    Table(
         model=Job,
-        tab_of=EvaluationRun,
+        order=6,
+        tab_of="evaluation.EvaluationRun",
         title="Checks and suggestions",
         empty="A page that asks for suggestions, or checks a judge, makes one; a worker does it.",
         start=(
@@ -255,25 +153,5 @@ TABLES = (
         ),
         no_speech="positions",
     ),
-    Table(model=Evidence, no_speech="judge"),
     Table(model=PatternTimeout, no_speech="proposition_id pattern"),
-    Table(model=DrawnScore),
-    Table(
-        model=ScoreLabel,
-        operator="add",
-        erase=(
-            Erase(
-                columns="note",
-                channel="evaluation_score__evaluation_run__channel evaluation_score__message__channel",
-                agent="evaluation_score__evaluation_run__agent",
-                blank=_their_labels,
-            ),
-            Erase(
-                columns="annotator",
-                name_only=_labels_by_name,
-                rows=lambda person: ScoreLabel.objects.filter(_labels_by_name(person)),
-            ),
-        ),
-    ),
-    Table(model=JudgeCalibration, no_speech="judge figures swap_test"),
 )

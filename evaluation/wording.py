@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation.models import COUNTED, is_heuristic
 
 if TYPE_CHECKING:
-    from agents.llm.ledger import Totals
+    from agents.kit.llm.ledger import Totals
     from evaluation.statistics.bootstrap import Interval
 
 MINUS = "−"

@@ -26,4 +26,4 @@ def log_as_settings_say(**kwargs: object) -> None:
 
 app = Celery("plumbline")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["agents.work"])
+app.autodiscover_tasks(["agents.kit.work"])

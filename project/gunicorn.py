@@ -28,7 +28,7 @@ logconfig_dict = {
     "loggers": {
         **LOGGING["loggers"],  # type: ignore[dict-item]
         "gunicorn.error": {"handlers": ["console"], "level": "INFO", "propagate": False},
-        # agents.ops.request_ids logs requests
+        # agents.kit.ops.request_ids logs requests
         "gunicorn.access": {"handlers": [], "level": "CRITICAL", "propagate": False},
     },
 }
@@ -39,7 +39,7 @@ def post_worker_init(worker: Any) -> None:
     from django.db import connection
     from django.urls import get_resolver
 
-    from agents.llm import warm_up
+    from agents.kit.llm import warm_up
 
     if connection.vendor == "sqlite":
         # Kept open, for the last connection that closes removes the shared-memory file: on a full disk nobody could read then.

@@ -64,7 +64,7 @@ SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 INSTALLED_APPS = [
     "unfold.apps.BasicAppConfig",
     "unfold.contrib.filters",
-    "agents.console.apps.ConsoleConfig",
+    "agents.kit.console.apps.ConsoleConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.humanize",
@@ -77,24 +77,38 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "simple_history",
+    # A capability is an app; lower ones first.
+    "agents.kit",
     "agents",
+    "agents.debates",
+    "agents.swarm",
+    "agents.alerts",
     "evaluation",
+    "evaluation.change",
+    "evaluation.calibration",
+    "evaluation.experiments",
+    "evaluation.drafting",
+    "evaluation.lineup",
+    "evaluation.ci",
     "correction",
+    "correction.interventions",
+    "correction.behavior",
+    "correction.demo",
 ]
 MIDDLEWARE = [
-    "agents.ops.request_ids.RequestIds",
-    "agents.ops.health.Probes",  # /healthz, /readyz and /metrics, whatever host they are asked under
-    "agents.ops.metrics.CountRequests",
+    "agents.kit.ops.request_ids.RequestIds",
+    "agents.kit.ops.health.Probes",  # /healthz, /readyz and /metrics, whatever host they are asked under
+    "agents.kit.ops.metrics.CountRequests",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "agents.ops.compression.CompressPages",
+    "agents.kit.ops.compression.CompressPages",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "agents.api.problems.UnknownRoutes",  # before what redirects to the path with a slash
+    "agents.kit.api.problems.UnknownRoutes",  # before what redirects to the path with a slash
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "agents.api.problems.DatabaseOutages",  # after what names the user, before what asks who it is
+    "agents.kit.api.problems.DatabaseOutages",  # after what names the user, before what asks who it is
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -193,32 +207,18 @@ INTERVENTION_BATCHES = env.list("INTERVENTION_BATCHES", default=[])
 EVALUATION_BUDGET = "correction.costs.evaluation_over_budget"
 # Told of versions of personas, says which request made them: dotted paths of callables that take keys of versions.
 PERSONA_CHANGE_ORIGINS = ["correction.behavior.applying.origins_of"]
-# What `manage.py seed` does besides: callables that take the example agents and return a sentence.
-SEED_STEPS = ["correction.lifecycle.seed_configs", "agents.swarm.phases.seed_swarm"]
-# What `manage.py seed --remove` does besides: callables that take the agents that go and return how many rows of what they removed.
-SEED_REMOVAL_STEPS = ["correction.lifecycle.remove_logs"]
 
 # --- Turns (agents/turn) ------------------------------------------------------------------------------------------------
 # The stages a turn passes; order is meaning. Dotted paths, so that no floor imports one above it.
 TURN_PIPELINE = [
-    "correction.stages.BehaviorRequests",  # received: only queued, a worker looks at it
+    "correction.behavior.stages.Requests",  # received: only queued, a worker looks at it
     "agents.debates.stages.Mode",  # prepare, review; required
     "agents.swarm.stages.Calibration",  # prepare: may answer with a question
     "correction.stages.RepetitionSuppression",  # prepare
-    "correction.stages.Interventions",  # prepare
+    "correction.interventions.stages.Nudges",  # prepare
     "agents.swarm.stages.Polish",  # review: may rewrite the draft
     "correction.stages.ActionGate",  # review: sees what would really be said
 ]
-TURN_TOOLS = {  # further tools that a stage may offer, by name; those of the example of a role swarm
-    "look_up": "agents.swarm.food.LookUp",
-    "log": "agents.swarm.food.Log",
-    "undo": "agents.swarm.food.Undo",
-    "day": "agents.swarm.food.Day",
-}
-TURN_ANSWERS = {  # typed answers that a stage may ask for, by name: the fields `send_message` takes besides
-    "position": "agents.debates.answers.Position",
-    "stanced position": "agents.debates.answers.StancedPosition",
-}
 INGEST_OBSERVERS = ["correction.gate.observe.queue_ingested"]  # called with messages that were spoken elsewhere
 TURN_MAX_REVISIONS = int(number("TURN_MAX_REVISIONS", 12))
 TURN_STEP_DEADLINE = number("TURN_STEP_DEADLINE", 60)
@@ -283,21 +283,21 @@ _shared: dict[str, Any] = {
 CACHES = {"default": _own, "throttles": _shared if _shared_url else {**_own, "LOCATION": "throttles"}}
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "agents.api.requests.Tokens",  # first: it makes an anonymous request a 401, not a 403
+        "agents.kit.api.requests.Tokens",  # first: it makes an anonymous request a 401, not a 403
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["agents.api.requests.ModelPermissions"],
+    "DEFAULT_PERMISSION_CLASSES": ["agents.kit.api.requests.ModelPermissions"],
     "DEFAULT_RENDERER_CLASSES": [
         "rest_framework.renderers.JSONRenderer",  # first: what a program gets that asks for nothing in particular
-        "agents.api.browsing.BrowsablePages",
+        "agents.kit.api.browsing.BrowsablePages",
     ],
-    "DEFAULT_PARSER_CLASSES": ["agents.api.requests.BoundedJSONParser"],
-    "DEFAULT_PAGINATION_CLASS": "agents.api.pagination.Pages",
+    "DEFAULT_PARSER_CLASSES": ["agents.kit.api.requests.BoundedJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "agents.kit.api.pagination.Pages",
     "PAGE_SIZE": 100,
-    "DEFAULT_FILTER_BACKENDS": ["agents.api.filters.Backend"],
-    "DEFAULT_THROTTLE_CLASSES": ["agents.api.requests.Posts"],
-    "DEFAULT_SCHEMA_CLASS": "agents.api.schema.Schema",
-    "EXCEPTION_HANDLER": "agents.api.problems.as_problem",
+    "DEFAULT_FILTER_BACKENDS": ["agents.kit.api.filters.Backend"],
+    "DEFAULT_THROTTLE_CLASSES": ["agents.kit.api.requests.Posts"],
+    "DEFAULT_SCHEMA_CLASS": "agents.kit.api.schema.Schema",
+    "EXCEPTION_HANDLER": "agents.kit.api.problems.as_problem",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
     # Whose address counts: the last that X-Forwarded-For names, where a proxy sets it, else that of the connection.
     "NUM_PROXIES": 1 if flag("TRUST_PROXY_HEADERS", default=False) else 0,
@@ -311,7 +311,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_PATCH": False,  # the body of a PATCH is a model of its own
     # Not the hook that names enums: the names would change with every new field.
-    "POSTPROCESSING_HOOKS": ["agents.api.schema.tidied"],
+    "POSTPROCESSING_HOOKS": ["agents.kit.api.schema.tidied"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "tryItOutEnabled": True, "docExpansion": "none", "validatorUrl": None},
@@ -322,17 +322,17 @@ SPECTACULAR_SETTINGS = {
 Page = tuple[str, str, str, str]  # URL name, icon of Material Symbols, title, permission ("" = everyone)
 
 # The sidebar: its groups, each with the pages before and after its tables. The apps register the tables, and which of them are tabs on
-# another one's list (`agents.registry`: menu, tab_of); what a user may not view is left out.
+# another one's list (`agents.kit.registry`: menu, tab_of); what a user may not view is left out.
 CONSOLE_MENU: list[tuple[str, list[Page], list[Page]]] = [
     (
         "",
         [
             ("admin:index", "home", "Home", ""),
-            ("admin:review", "inbox", "To review", "agents.change_reviewitem"),
+            ("admin:review", "inbox", "To review", "kit.change_reviewitem"),
         ],
         [],
     ),
-    ("Quality", [("admin:evaluation_drift_overview", "trending_down", "Overview", "evaluation.view_baseline")], []),
+    ("Quality", [("admin:evaluation_drift_overview", "trending_down", "Overview", "change.view_baseline")], []),
     ("Gate", [], []),
     (
         "More",
@@ -350,7 +350,7 @@ EFFECTIVE_SETTINGS = "project.effective.groups"
 
 
 def _static(name: str) -> Callable[[HttpRequest], str]:
-    return lambda request: static(f"agents/{name}")
+    return lambda request: static(f"kit/{name}")
 
 
 UNFOLD = {
@@ -361,9 +361,9 @@ UNFOLD = {
     "SITE_URL": None,
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
-    "SIDEBAR": {"navigation": "agents.console.home.navigation", "show_search": True, "command_search": True},
-    "TABS": "agents.console.home.tabs",
-    "DASHBOARD_CALLBACK": "agents.console.home.dashboard",
+    "SIDEBAR": {"navigation": "agents.kit.console.home.navigation", "show_search": True, "command_search": True},
+    "TABS": "agents.kit.console.home.tabs",
+    "DASHBOARD_CALLBACK": "agents.kit.console.home.dashboard",
     "STYLES": [_static("console.css")],
     "SCRIPTS": [
         _static(name) for name in ("names.js", "keys.js", "charts.js")
@@ -376,7 +376,7 @@ IMPORT_MOST_BYTES = int(number("IMPORT_MOST_MB", 100) * 1024 * 1024)  # of all f
 IMPORT_KEEP_DAYS = number("IMPORT_KEEP_DAYS", 7)  # that a file which is not imported yet is kept
 # A form with more bytes of files than may be imported is read to its end and keeps none of them: the page can say why.
 FILE_UPLOAD_HANDLERS = [
-    "agents.imports.uploads.LimitedUploads",
+    "agents.transcripts.imports.uploads.LimitedUploads",
     "django.core.files.uploadhandler.MemoryFileUploadHandler",
     "django.core.files.uploadhandler.TemporaryFileUploadHandler",
 ]
@@ -401,7 +401,7 @@ EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _email["EMAIL_HOST_USER"] or "", _email["
 EMAIL_USE_TLS, EMAIL_USE_SSL = _email.get("EMAIL_USE_TLS", False), _email.get("EMAIL_USE_SSL", False)
 EMAIL_FILE_PATH = _email["EMAIL_FILE_PATH"]
 
-# --- Models: which judge and act, where they are served, and how many calls run at once (agents/llm) ------------------
+# --- Models: which judge and act, where they are served, and how many calls run at once (agents/kit/llm) ------------------
 ANTHROPIC_API_KEY = env.str("ANTHROPIC_API_KEY", default="")
 ANTHROPIC_BASE_URL = env.str("ANTHROPIC_BASE_URL", default="")
 JUDGE_BASE_URL = env.str("JUDGE_BASE_URL", default="") or ANTHROPIC_BASE_URL
@@ -419,55 +419,10 @@ LLM_STORE_PAYLOADS = env.str("LLM_STORE_PAYLOADS", default="none")
 LLM_EVALUATION_DEADLINE = number("LLM_EVALUATION_DEADLINE", 60)
 LLM_EVALUATION_RETRIES = int(number("LLM_EVALUATION_RETRIES", 2))
 LLM_BATCH_POLL_SECONDS = number("LLM_BATCH_POLL_SECONDS", 60)
-OFFLINE_RESPONDERS = {
-    "score": "evaluation.propositions.offline.score",
-    "check": "evaluation.propositions.offline.check",
-    "ideas": "evaluation.propositions.offline.list_ideas",
-    "collapse": "evaluation.propositions.offline.collapse",
-    "behavior_gate": "correction.behavior.patterns.gate",
-    "behavior_extract": "correction.behavior.patterns.extract",
-    "behavior_map": "correction.behavior.patterns.map_trait",
-    "turn": "agents.turn.scripted.answer",
-    "debate_consensus": "agents.debates.consensus.offline",
-    "swarm_polish": "agents.swarm.polish.offline",
-    "swarm_summary": "agents.swarm.memory.offline",
-    "swarm_calibration": "agents.swarm.calibration.offline",
-}
-
 # --- Workers: queues, processes, Celery -------------------------------------------------------------------------------
-# The queues of work by name: callables that take ``owner``, do one piece of work and return whether there was one.
-WORK_QUEUES = {
-    "turns": "agents.turn.orchestrator.work_one",
-    "behavior requests": "correction.behavior.work.work_one",
-    "observed messages": "correction.gate.observe.work_one",
-    "behavior effects": "correction.behavior.effects.work_one",
-    "schedules": "evaluation.schedules.work_one",
-    "batches": "agents.llm.batches.work_one",
-    "evaluations": "evaluation.runs.execute.work_one",
-    "calibration": "evaluation.calibration.agreement.work_one",
-    "line-ups": "evaluation.lineup.work_one",
-    "jobs": "evaluation.jobs.work_one",
-    "debates": "agents.debates.debate.work_one",
-    "experiments": "evaluation.experiments.play.work_one",
-    "summaries": "agents.swarm.memory.work_one",
-    "imports": "agents.imports.work_one",
-    "alerts": "agents.alerts.delivery.work_one",
-    "descriptions": "correction.behavior.description.work_one",
-}
 # Those that a person waits for: looked at first; one thread, or a Celery queue of its own, does nothing else.
 INTERACTIVE_QUEUES = ["turns"]
-# What one worker does at regular times: dotted path of a callable, and seconds between two times.
-CHORES: dict[str, float] = {
-    "agents.work.queues.release_lost_leases": 30,
-    "agents.ops.sums.sum_up": 60,
-    "agents.imports.uploads.drop_old": 3600,
-    "agents.alerts.judge.look": 60,
-    "correction.alerts.look": 120,
-    "correction.behavior.postponing.resume_paused": 60,
-}
-# Raw rows that are summed by hour, and minutes after an hour's end when that is done: transactions may end late.
-ROLLUPS = ["agents.ops.sums.LEDGER", "correction.gate.statistics.GATE"]
-ROLLUP_LAG_MINUTES = 10
+ROLLUP_LAG_MINUTES = 10  # after an hour's end its rows are summed: transactions may end late
 WORKER_THREADS = int(number("WORKER_THREADS", 4))
 WORKER_GRACE = number("WORKER_GRACE", 8)
 WORKER_PATIENCE = number("WORKER_PATIENCE", 60)
@@ -498,7 +453,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "health_check_interval": 10,
 }
 # For leases of dead workers and lost messages. Workers that it wakes up find the schedules and chores that are due.
-CELERY_BEAT_SCHEDULE = {"sweep": {"task": "agents.work.tasks.sweep", "schedule": WORKER_SWEEP}}
+CELERY_BEAT_SCHEDULE = {"sweep": {"task": "agents.kit.work.tasks.sweep", "schedule": WORKER_SWEEP}}
 
 # --- Metrics ------------------------------------------------------------------------------------------------------------
 READY_WITHOUT = env.list(
@@ -511,14 +466,9 @@ METRICS_DIR = (
 )
 if METRICS_TOKEN:
     os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", METRICS_DIR)  # read by Prometheus' client when it is imported
-METRICS_COLLECTORS = [
-    "agents.ops.metrics.collect_work",
-    "agents.ops.metrics.collect_calls",
-    "correction.gate.statistics.collect",
-]
 
 # --- What leaves the process about itself: log and Sentry -------------------------------------------------------------
-LOG_FORMATS = {"plain": "agents.ops.telemetry.Plain", "json": "agents.ops.telemetry.Json"}
+LOG_FORMATS = {"plain": "agents.kit.ops.telemetry.Plain", "json": "agents.kit.ops.telemetry.Json"}
 LOG_FORMAT = env.str("LOG_FORMAT", default="") or ("json" if PRODUCTION else "plain")
 if LOG_FORMAT not in LOG_FORMATS:
     raise ImproperlyConfigured(f"LOG_FORMAT is {LOG_FORMAT!r}; allowed: {', '.join(LOG_FORMATS)}")
@@ -530,7 +480,10 @@ LOG_TEXTS = flag("LOG_TEXTS", default=False)
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"about": {"()": "agents.ops.telemetry.About"}, "refused": {"()": "agents.ops.telemetry.RefusedHost"}},
+    "filters": {
+        "about": {"()": "agents.kit.ops.telemetry.About"},
+        "refused": {"()": "agents.kit.ops.telemetry.RefusedHost"},
+    },
     "formatters": {"ours": {"()": LOG_FORMATS[LOG_FORMAT], "texts": LOG_TEXTS}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "ours", "filters": ["about"]}},
     "loggers": {
@@ -550,7 +503,7 @@ if SENTRY_DSN:
     from sentry_sdk.integrations.celery import CeleryIntegration
     from sentry_sdk.integrations.django import DjangoIntegration
 
-    from agents.ops.telemetry import scrub_event, scrub_transaction
+    from agents.kit.ops.telemetry import scrub_event, scrub_transaction
 
     sentry_sdk.init(
         dsn=SENTRY_DSN,

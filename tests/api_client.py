@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from agents.models import ApiToken
+from agents.kit.models import ApiToken
 
 RUNS = "/api/evaluations/"
 BASELINES, LABELS, PROPOSITIONS = f"{RUNS}baselines/", f"{RUNS}labels/", f"{RUNS}propositions/"

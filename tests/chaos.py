@@ -44,7 +44,7 @@ SET_UP = (
     DJANGO
     + """
 from django.core.management import call_command
-from agents.llm.prices import seed_prices
+from agents.kit.llm.prices import seed_prices
 from agents.models import ChannelMember
 from agents.swarm.assign import assign_swarms
 from agents.swarm.phases import ensure_default_swarm
@@ -103,7 +103,7 @@ SUM_UP = (
     + """
 from datetime import timedelta
 from django.utils import timezone
-from agents.ops.sums import roll_up, rollups
+from agents.kit.ops.sums import roll_up, rollups
 for rolled in rollups():
     roll_up(rolled, now=timezone.now() + timedelta(hours=2))
 """
@@ -111,7 +111,7 @@ for rolled in rollups():
 WAITING = (
     DJANGO
     + """
-from agents.work.queues import work_models
+from agents.kit.work.queues import work_models
 for model in work_models():
     rows = model._default_manager.filter(status__in=[model.Status.PENDING, model.Status.RUNNING])
     if n := rows.count():

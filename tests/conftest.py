@@ -20,7 +20,7 @@ from django.urls import get_resolver
 from pytest_django import Settings
 from pytest_django.plugin import DjangoDbBlocker
 
-from agents.llm import endpoints, ledger, prices, runtime
+from agents.kit.llm import endpoints, ledger, prices, runtime
 from tests.console import signed_in, superuser
 from tests.database_file import migrated_in
 from tests.llm_server import LLMServer

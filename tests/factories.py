@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from agents.models import Agent, Channel, Message
-from agents.persona import TraitValue, save_persona
+from agents.personas.persona import TraitValue, save_persona
 
 MONDAY = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 

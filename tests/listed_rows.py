@@ -24,44 +24,19 @@ from django.db.models import (
     UUIDField,
 )
 
-from agents.models import (
-    Agent,
-    Alert,
-    ApiToken,
-    Channel,
-    Debate,
-    Delivery,
-    DialogState,
-    Import,
-    LLMBatch,
-    LLMCall,
-    Message,
-    ModelPrice,
-    PersonaVersion,
-    Receiver,
-    Run,
-)
-from correction.models import (
-    AgentEvaluationConfig,
-    BehaviorRequest,
-    CorrectionLog,
-    GateDimensionResult,
-    Intervention,
-    InterventionLog,
-    ObservedMessage,
-)
-from evaluation.models import (
-    Baseline,
-    DriftAlert,
-    EvaluationRun,
-    EvaluationSchedule,
-    EvaluationScore,
-    Evidence,
-    Experiment,
-    Job,
-    LabelSet,
-    LineUpRun,
-)
+from agents.alerts.models import Alert, Delivery, Receiver
+from agents.debates.models import Debate
+from agents.kit.models import ApiToken, LLMBatch, LLMCall, ModelPrice
+from agents.models import Agent, Channel, Import, Message, PersonaVersion, Run
+from agents.swarm.models import DialogState
+from correction.behavior.models import BehaviorRequest
+from correction.interventions.models import Intervention, InterventionLog
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, ObservedMessage
+from evaluation.calibration.models import LabelSet
+from evaluation.change.models import Baseline, DriftAlert, Evidence
+from evaluation.experiments.models import Experiment
+from evaluation.lineup.models import LineUpRun
+from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, Job
 
 LLM = "claude-haiku-5-5"
 AT_ONCE = 2000
@@ -343,35 +318,37 @@ MAKERS: dict[str, Maker] = {
 } | {
     "auth.user": maker(User, lambda cast, n: {"username": f"user{n}", "password": "!"}),
     "auth.group": maker(Group),
-    "agents.apitoken": _api_tokens,
+    "kit.apitoken": _api_tokens,
     "agents.agent": _agents,
-    "agents.alert": _sent_alerts,
-    "agents.receiver": _sent_alerts,
-    "agents.delivery": _sent_alerts,
+    "alerts.alert": _sent_alerts,
+    "alerts.receiver": _sent_alerts,
+    "alerts.delivery": _sent_alerts,
     "agents.channel": maker(Channel, lambda cast, n: {"slug": f"room-{n}"}),
     "agents.message": _messages,
     "agents.run": maker(Run, _run),
-    "agents.debate": _debates,
-    "agents.dialogstate": _states,
+    "debates.debate": _debates,
+    "swarm.dialogstate": _states,
     "agents.import": maker(Import, _import),
-    "agents.llmcall": maker(LLMCall, _call),
-    "agents.llmbatch": maker(LLMBatch, _batch),
-    "agents.modelprice": maker(ModelPrice, _price),
+    "kit.llmcall": maker(LLMCall, _call),
+    "kit.llmbatch": maker(LLMBatch, _batch),
+    "kit.modelprice": maker(ModelPrice, _price),
     "evaluation.evaluationrun": _evaluations,
     "evaluation.evaluationscore": _scores,
-    "evaluation.baseline": _baselines,
+    "change.baseline": _baselines,
     "evaluation.evaluationschedule": _schedules,
-    "evaluation.driftalert": _alerts,
-    "evaluation.labelset": maker(LabelSet, lambda cast, n: {"population": {"runs": [], "until": cast.now.isoformat()}}),
-    "evaluation.experiment": maker(Experiment, _experiment),
+    "change.driftalert": _alerts,
+    "calibration.labelset": maker(
+        LabelSet, lambda cast, n: {"population": {"runs": [], "until": cast.now.isoformat()}}
+    ),
+    "experiments.experiment": maker(Experiment, _experiment),
     "evaluation.job": maker(Job, lambda cast, n: {"kind": "suggestions", "status": "failed", "total": 3}),
-    "evaluation.lineuprun": maker(LineUpRun, lambda cast, n: {"status": "failed", "error": "too few messages"}),
-    "correction.behaviorrequest": _requests,
+    "lineup.lineuprun": maker(LineUpRun, lambda cast, n: {"status": "failed", "error": "too few messages"}),
+    "behavior.behaviorrequest": _requests,
     "correction.agentevaluationconfig": _configurations,
-    "correction.intervention": maker(
+    "interventions.intervention": maker(
         Intervention, lambda cast, n: {"slug": f"quiet-{n}", "textual_claim": "They agree.", "nudge": "Be brief."}
     ),
-    "correction.interventionlog": maker(InterventionLog, _intervention_log),
+    "interventions.interventionlog": maker(InterventionLog, _intervention_log),
     "correction.correctionlog": _logs,
     "correction.observedmessage": _observed,
 }

@@ -49,7 +49,7 @@ def commands_page() -> str:
     """Every command with its options."""
     from django.core.management import get_commands, load_command_class
 
-    from agents.commands import EXIT_CODES
+    from agents.kit.commands import EXIT_CODES
 
     parts = [
         "All are `manage.py COMMAND`. Options are written out: an abbreviation is refused, with the option that was meant. "
@@ -178,7 +178,7 @@ def correction_page() -> str:
 
 def dimensions_page() -> str:
     """What is measured, with the propositions that are shipped for every agent."""
-    from agents.console.help import glossary
+    from agents.kit.console.help import glossary
     from evaluation.dimensions import Dimension
     from evaluation.propositions.files import load_file
 
@@ -197,7 +197,7 @@ def dimensions_page() -> str:
 
 def glossary_page() -> str:
     """The words of the product."""
-    from agents.console.help import glossary
+    from agents.kit.console.help import glossary
 
     terms = [f"**{_sentence(term.name)}**\n: {_unlinked(term.text)}" for term in glossary()]
     return _page("Glossary", ["One word, one meaning, in tables, commands, console and API.", *terms])

@@ -13,9 +13,9 @@ from django.http import HttpRequest
 from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 
+from agents.kit.ops.deletion import consequences
+from agents.kit.registry import table_of
 from agents.models import Agent, Run
-from agents.ops.deletion import consequences
-from agents.registry import table_of
 from evaluation.models import EvaluationSchedule
 from tests.console import list_of, page_of, plain, read, signed_in, superuser
 from tests.factories import make_agent, make_channel, say
@@ -30,25 +30,25 @@ ACTIONS = {
         "capture_baseline": True,
         "copy_corrections": True,
     },
-    "agents.Alert": {"acknowledge": True},
-    "evaluation.DriftAlert": {"acknowledge": False},
+    "alerts.Alert": {"acknowledge": True},
+    "change.DriftAlert": {"acknowledge": False},
     "evaluation.EvaluationRun": {"compare": False},
     "evaluation.EvaluationSchedule": {"fire": True, "pause": False, "resume": False},
-    "correction.BehaviorRequest": {"retry_chosen": False},
+    "behavior.BehaviorRequest": {"retry_chosen": False},
 }
 DELETABLE = {
     *(
         "auth.User",
         "auth.Group",
-        "agents.ApiToken",
+        "kit.ApiToken",
         "agents.Agent",
         "agents.Channel",
-        "agents.ModelPrice",
-        "agents.Receiver",
-        "agents.Swarm",
+        "kit.ModelPrice",
+        "alerts.Receiver",
+        "swarm.Swarm",
     ),
-    *("evaluation.LabelSet", "evaluation.EvaluationSchedule"),
-    *("correction.AgentEvaluationConfig", "correction.Intervention"),
+    *("calibration.LabelSet", "evaluation.EvaluationSchedule"),
+    *("correction.AgentEvaluationConfig", "interventions.Intervention"),
 }
 
 

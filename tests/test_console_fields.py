@@ -11,7 +11,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.test import RequestFactory
 
-from agents.console.site import ModelAdmin
+from agents.kit.console.site import ModelAdmin
 from tests.console import superuser
 from tests.listed_rows import MAKERS, people
 

@@ -12,9 +12,10 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from agents.console.help import anchor_of, document, documents, fields_of, glossary, help_of, where_for
-from agents.models import Agent, ModelPrice
-from agents.registry import tables
+from agents.kit.console.help import anchor_of, document, documents, fields_of, glossary, help_of, where_for
+from agents.kit.models import ModelPrice
+from agents.kit.registry import tables
+from agents.models import Agent
 from evaluation.models import EvaluationRun
 from tests.console import list_of, plain, read, signed_in, staff, superuser, viewer
 

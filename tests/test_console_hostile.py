@@ -12,8 +12,8 @@ from django.db.models import CharField, TextField
 from django.test import Client
 from django.urls import reverse
 
+from agents.kit.registry import tables
 from agents.models import Agent, Channel
-from agents.registry import tables
 from tests.console import HOSTILE, list_of, page_of
 from tests.listed_rows import MAKERS, people
 

@@ -10,7 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.console.display import exact_moment, moment
+from agents.kit.console.display import exact_moment, moment
 from agents.models import Agent
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from tests.console import list_of, page_of, plain, read, signed_in, superuser, viewer

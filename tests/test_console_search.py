@@ -37,7 +37,7 @@ def test_it_finds_agents_channels_propositions_and_pages() -> None:
 
     assert found(root, "PAMEL")["Pamela"] == reverse("admin:agents_agent_change", args=[agent.pk])
     assert found(root, "recept")[channel.name] == reverse("admin:agents_channel_change", args=[channel.pk])
-    assert found(root, "alerts")["Drift alerts"] == reverse("admin:evaluation_driftalert_changelist")
+    assert found(root, "alerts")["Drift alerts"] == reverse("admin:change_driftalert_changelist")
     assert any("/proposition/michael/change/" in url for url in found(root, "michael").values())
 
 

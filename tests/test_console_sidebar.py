@@ -10,8 +10,8 @@ from django.http import HttpRequest
 from django.test import RequestFactory
 from django.urls import reverse
 
-from agents.console.home import breadcrumbs, navigation, tabs
-from agents.registry import tables
+from agents.kit.console.home import breadcrumbs, navigation, tabs
+from agents.kit.registry import tables
 from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
 from tests.factories import make_agent
 from tests.machinery import ROOT
@@ -30,14 +30,14 @@ def asking(user: User, name: str) -> HttpRequest:
     [
         ("index", ["Home"]),
         ("agents_agent_add", ["Agents"]),
-        ("agents_swarm_changelist", ["Agents", "Swarms"]),
+        ("swarm_swarm_changelist", ["Agents", "Swarms"]),
         ("agents_import_changelist", ["Conversations", "Imports"]),
         ("evaluation_drift_overview", ["Quality", "Overview"]),
         ("evaluation_evaluationrun_changelist", ["Quality", "Evaluations"]),
-        ("evaluation_baseline_changelist", ["Quality", "Evaluations", "Baselines"]),
-        ("evaluation_baseline_help", ["Quality", "Evaluations", "Baselines"]),
+        ("change_baseline_changelist", ["Quality", "Evaluations", "Baselines"]),
+        ("change_baseline_help", ["Quality", "Evaluations", "Baselines"]),
         ("correction_observedmessage_changelist", ["Gate", "Log", "Observed messages"]),
-        ("agents_llmcall_changelist", ["More", "Logs", "Model calls"]),
+        ("kit_llmcall_changelist", ["More", "Logs", "Model calls"]),
         ("auth_user_changelist", ["More", "Access", "Users"]),
         ("help", ["More", "Help"]),
         ("password_change", []),
@@ -59,12 +59,12 @@ GROUPS = (["Quality"], ["Gate"], ["More"])
 
 
 def test_tabs_are_those_tables_that_the_user_may_view_and_an_entry_leads_to_the_first() -> None:
-    request = asking(staff("evaluation.view_baseline", "evaluation.view_driftalert"), "evaluation_baseline_changelist")
+    request = asking(staff("change.view_baseline", "change.view_driftalert"), "change_baseline_changelist")
 
     entries = {item["title"]: item["link"] for group in navigation(request) for item in group["items"]}
 
     assert [[tab["title"] for tab in family["items"]] for family in tabs(request)] == [["Baselines", "Drift alerts"]]
-    assert entries["Evaluations"] == reverse("admin:evaluation_baseline_changelist")
+    assert entries["Evaluations"] == reverse("admin:change_baseline_changelist")
     assert "Agents" not in entries
 
 

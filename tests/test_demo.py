@@ -14,11 +14,15 @@ from django.core.management import call_command
 from django.test import Client
 from pytest_django.plugin import DjangoDbBlocker
 
+from agents.kit.registry import table_of
 from agents.models import Agent, Channel
-from agents.registry import table_of
 from agents.seed import Demo
-from correction.models import BehaviorRequest, CorrectionLog, InterventionLog, ObservedMessage
-from evaluation.models import DriftAlert, EvaluationRun, ScoreLabel
+from correction.behavior.models import BehaviorRequest
+from correction.interventions.models import InterventionLog
+from correction.models import CorrectionLog, ObservedMessage
+from evaluation.calibration.models import ScoreLabel
+from evaluation.change.models import DriftAlert
+from evaluation.models import EvaluationRun
 from tests.console import list_of, plain, read, signed_in, superuser
 from tests.factories import make_agent
 from tests.once import rows_for_all
@@ -28,12 +32,12 @@ pytestmark = pytest.mark.django_db
 # Empty at the start, and why.
 EMPTY = {
     "evaluation.proposition": "its page reads files",
-    "agents.llmbatch": "batches need a model",
-    "agents.receiver": "a person says where alerts are to be sent",
-    "agents.delivery": "nothing is sent without a receiver",
+    "kit.llmbatch": "batches need a model",
+    "alerts.receiver": "a person says where alerts are to be sent",
+    "alerts.delivery": "nothing is sent without a receiver",
     "agents.import": "an import belongs to the account that uploads it",
-    "agents.workerheartbeat": "`make run` starts a worker",
-    "agents.apitoken": "a token belongs to an account",
+    "kit.workerheartbeat": "`make run` starts a worker",
+    "kit.apitoken": "a token belongs to an account",
 }
 
 
@@ -118,9 +122,9 @@ def test_the_examples_go_with_all_that_the_demo_made_and_only_then(sure: bool) -
         return
     left = {label for label, rows in after.items() if rows}
     assert left == {
-        "agents.llmcall",
-        "agents.modelprice",
-        "agents.swarm",
+        "kit.llmcall",
+        "kit.modelprice",
+        "swarm.swarm",
         "auth.group",
         "auth.user",
         "correction.agentevaluationconfig",

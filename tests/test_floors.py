@@ -88,7 +88,7 @@ def later():
     import importlib
     importlib.import_module("correction.stages")
 """
-    found = set(imported(source, package="agents.llm"))
+    found = set(imported(source, package="agents.kit.llm"))
 
     assert {
         "evaluation.judge.questions",
@@ -96,7 +96,7 @@ def later():
         "evaluation.runs.execute.execute",
         "correction.stages",
     } <= found
-    assert {"agents.llm.models", "agents.evaluation.runs"} <= found
+    assert {"agents.kit.llm.models", "agents.evaluation.runs"} <= found
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

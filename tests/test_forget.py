@@ -18,24 +18,17 @@ from django.db.models import Sum
 from pytest_django import Settings
 
 from agents.debates.debate import start_debate
-from agents.models import (
-    ApiToken,
-    Channel,
-    DebateRound,
-    DebateTurn,
-    IdempotentRequest,
-    LLMCall,
-    LLMPayload,
-    MemoryBlock,
-    MemoryPassage,
-    Message,
-    RunMessage,
-)
-from agents.ops.erasure import ERASED, find_outsider, forget
+from agents.debates.models import DebateRound, DebateTurn
+from agents.erasure import ERASED, find_outsider, forget
+from agents.kit.models import ApiToken, IdempotentRequest, LLMCall, LLMPayload
+from agents.models import Channel, MemoryBlock, MemoryPassage, Message, RunMessage
 from agents.turn.receive import receive_message
 from correction.gate.statistics import get_gate_statistics
-from correction.models import CorrectionLog, GateDimensionResult, Intervention, InterventionLog
-from evaluation.models import EvaluationScore, Idea, LineUpRun, ScoreLabel
+from correction.interventions.models import Intervention, InterventionLog
+from correction.models import CorrectionLog, GateDimensionResult
+from evaluation.calibration.models import ScoreLabel
+from evaluation.lineup.models import LineUpRun
+from evaluation.models import EvaluationScore, Idea
 from tests.agents.turn.playing import take_turn
 from tests.correction.gating import gated
 from tests.evaluation.measuring import evaluate_agent, evaluate_channel

@@ -16,10 +16,11 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import Settings
 
-from agents.models import LLMCall, Run, WorkerHeartbeat
-from agents.ops import health
-from agents.ops.metrics import instruments
-from agents.work.worker import Worker
+from agents.kit.models import LLMCall, WorkerHeartbeat
+from agents.kit.ops import health
+from agents.kit.ops.metrics import instruments
+from agents.kit.work.worker import Worker
+from agents.models import Run
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 

@@ -12,8 +12,8 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.utils import timezone
 
-from agents.models import LLMCall, LLMPayload
-from agents.ops.sums import LEDGER, roll_up
+from agents.kit.models import LLMCall, LLMPayload
+from agents.kit.ops.sums import LEDGER, roll_up
 from correction.costs import get_cost_summary
 from correction.gate.statistics import GATE
 from correction.models import CorrectionLog, GateDimensionResult

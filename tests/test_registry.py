@@ -12,8 +12,9 @@ from django.contrib.admin.models import LogEntry
 from django.core.management import get_commands
 from django.db.models import CharField, Field, JSONField, Model, TextField
 
-from agents.models import Agent, ModelPrice
-from agents.registry import Table, erasures, prunings, tables
+from agents.kit.models import ModelPrice
+from agents.kit.registry import Table, erasures, prunings, tables
+from agents.models import Agent
 from evaluation.models import Proposition
 from tests.console import list_of, plain, read, signed_in, superuser, viewer
 

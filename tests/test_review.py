@@ -16,9 +16,12 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.alerts import raise_alert
-from agents.models import Agent, Alert, AlertKind, ReviewItem, Run
-from correction.models import BehaviorRequest, CorrectionLog, GateDimensionResult
+from agents.alerts.models import Alert, AlertKind
+from agents.alerts.raising import raise_alert
+from agents.kit.models import ReviewItem
+from agents.models import Agent, Run
+from correction.behavior.models import BehaviorRequest
+from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.propositions.files import all_entries
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.behavior.proposals import proposed

@@ -12,12 +12,12 @@ from pytest_django import Settings
 from agents.models import Agent, Channel, Run
 from correction.interventions import FunctionalPrecondition
 from correction.models import CorrectionLog
-from evaluation.admin.propositions import propositions_url
+from evaluation.drafting.admin.propositions import propositions_url
 from evaluation.models import EvaluationScore
 from tests.api_client import program
 from tests.console import plain, queries, read, staff
 from tests.correction.gating import configure, join
-from tests.correction.steering import dormant, logs, looked_at
+from tests.correction.interventions.steering import dormant, logs, looked_at
 from tests.evaluation.measuring import measured
 from tests.evaluation.propositions.console import change, url_of
 from tests.factories import make_agent, make_channel, say, talk

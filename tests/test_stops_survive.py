@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agents.models import Agent, Trait
-from agents.persona import TraitValue, render_persona, save_persona
-from agents.personas_io.reader import import_agents
+from agents.personas.persona import TraitValue, render_persona, save_persona
+from agents.personas.reader import import_agents
 from evaluation.runs.planning import propositions_asked
 from tests.agents.test_admin_personas import save
 from tests.api_client import program

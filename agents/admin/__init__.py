@@ -1,34 +1,5 @@
-"""The console's pages of this app's tables, one module per group."""
+"""The console's pages of agents and conversations, one module per group."""
 
-from agents.admin import (
-    access,
-    alerts,
-    conversations,
-    debates,
-    help_pages,
-    home,
-    imports,
-    ledger,
-    personas,
-    review,
-    runs,
-    swarms,
-)
-from agents.console.logs import register_pages
+from agents.admin import conversations, home, imports, personas, review, runs
 
-__all__ = [
-    "access",
-    "alerts",
-    "conversations",
-    "debates",
-    "help_pages",
-    "home",
-    "imports",
-    "ledger",
-    "personas",
-    "review",
-    "runs",
-    "swarms",
-]
-
-register_pages("agents")
+__all__ = ["conversations", "home", "imports", "personas", "review", "runs"]

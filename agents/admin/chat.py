@@ -21,24 +21,25 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
 
-from agents.admin.access import user_of
 from agents.admin.personas import MAY_RUN, as_stored, turn_needs
 from agents.admin.transcript import add_notes, lines_of, transcript_page
 from agents.chat import ChatOpen, answers_again, ask, ask_again, begin_chat, chats, chats_of, delete_chat, why_silent
-from agents.console import display
-from agents.console.filters import number_in
-from agents.console.panels import seconds_of
-from agents.console.site import GrowingTextarea, ModelAdmin, TextInput, console_page, extensions
-from agents.llm.endpoints import problem_of, provider_of
-from agents.models import Agent, Channel, DialogState, Message, Run, RunMessage, RunStep, SwarmTurn
-from agents.persona import PersonaMovedOn, current_digest, save_system_prompt
+from agents.kit.admin.access import user_of
+from agents.kit.console import display
+from agents.kit.console.filters import number_in
+from agents.kit.console.panels import seconds_of
+from agents.kit.console.site import GrowingTextarea, ModelAdmin, TextInput, console_page, extensions
+from agents.kit.llm.endpoints import problem_of, provider_of
+from agents.kit.text.fences import MAX_CHARACTERS
+from agents.kit.work.worker import alive
+from agents.models import Agent, Channel, Message, Run, RunMessage, RunStep
+from agents.personas.persona import PersonaMovedOn, current_digest, save_system_prompt
+from agents.swarm.models import DialogState, SwarmTurn
 from agents.swarm.state import KINDS, entries
 from agents.swarm.talk import trace_lines, trace_of
-from agents.text.fences import MAX_CHARACTERS
 from agents.turn.orchestrator import cancel
 from agents.turn.pipeline import Overrides, StageFailed
 from agents.turn.send_message import SendRefused, TurnRefused, start_turn
-from agents.work.worker import alive
 
 PAGES = "admin/agents/chat/"
 READING = ("agents.view_agent", "agents.view_channel", "agents.view_message")
@@ -394,8 +395,8 @@ def _beside(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> dict
         "stages": [one for one in stages if one["status"] != "skipped" and (one.get("why") or one["counters"])],
         "skipped": sorted({f"{one['stage']}: {one['why']}" for one in stages if one["status"] == "skipped" and one.get("why")}),
         "panels": [shown for extension in extensions(Run, request) for panel in extension.panels if (shown := panel(request, run)).strip()],
-        "trace": trace_lines(trace_of(row)) if row and request.user.has_perm("agents.view_swarmturn") else [],
+        "trace": trace_lines(trace_of(row)) if row and request.user.has_perm("swarm.view_swarmturn") else [],
         "swarm_turn": row,
-        "state": state if request.user.has_perm("agents.view_dialogstate") else None,
+        "state": state if request.user.has_perm("swarm.view_dialogstate") else None,
         "remembered": [(kind, entries(state, kind)) for kind in KINDS if getattr(state, kind)] if state else [],
     }  # fmt: skip

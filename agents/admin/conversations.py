@@ -15,11 +15,11 @@ from django.utils.safestring import SafeString
 from agents.admin.chat import ChatPages
 from agents.admin.transcript import add_notes, transcript_page, transcript_url
 from agents.chat import COPY
-from agents.console import display
-from agents.console.filters import number_in
-from agents.console.forms import DistinctMembers
-from agents.console.logs import LogAdmin
-from agents.console.site import ModelAdmin, PagedList, TabularInline, console_page
+from agents.kit.console import display
+from agents.kit.console.filters import number_in
+from agents.kit.console.forms import DistinctMembers
+from agents.kit.console.logs import LogAdmin
+from agents.kit.console.site import ModelAdmin, PagedList, TabularInline, console_page
 from agents.models import Channel, ChannelMember, Message, NumberOf
 
 MOST_SEARCHED = 200_000  # messages

@@ -12,8 +12,8 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.console import display
-from agents.console.home import (
+from agents.kit.console import display
+from agents.kit.console.home import (
     FAILURE_DAYS,
     MOST_HITS,
     Hit,
@@ -28,11 +28,12 @@ from agents.console.home import (
     step,
     up_to,
 )
-from agents.llm.endpoints import model_of, provider_of, route_of
-from agents.models import Agent, Channel, Run, WorkerHeartbeat
-from agents.ops.health import broker_problem
-from agents.work.queues import work_models
-from agents.work.worker import alive, silence_allowed
+from agents.kit.llm.endpoints import model_of, provider_of, route_of
+from agents.kit.models import WorkerHeartbeat
+from agents.kit.ops.health import broker_problem
+from agents.kit.work.queues import work_models
+from agents.kit.work.worker import alive, silence_allowed
+from agents.models import Agent, Channel, Run
 
 MOST_AGENTS = 2_000  # counted: the newest
 TURNS = 6
@@ -163,10 +164,10 @@ add_search("agents.view_agent", agents_like)
 add_search("agents.view_channel", channels_like)
 add_home(
     HomePart(place="setup", order=10, permission="agents.view_agent", render=no_agents),
-    HomePart(place="setup", order=20, permission="agents.view_llmcall", render=no_judge),
-    HomePart(place="setup", order=30, permission="agents.view_workerheartbeat", render=no_broker),
-    HomePart(place="setup", order=40, permission="agents.view_workerheartbeat", render=no_worker),
+    HomePart(place="setup", order=20, permission="kit.view_llmcall", render=no_judge),
+    HomePart(place="setup", order=30, permission="kit.view_workerheartbeat", render=no_broker),
+    HomePart(place="setup", order=40, permission="kit.view_workerheartbeat", render=no_worker),
     HomePart(place="cards", order=10, permission="agents.view_agent", render=agents_card),
-    HomePart(place="cards", order=80, permission="agents.view_workerheartbeat", render=workers_card),
+    HomePart(place="cards", order=80, permission="kit.view_workerheartbeat", render=workers_card),
     HomePart(place="lists", order=10, permission="agents.view_run", render=turns_list),
 )

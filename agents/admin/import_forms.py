@@ -8,11 +8,11 @@ from typing import Any
 
 from django import forms
 
-from agents.console import display
-from agents.console.site import Select, TextInput
+from agents.kit.console import display
+from agents.kit.console.site import Select, TextInput
 from agents.models import Agent, Import
 from agents.models.conversations import TAG_KEY
-from agents.personas_io.shape import SLUG_LIMIT
+from agents.personas.shape import SLUG_LIMIT
 from agents.transcripts.importer import AUTO, DAY_FIRST, MONTH_FIRST, ReadOptions
 from agents.transcripts.readers import FORMATS
 from agents.transcripts.readers.csv_table import FIELDS, usual_tag

@@ -21,18 +21,18 @@ from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin.access import user_of
 from agents.admin.import_forms import ImportForm, suggested_agents
-from agents.console import display
-from agents.console.site import ReadOnlyAdmin, console_action, console_page
-from agents.imports import personas
-from agents.imports.jobs import NotNow, cancel, discard, may_import, preview, submit, undo, upload
-from agents.imports.uploads import files_were_too_large, is_stored
+from agents.kit.admin.access import user_of
+from agents.kit.console import display
+from agents.kit.console.site import ReadOnlyAdmin, console_action, console_page
+from agents.kit.work.worker import alive
 from agents.models import Agent, Channel, Import
-from agents.persona import Outcome
-from agents.personas_io.reader import SUFFIXES
+from agents.personas.persona import Outcome
+from agents.personas.reader import SUFFIXES
+from agents.transcripts.imports import personas
+from agents.transcripts.imports.jobs import NotNow, cancel, discard, may_import, preview, submit, undo, upload
+from agents.transcripts.imports.uploads import files_were_too_large, is_stored
 from agents.transcripts.readers import FORMATS
-from agents.work.worker import alive
 
 PAGES = "admin/agents/import/"
 UNREAD = "Why is shown to the user who uploaded it, and to those who may view messages."

@@ -1,6 +1,6 @@
 """Agents: the persona with its traits, memory and versions, its prompt as it would be sent now, and the button *Run a turn*.
 
-Every save goes through `agents.persona.record_version`.
+Every save goes through `agents.personas.persona.record_version`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin.access import user_of
-from agents.console import display
-from agents.console.display import word_diff
-from agents.console.filters import number_in
-from agents.console.forms import DistinctTraits
-from agents.console.site import (
+from agents.kit.admin.access import user_of
+from agents.kit.console import display
+from agents.kit.console.display import word_diff
+from agents.kit.console.filters import number_in
+from agents.kit.console.forms import DistinctTraits
+from agents.kit.console.site import (
     Button,
     ColorInput,
     GrowingTextarea,
@@ -38,10 +38,12 @@ from agents.console.site import (
     TextInput,
     console_page,
 )
-from agents.llm import ledger
-from agents.llm.endpoints import model_of, problem_of, provider_of
-from agents.models import Agent, Channel, LLMCall, MemoryBlock, Message, NumberOf, PersonaVersion, Run, Trait
-from agents.persona import (
+from agents.kit.llm import ledger
+from agents.kit.llm.endpoints import model_of, problem_of, provider_of
+from agents.kit.models import LLMCall
+from agents.kit.text.fences import neutral
+from agents.models import Agent, Channel, MemoryBlock, Message, NumberOf, PersonaVersion, Run, Trait
+from agents.personas.persona import (
     PersonaMovedOn,
     changes_since,
     current_digest,
@@ -52,8 +54,7 @@ from agents.persona import (
     strength_band,
     values_of,
 )
-from agents.personas_io.shape import not_reserved
-from agents.text.fences import neutral
+from agents.personas.shape import not_reserved
 from agents.turn.pipeline import StageFailed
 from agents.turn.prompt import PROMPT_CHARACTERS, preview_prompt
 from agents.turn.send_message import TurnRefused, start_turn

@@ -12,14 +12,16 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin.access import user_of
-from agents.console import display
-from agents.console.home import FAILURE_DAYS, MOST_COUNTED, since
-from agents.console.logs import READING
-from agents.console.panels import facts
-from agents.console.review import ASSIGNING, Decision, ReviewKind, Waits, add_review, numbers
-from agents.models import Agent, Alert, AlertKind, ReviewItem
-from agents.work.queues import work_models
+from agents.alerts.models import Alert, AlertKind
+from agents.kit.admin.access import user_of
+from agents.kit.console import display
+from agents.kit.console.home import FAILURE_DAYS, MOST_COUNTED, since
+from agents.kit.console.logs import READING
+from agents.kit.console.panels import facts
+from agents.kit.console.review import ASSIGNING, Decision, ReviewKind, Waits, add_review, numbers
+from agents.kit.models import ReviewItem
+from agents.kit.work.queues import work_models
+from agents.models import Agent
 
 FAILURES = "failures"
 WENT_WRONG = ("failed", "errored")

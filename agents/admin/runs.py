@@ -16,11 +16,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.transcript import transcript_url
-from agents.console import display
-from agents.console.logs import LogAdmin
-from agents.console.panels import Span, waterfall
-from agents.console.site import console_action
-from agents.models import LLMCall, Run, RunMessage, RunStep
+from agents.kit.console import display
+from agents.kit.console.logs import LogAdmin
+from agents.kit.console.panels import Span, waterfall
+from agents.kit.console.site import console_action
+from agents.kit.models import LLMCall
+from agents.models import Run, RunMessage, RunStep
 from agents.turn.orchestrator import cancel
 
 MOST_CALLS = 100  # of judges and other models beside the agent's own

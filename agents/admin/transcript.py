@@ -15,11 +15,11 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from agents.console import display
-from agents.console.columns import SHOWN
-from agents.console.site import extensions
+from agents.kit.console import display
+from agents.kit.console.columns import SHOWN
+from agents.kit.console.site import extensions
+from agents.kit.templatetags.display import register as templates
 from agents.models import Channel, Message
-from agents.templatetags.display import register as templates
 
 PAGE_SIZE = 50
 DEEPEST = 4  # levels of indentation; deeper replies stay there

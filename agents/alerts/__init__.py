@@ -1,9 +1,5 @@
 """Alerts: what people have to know of, and its way to them.
 
-`raise_alert` writes a row, and one per receiver that asked for such alerts, in the transaction of its cause. Workers send them
+`raising.raise_alert` writes a row, and one per receiver that asked for such alerts, in the transaction of its cause. Workers send them
 (`delivery`) by e-mail or to webhooks (`webhook`), again and again until it is answered or given up; nothing else waits for that.
 """
-
-from agents.alerts.raising import acknowledge, end_alerts, raise_alert
-
-__all__ = ["acknowledge", "end_alerts", "raise_alert"]

@@ -16,9 +16,9 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from agents.alerts.models import Alert, Delivery, Receiver
 from agents.alerts.webhook import Refused, Unreachable, headers_for, post
-from agents.models import Alert, Delivery, Receiver
-from agents.work.queues import do_next, wake_workers
+from agents.kit.work.queues import do_next, wake_workers
 
 # Minutes until the next try; after the last one it is given up: seven tries in about 18 hours.
 PAUSES = (1, 5, 30, 120, 300, 600)

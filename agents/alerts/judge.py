@@ -7,8 +7,9 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from agents.alerts.models import AlertKind
 from agents.alerts.raising import end_alerts, raise_alert
-from agents.models import AlertKind, LLMCall
+from agents.kit.models import LLMCall
 
 LATELY = timedelta(minutes=15)
 IN_A_ROW = 5  # failed calls of a judge that say that it is down

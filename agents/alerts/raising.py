@@ -10,8 +10,9 @@ from django.db.models import F, Model, Q, QuerySet
 from django.utils import timezone
 from django.utils.text import capfirst
 
-from agents.models import Agent, Alert, Delivery, Receiver
-from agents.work.queues import wake_workers
+from agents.alerts.models import Alert, Delivery, Receiver
+from agents.kit.work.queues import wake_workers
+from agents.models import Agent
 
 
 def raise_alert(

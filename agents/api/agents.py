@@ -24,22 +24,22 @@ from rest_framework.serializers import (
     SerializerMethodField,
 )
 
-from agents.api import filters
-from agents.api.bodies import ABSENT, Body, Traits
-from agents.api.filters import Filters, the_agent
-from agents.api.headers import etag_of, located
-from agents.api.pagination import Log
-from agents.api.problems import Conflict, Unavailable
-from agents.api.requests import ReadsMessages
-from agents.api.rows import Row
-from agents.api.schema import answers
-from agents.api.views import Editable, Rows, new_slug, or_404
-from agents.llm.endpoints import model_of, problem_of, provider_of
+from agents.kit.api import filters
+from agents.kit.api.bodies import ABSENT, Body, Traits
+from agents.kit.api.filters import Filters, the_agent
+from agents.kit.api.headers import etag_of, located
+from agents.kit.api.pagination import Log
+from agents.kit.api.problems import Conflict, Unavailable
+from agents.kit.api.requests import ReadsMessages
+from agents.kit.api.rows import Row
+from agents.kit.api.schema import answers
+from agents.kit.api.views import Editable, Rows, new_slug, or_404
+from agents.kit.llm.endpoints import model_of, problem_of, provider_of
+from agents.kit.text.fences import check_name
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, PersonaVersion, Trait
 from agents.models.conversations import no_agent
-from agents.persona import save_persona
-from agents.personas_io.shape import Aliases, not_reserved
-from agents.text.fences import check_name
+from agents.personas.persona import save_persona
+from agents.personas.shape import Aliases, not_reserved
 from agents.turn.pipeline import StageFailed
 from agents.turn.prompt import preview_prompt
 from agents.turn.tools import tool_definitions

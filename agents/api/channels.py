@@ -12,15 +12,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import CharField, DictField, SerializerMethodField
 
-from agents.api import filters
-from agents.api.bodies import Body, OneOf, Tags
-from agents.api.filters import Filters, no_channel
-from agents.api.headers import etag_of, located
-from agents.api.rows import Row
-from agents.api.views import Editable, new_slug
+from agents.kit.api import filters
+from agents.kit.api.bodies import Body, OneOf, Tags
+from agents.kit.api.filters import Filters, no_channel
+from agents.kit.api.headers import etag_of, located
+from agents.kit.api.rows import Row
+from agents.kit.api.views import Editable, new_slug
+from agents.kit.text.fences import check_name
 from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import no_agent
-from agents.text.fences import check_name
 
 
 class ChannelRow(Row):

@@ -16,18 +16,18 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 from rest_framework.serializers import BooleanField, CharField, DictField, JSONField, Serializer, SerializerMethodField
 
-from agents.api import filters, headers
 from agents.api.agents import StageFields, named_message
-from agents.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug, Id, Said, Tags
-from agents.api.filters import Filters, the_channel
-from agents.api.headers import located
 from agents.api.overrides import Deadline, Overrides, overrides_of
-from agents.api.pagination import Log
-from agents.api.problems import Conflict, Unavailable
-from agents.api.requests import INGESTS, PAID, SENDS
-from agents.api.rows import Row
-from agents.api.schema import answers
-from agents.api.views import Rows, View, or_404
+from agents.kit.api import filters, headers
+from agents.kit.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug, Id, Said, Tags
+from agents.kit.api.filters import Filters, the_channel
+from agents.kit.api.headers import located
+from agents.kit.api.pagination import Log
+from agents.kit.api.problems import Conflict, Unavailable
+from agents.kit.api.requests import INGESTS, PAID, SENDS
+from agents.kit.api.rows import Row
+from agents.kit.api.schema import answers
+from agents.kit.api.views import Rows, View, or_404
 from agents.models import Message
 from agents.transcripts.ingest import Ingested, IngestRefused, NewMessages, ingest_messages
 from agents.transcripts.store import NotEntitled, rights_of

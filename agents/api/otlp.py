@@ -14,7 +14,7 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.response import Response
 
-from agents.api.requests import read_bounded
+from agents.kit.api.requests import read_bounded
 
 PROTOBUF = "application/x-protobuf"
 MOST_VALUES = (

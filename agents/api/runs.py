@@ -25,21 +25,22 @@ from rest_framework.serializers import (
     SerializerMethodField,
 )
 
-from agents.api import filters, headers
 from agents.api.agents import StageFields, named_message
-from agents.api.bodies import ABSENT, Body, ChannelSlug, Id
-from agents.api.filters import InTime, the_agent
-from agents.api.headers import etag_of, located
 from agents.api.messages import MessageRow, shown_messages
 from agents.api.overrides import Deadline, Overrides, overrides_of
-from agents.api.pagination import LogByTimeOf
-from agents.api.problems import Conflict
-from agents.api.requests import PAID, ActionPermissions, ReadsMessages
-from agents.api.rows import QueryLink, Row
-from agents.api.schema import answers
-from agents.api.views import Rows, View, or_404
-from agents.llm.ledger import totals
-from agents.models import LLMCall, Run, RunMessage, RunStep
+from agents.kit.api import filters, headers
+from agents.kit.api.bodies import ABSENT, Body, ChannelSlug, Id
+from agents.kit.api.filters import InTime, the_agent
+from agents.kit.api.headers import etag_of, located
+from agents.kit.api.pagination import LogByTimeOf
+from agents.kit.api.problems import Conflict
+from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
+from agents.kit.api.rows import QueryLink, Row
+from agents.kit.api.schema import answers
+from agents.kit.api.views import Rows, View, or_404
+from agents.kit.llm.ledger import totals
+from agents.kit.models import LLMCall
+from agents.models import Run, RunMessage, RunStep
 from agents.turn.orchestrator import TurnRefused, cancel, start_turn
 from agents.turn.prompt import PROMPT_CHARACTERS
 
@@ -291,7 +292,7 @@ class WholeLLMCall(LLMCallRow):
 
     @extend_schema_field(PayloadFields(allow_null=True))
     def get_payload(self, call: LLMCall) -> dict[str, Any] | None:
-        if not self.get_payload_stored(call) or not self.context["request"].user.has_perm("agents.view_llmpayload"):
+        if not self.get_payload_stored(call) or not self.context["request"].user.has_perm("kit.view_llmpayload"):
             return None
         return dict(PayloadFields(call.payload).data)
 

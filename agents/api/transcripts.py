@@ -15,13 +15,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from agents.api import filters
-from agents.api.bodies import MOST_TAGS, Body, OneOf, Reads, Tags, Verbatim
-from agents.api.filters import Filters, the_channel
 from agents.api.otlp import MOST_VALUES, PROTOBUF, ProtobufParser, ProtobufRenderer
-from agents.api.requests import INGESTS, TRANSCRIPTS, BoundedJSONParser
-from agents.api.schema import answers
-from agents.api.views import View, or_404
+from agents.kit.api import filters
+from agents.kit.api.bodies import MOST_TAGS, Body, OneOf, Reads, Tags, Verbatim
+from agents.kit.api.filters import Filters, the_channel
+from agents.kit.api.requests import INGESTS, TRANSCRIPTS, BoundedJSONParser
+from agents.kit.api.schema import answers
+from agents.kit.api.views import View, or_404
 from agents.models import Message
 from agents.transcripts.exporter import EXPORTS, export_transcript
 from agents.transcripts.importer import AUTO, DAY_FIRST, MONTH_FIRST, ImportReport, ReadOptions, import_transcript

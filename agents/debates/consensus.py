@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict
 
 from agents.debates.answers import Answer
 from agents.debates.measures import Cluster, Consensus, Share, offline_consensus
-from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
-from agents.llm.requests import object_schema
-from agents.models import Debate
-from agents.text.fences import fence, indented, neutral, new_nonce, render_prompt
+from agents.debates.models import Debate
+from agents.kit.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
+from agents.kit.llm.requests import object_schema
+from agents.kit.text.fences import fence, indented, neutral, new_nonce, render_prompt
 
 MAX_TOKENS = 2_000
 POSITION_CHARACTERS, REASONING_CHARACTERS = 2_000, 4_000  # of an answer that the judge is shown

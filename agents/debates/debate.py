@@ -23,28 +23,18 @@ from pydantic import Field, ValidationError
 from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
 from agents.debates.measures import Consensus, Criteria, Exit, changes, check_exit, groupthink, statistics, vote
+from agents.debates.models import Debate, DebateRound, DebateSeat, DebateTurn
 from agents.debates.modes import POLL, Mode, answer_of, labels_for, mode_of
-from agents.llm.endpoints import problem_of, route_of
-from agents.models import (
-    Agent,
-    Channel,
-    ChannelMember,
-    Debate,
-    DebateRound,
-    DebateSeat,
-    DebateTurn,
-    Message,
-    Run,
-    RunStep,
-)
+from agents.kit.llm.endpoints import problem_of, route_of
+from agents.kit.models.lease import LeaseLost
+from agents.kit.text.fences import fault_of
+from agents.kit.work.queues import carry_out, do_next, wake_workers
+from agents.kit.work.running import outlasting, pause, side_by_side
+from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep
 from agents.models.conversations import FieldRefused, UnknownAgent, find_agent
-from agents.text.fences import fault_of
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.receive import receive_message
-from agents.work.lease import LeaseLost
-from agents.work.queues import carry_out, do_next, wake_workers
-from agents.work.running import outlasting, pause, side_by_side
 
 MOST_SEATS = 20
 MOST_ROUNDS = 100

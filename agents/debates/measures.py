@@ -18,8 +18,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.debates.answers import Answer, Stance
-from agents.text.tokens import split_sentences, tokenize
-from agents.text.voices import vocabulary
+from agents.kit.text.tokens import split_sentences, tokenize
+from agents.kit.text.voices import vocabulary
 
 Round = Sequence[Answer]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]

@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from agents.debates.answers import Answer
 from agents.debates.measures import Statistics, statistics
-from agents.models import Agent, DebateSeat, DebateTurn, MemoryBlock, Trait
-from agents.text.authors import NameMask
-from agents.text.fences import render_prompt
+from agents.debates.models import DebateSeat, DebateTurn
+from agents.kit.text.authors import NameMask
+from agents.kit.text.fences import render_prompt
+from agents.models import Agent, MemoryBlock, Trait
 
 LAYERS = ("role", "contract", "structure", "verification")
 POLL = 0

@@ -15,14 +15,16 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agents.commands import Cell, markdown_table
 from agents.debates.answers import Stance
 from agents.debates.measures import STANCES, Changes, Consensus, Exit, Groupthink, Statistics, Vote
+from agents.debates.models import Debate, DebateRound, DebateSeat, DebateTurn
 from agents.debates.modes import MODES, POLL
-from agents.llm.endpoints import provider_of
-from agents.llm.ledger import Totals, totals, totals_by
-from agents.models import Debate, DebateRound, DebateSeat, DebateTurn, LLMCall, Message
-from agents.text.markdown import as_text
+from agents.kit.commands import Cell, markdown_table
+from agents.kit.llm.endpoints import provider_of
+from agents.kit.llm.ledger import Totals, totals, totals_by
+from agents.kit.models import LLMCall
+from agents.kit.text.markdown import as_text
+from agents.models import Message
 
 LONGEST = 20_000  # characters of one text in the Markdown export; the JSON export holds all
 

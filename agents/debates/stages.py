@@ -11,11 +11,12 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Min
 
+from agents.debates.models import Debate, DebateSeat, DebateTurn
 from agents.debates.modes import LAYERS, POLL, Context, Entry, answer_of, mode_of
 from agents.debates.modes import Mode as Rules
-from agents.models import Channel, Debate, DebateSeat, DebateTurn, Message, RunMessage
-from agents.text.fences import fence, indented, neutral, one_line, render_prompt
-from agents.text.tokens import split_sentences
+from agents.kit.text.fences import fence, indented, neutral, one_line, render_prompt
+from agents.kit.text.tokens import split_sentences
+from agents.models import Channel, Message, RunMessage
 from agents.turn.pipeline import Accept, Answer, Draft, Revise, Turn
 from agents.turn.scripted import next_line
 

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce
 
-from agents.work.lease import Leasable
+from agents.kit.models.lease import Leasable
 
 
 class Import(Leasable):

@@ -8,8 +8,8 @@ from django.db import models
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
+from agents.kit.models.lease import Leasable, owner_is_dead
 from agents.models.conversations import Agent, Channel, Message
-from agents.work.lease import Leasable, owner_is_dead
 
 
 class Run(Leasable):

@@ -9,17 +9,17 @@ from datetime import datetime, time, timedelta
 from typing import Annotated, Any, Literal
 
 import yaml
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from pydantic import BaseModel, ConfigDict, Field
 
+from agents.kit.capability import declared_list
 from agents.models import Agent, Channel, ChannelMember, Message
-from agents.persona import Outcome, upsert_agent
-from agents.personas_io.reader import read_personas
-from agents.personas_io.shape import PersonaSpec
+from agents.personas.persona import Outcome, upsert_agent
+from agents.personas.reader import read_personas
+from agents.personas.shape import PersonaSpec
 from agents.seed import FOLDER
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # both are safe; the C one is ten times faster
@@ -102,7 +102,7 @@ def seed(*, reset: bool = False, now: datetime | None = None) -> SeedReport:
         with transaction.atomic():
             _seed_conversation(conversation, agents, now or timezone.now(), report)
         report.channels += 1
-    for path in settings.SEED_STEPS:  # what the apps above add; each takes the agents and returns a sentence
+    for path in declared_list("seed_steps"):  # what the apps above add; each takes the agents and returns a sentence
         report.notes.append(import_string(path)(list(agents.values())))
     return report
 

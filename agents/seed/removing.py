@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from django.apps import apps
-from django.conf import settings
 from django.db import transaction
 from django.db.models import ManyToManyRel, Q, QuerySet
 from django.utils.module_loading import import_string
 
-from agents.models import Agent, Channel, Debate, DebateSeat, Message, Swarm
+from agents.debates.models import Debate, DebateSeat
+from agents.kit.capability import declared_list
+from agents.models import Agent, Channel, Message
 from agents.seed import Demo
 from agents.seed.loader import conversations
+from agents.swarm.models import Swarm
 
 DEMONSTRATION = r"^demo-[0-9]+(-picnic)?$"  # slugs of the channels of `manage.py demo`
 
@@ -120,7 +122,7 @@ def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Remov
             )
         else:
             empty.append(channel)
-    for path in settings.SEED_REMOVAL_STEPS:
+    for path in declared_list("seed_removal_steps"):
         removal.removed.update(import_string(path)(agents))
     for rows in (
         messages,

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from django.conf import settings
 from django.db import IntegrityError, transaction
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from agents.models import Agent, Swarm, SwarmPhase
+from agents.kit.capability import declared
+from agents.models import Agent
 from agents.models.conversations import FieldRefused
 from agents.swarm.intents import intents as known_intents
+from agents.swarm.models import Swarm, SwarmPhase
 
 
 class SwarmRefused(FieldRefused):
@@ -93,7 +94,7 @@ def check_values(values: Any) -> SwarmValues:
     except ValidationError as error:
         raise _refused(error) from None
     check_names("intents", checked.intents, known_intents())
-    check_names("tools", checked.tools, sorted(settings.TURN_TOOLS))
+    check_names("tools", checked.tools, sorted(declared("turn_tools")))
     names = [phase.name for phase in checked.phases]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise SwarmRefused("phases.name", f"{twice!r} is there twice; allowed: different names")

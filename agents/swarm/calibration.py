@@ -16,13 +16,14 @@ from typing import Annotated, Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from agents import llm
-from agents.llm.requests import object_schema
-from agents.models import Agent, DialogState, Message, SwarmPhase
+from agents.kit import llm
+from agents.kit.llm.requests import object_schema
+from agents.kit.text.fences import fence, indented, neutral, one_line, render_prompt
+from agents.kit.text.tokens import split_sentences
+from agents.models import Agent, Message
 from agents.swarm.intents import COMMANDS, intent_of
+from agents.swarm.models import DialogState, SwarmPhase
 from agents.swarm.state import Entry, quoted
-from agents.text.fences import fence, indented, neutral, one_line, render_prompt
-from agents.text.tokens import split_sentences
 
 MAX_TOKENS = 1_200
 TEXT_CHARACTERS = 300  # of a text in the answer

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from agents.models import DialogState
+from agents.kit.text.tokens import tokenize
 from agents.swarm.calibration import Calibration
+from agents.swarm.models import DialogState
 from agents.swarm.state import MOST_CHARACTERS, Entry, entries, store
-from agents.text.tokens import tokenize
 
 RISK = 0.30
 QUIET_TURNS = 3  # after a question, in which only required information is asked for

@@ -16,10 +16,11 @@ import yaml
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from agents import llm
-from agents.models import DialogState, RunMessage, Swarm
+from agents.kit import llm
+from agents.models import RunMessage
 from agents.swarm.assign import ensure_swarm
 from agents.swarm.intents import intent_of
+from agents.swarm.models import DialogState, Swarm
 from agents.swarm.reading import CARDINALS
 from agents.swarm.state import updating
 from agents.turn.pipeline import Turn

@@ -19,9 +19,9 @@ from operator import attrgetter
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from agents.kit.text.tokens import split_sentences
 from agents.models import Agent
 from agents.swarm.reading import A_ONE, COURTESY, TELLING, Reading, foreign_words, read
-from agents.text.tokens import split_sentences
 
 
 @dataclass(frozen=True, slots=True)

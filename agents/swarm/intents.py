@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from agents.models import Swarm
-from agents.text.tokens import split_sentences
+from agents.kit.text.tokens import split_sentences
+from agents.swarm.models import Swarm
 
 GENERAL = "general"
 READ_CHARACTERS = 2_000  # of a message: who wants a meal logged says so at once

@@ -21,10 +21,16 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Left
 from pydantic import BaseModel, ConfigDict
 
-from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
-from agents.llm.requests import object_schema
-from agents.models import Agent, Channel, DialogState, DialogSummary, Message
+from agents.kit.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
+from agents.kit.llm.requests import object_schema
+from agents.kit.models.lease import LeaseLost
+from agents.kit.text.fences import fence, neutral, new_nonce, one_line, render_prompt
+from agents.kit.text.tokens import split_sentences, tokenize
+from agents.kit.text.voices import STOP_WORDS, stem, vocabulary
+from agents.kit.work.queues import carry_out, do_next, wake_workers
+from agents.models import Agent, Channel, Message
 from agents.swarm.calibration import PREFERENCES
+from agents.swarm.models import DialogState, DialogSummary
 from agents.swarm.state import (
     MOST_CHARACTERS,
     Entry,
@@ -40,13 +46,8 @@ from agents.swarm.state import (
     was_removed,
 )
 from agents.swarm.statements import only_asks
-from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
-from agents.text.tokens import split_sentences, tokenize
-from agents.text.voices import STOP_WORDS, stem, vocabulary
 from agents.turn.pipeline import Overrides
 from agents.turn.pipeline import Turn as AgentTurn
-from agents.work.lease import LeaseLost
-from agents.work.queues import carry_out, do_next, wake_workers
 
 SUMMARY_CHARACTERS = 2_000  # of a summary's quotes, pinned ones aside
 # Of all that is remembered in a prompt. The more is pinned, the less is shown of the rest; of a summary and of recalled messages at

@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
-from agents.models import Agent, Swarm
+from agents.models import Agent
 from agents.swarm.assign import ensure_swarm
+from agents.swarm.models import Swarm
 
 FILE = Path(__file__).with_name("phases.yaml")
 # Polishers that may put another answer in the place of a draft.

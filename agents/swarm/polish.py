@@ -15,13 +15,13 @@ from typing import Any
 from django.conf import settings
 from pydantic import BaseModel, ConfigDict
 
-from agents import llm
-from agents.llm.requests import object_schema
-from agents.models import Swarm, SwarmPhase
+from agents.kit import llm
+from agents.kit.llm.requests import object_schema
+from agents.kit.text.fences import fault_of, fence, indented, neutral, one_line, render_prompt
 from agents.swarm import guards
+from agents.swarm.models import Swarm, SwarmPhase
 from agents.swarm.phases import RECOVERY, SAFETY
 from agents.swarm.reading import read
-from agents.text.fences import fault_of, fence, indented, neutral, one_line, render_prompt
 from agents.turn.pipeline import Overrides, ToolOutcome, Turn
 
 MOST_BULLETS = 5

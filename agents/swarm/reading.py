@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from agents.text.voices import STOP_WORDS, stem
+from agents.kit.text.voices import STOP_WORDS, stem
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DATA: Mapping[str, Any] = yaml.load(Path(__file__).with_name("words.yaml").read_text("utf-8"), Loader=_Loader)  # noqa: S506 (a safe one)

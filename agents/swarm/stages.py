@@ -14,16 +14,18 @@ from typing import Any
 
 from django.conf import settings
 
-from agents.llm.endpoints import route_of
-from agents.models import Channel, DialogState, Message, Swarm, SwarmPhase, SwarmTurn, UserPreferences
+from agents.kit.capability import declared
+from agents.kit.llm.endpoints import route_of
+from agents.kit.text.fences import fence, neutral, render_prompt
+from agents.models import Channel, Message
 from agents.swarm import clarifier, guards, memory
 from agents.swarm.calibration import PREFERENCES, UNCERTAIN, by_rules, calibrate, guidance, stated_preferences
 from agents.swarm.calibration import Calibration as Reading
 from agents.swarm.clarifier import Decision, decide
 from agents.swarm.intents import chosen, intent_of
+from agents.swarm.models import DialogState, Swarm, SwarmPhase, SwarmTurn, UserPreferences
 from agents.swarm.polish import Material, Polished, executor_of, polish
 from agents.swarm.state import add_answer, add_quoted, advance, forget_asked, updating
-from agents.text.fences import fence, neutral, render_prompt
 from agents.turn.pipeline import NO_SWARM, Accept, Draft, Overrides, Turn
 
 logger = logging.getLogger(__name__)
@@ -83,7 +85,9 @@ class Calibration:
         cannot = decision.text if decision.kind == "cannot" else ""
         turn.count(assumed=int(bool(assumption)), unanswerable=int(bool(cannot)))
         tools = [name for swarm in (place.voice, place.role) if swarm is not None for name in swarm.tools]
-        turn.tools += [name for name in dict.fromkeys(tools) if name in settings.TURN_TOOLS and name not in turn.tools]
+        turn.tools += [
+            name for name in dict.fromkeys(tools) if name in declared("turn_tools") and name not in turn.tools
+        ]
         turn.temperature = main[0].temperature if main else None
         preferences = row.calibration["preferences"]
         memory.remember(turn, state, preferences, message=place.message)

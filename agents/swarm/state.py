@@ -17,11 +17,12 @@ from typing import Any, Literal
 from django.db import transaction
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents.models import Agent, Channel, DialogState, Message
+from agents.kit.text.tokens import split_sentences
+from agents.kit.text.voices import vocabulary
+from agents.models import Agent, Channel, Message
 from agents.models.conversations import FieldRefused
+from agents.swarm.models import DialogState
 from agents.swarm.statements import contradicts, is_answer, only_asks, question_at_the_end
-from agents.text.tokens import split_sentences
-from agents.text.voices import vocabulary
 
 ONE = ("anchor", "goal")  # kinds of which there is one entry
 MANY = ("facts", "assumptions", "decisions")

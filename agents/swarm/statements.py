@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from agents.text.tokens import split_sentences, tokenize
-from agents.text.voices import stem
+from agents.kit.text.tokens import split_sentences, tokenize
+from agents.kit.text.voices import stem
 
 LONGEST_ANSWER = 200  # characters
 SHORTEST_QUESTION = 4  # words: a persona's "Right?" asks nothing

@@ -7,9 +7,10 @@ from typing import Any, cast
 from django.conf import settings
 from pydantic import BaseModel, Field
 
-from agents import llm
-from agents.models import Agent, Channel, Message, RunMessage, Swarm, SwarmTurn
+from agents.kit import llm
+from agents.models import Agent, Channel, Message, RunMessage
 from agents.swarm.intents import intent_of
+from agents.swarm.models import Swarm, SwarmTurn
 from agents.swarm.stages import PLACE, Calibration, Place, Polish
 from agents.turn.orchestrator import MAX_TOKENS
 from agents.turn.pipeline import Accept, Draft, Pipeline, Turn

@@ -11,11 +11,11 @@ from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_validator
 
-from agents.api.bodies import Anything, Body, Reads, Tags, fault
-from agents.api.filters import read_moment
+from agents.kit.api.bodies import Anything, Body, Reads, Tags, fault
+from agents.kit.api.filters import read_moment
+from agents.kit.text.fences import check_name
 from agents.models import Agent, Channel, Message
 from agents.models.conversations import names_of_agents, outsider_name
-from agents.text.fences import check_name
 from agents.transcripts.prepare import Author, Prepared, Target
 from agents.transcripts.records import TEXT_LIMIT
 from agents.transcripts.store import Rights, check_rights, link_orphans, write_batch

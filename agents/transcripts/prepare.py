@@ -14,9 +14,9 @@ from django.contrib.auth import get_user_model
 from django.core.validators import slug_re
 from django.utils.text import slugify
 
+from agents.kit.text.fences import check_name
 from agents.models import Agent, Channel
 from agents.models.conversations import names_of_agents, outsider_name
-from agents.text.fences import check_name
 from agents.transcripts.records import (
     ChannelInfo,
     Cleaner,

@@ -14,7 +14,8 @@ from django.db import transaction
 from django.utils.module_loading import import_string
 from pydantic import BaseModel, Field
 
-from agents.models import Agent, Channel, ChannelMember, Message, TraceSpan
+from agents.kit.models import TraceSpan
+from agents.models import Agent, Channel, ChannelMember, Message
 from agents.transcripts.ingest import IngestRefused, Observer, store_ingested
 from agents.transcripts.json_input import Row
 from agents.transcripts.prepare import Author, Preparer, Speakers, Targets, slug_of

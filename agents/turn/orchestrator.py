@@ -20,17 +20,19 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
-from agents import llm
-from agents.llm.requests import storable
-from agents.models import ChannelMember, Message, Run, RunMessage, RunStep, owner_is_dead, owner_name
-from agents.ops.telemetry import logging_about
+from agents.kit import llm
+from agents.kit.capability import declared
+from agents.kit.llm.requests import storable
+from agents.kit.models import owner_is_dead, owner_name
+from agents.kit.models.lease import LeaseLost
+from agents.kit.ops.telemetry import logging_about
+from agents.kit.work.queues import carry_out, do_next, reported
+from agents.kit.work.running import is_outage, outlasting, pause
+from agents.models import ChannelMember, Message, Run, RunMessage, RunStep
 from agents.turn.pipeline import Answer, Draft, Overrides, StageFailed, ToolOutcome, Turn, pipeline
 from agents.turn.prompt import Prompt, build_prompt, new_turn, render
 from agents.turn.send_message import RequiredStageFailed, TurnRefused, start_turn
 from agents.turn.tools import Performed, calls_models, perform, send_draft, tool_definitions
-from agents.work.lease import LeaseLost
-from agents.work.queues import carry_out, do_next, reported
-from agents.work.running import is_outage, outlasting, pause
 
 __all__ = ["TurnRefused", "cancel", "finish_turn", "run_turn", "start_turn", "work_one"]
 
@@ -119,7 +121,7 @@ class LeasedTurn:
             if row.role == Role.SYSTEM:
                 self.system, self.turn.nonce = _blocks(content), content["nonce"]
                 self.turn.answer = Answer(**content["answer"]) if "answer" in content else None
-                self.turn.tools = [name for name in content.get("tools", []) if name in settings.TURN_TOOLS]
+                self.turn.tools = [name for name in content.get("tools", []) if name in declared("turn_tools")]
                 self.turn.temperature = content.get("temperature")
                 self.turn.persona_version_id = content["persona_version"]
             elif row.role == Role.USER:

@@ -31,9 +31,9 @@ from pydantic import (
     field_validator,
 )
 
+from agents.kit.text.fences import new_nonce
 from agents.models import Agent, Channel, Message, Run
 from agents.models.conversations import TAG_KEY
-from agents.text.fences import new_nonce
 
 
 class Overrides(BaseModel):

@@ -12,11 +12,12 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 from pydantic import BaseModel
 
-from agents import llm
+from agents.kit import llm
+from agents.kit.capability import declared
+from agents.kit.text.fences import fence, neutral, one_line, quoted_name, render_prompt
 from agents.models import Agent, Channel, Message, PersonaVersion, Run
 from agents.models.conversations import has_swarm
-from agents.persona import render_persona
-from agents.text.fences import fence, neutral, one_line, quoted_name, render_prompt
+from agents.personas.persona import render_persona
 from agents.turn.pipeline import (
     Answer,
     Draft,
@@ -230,7 +231,7 @@ def preview_prompt(
 def _static_parts(turn: Turn) -> list[Section]:
     agent, values = turn.agent, {"name": one_line(turn.agent.display_name)}
     if turn.answer is not None:
-        shape: type[BaseModel] = import_string(settings.TURN_ANSWERS[turn.answer.name])
+        shape: type[BaseModel] = import_string(declared("turn_answers")[turn.answer.name])
         values |= {"fields": ", ".join(shape.model_fields), "channel": turn.channel.slug}
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
     return [

@@ -8,10 +8,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
+from agents.kit.text.called import SHARED, Calls, Party, read_calls
+from agents.kit.text.fences import check_name, fault_of
 from agents.models import Agent, Channel, Message, Run
 from agents.models.conversations import names_of_agents, outsider_name
-from agents.text.called import SHARED, Calls, Party, read_calls
-from agents.text.fences import check_name, fault_of
 from agents.turn.pipeline import StageFailed, pipeline
 from agents.turn.send_message import (
     ChannelGone,
@@ -41,7 +41,7 @@ def receive_message(
 ) -> Message:
     """Save what a person said and queue the turns of the agents it is addressed to.
 
-    Addressed are, in a direct message, all agents in it; elsewhere those members whom the text calls, see `agents.text.called`. In a
+    Addressed are, in a direct message, all agents in it; elsewhere those members whom the text calls, see `agents.kit.text.called`. In a
     simulation or a debate no agent is addressed. Stages may call models then: no transaction may be open here.
 
     Args:

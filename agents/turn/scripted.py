@@ -10,10 +10,10 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from django.conf import settings
 from django.utils.module_loading import import_string
 
-from agents.llm.requests import InvalidAnswer, LLMRequest
+from agents.kit.capability import declared
+from agents.kit.llm.requests import InvalidAnswer, LLMRequest
 
 NO_LINES = "no sample lines: the scripted actor says only what an agent's sample lines hold, and this one has none"
 ALL_REJECTED = "no sample line left: every one was sent back, and the scripted actor does not repeat a rejected line"
@@ -72,10 +72,10 @@ def _further(request: LLMRequest) -> dict[str, Any] | None:
     rejected = {_plain(text) for text in request.facts.get("rejected", ())}
     for result in (result for turn in request.turns for result in turn.tool_results):
         usable = not result.is_error and _plain(result.text) not in rejected
-        if usable and asked.get(result.call_id) in settings.TURN_TOOLS:
+        if usable and asked.get(result.call_id) in declared("turn_tools"):
             return _call(request, "send_message", text=result.text, channel=request.facts.get("channel", ""))
-    for name in () if asked else (tool.name for tool in request.tools if tool.name in settings.TURN_TOOLS):
-        fields = import_string(settings.TURN_TOOLS[name]).scripted(request.facts.get("trigger", ""))
+    for name in () if asked else (tool.name for tool in request.tools if tool.name in declared("turn_tools")):
+        fields = import_string(declared("turn_tools")[name]).scripted(request.facts.get("trigger", ""))
         if fields is not None:
             return _call(request, name, **fields)
     return None

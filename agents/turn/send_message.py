@@ -16,10 +16,11 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Exists, OuterRef, Subquery
 from django.utils import timezone
 
-from agents.llm.requests import storable
+from agents.kit.llm.requests import storable
+from agents.kit.text.fences import fault_of
+from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Channel, ChannelMember, Message, PersonaVersion, Run
 from agents.models.conversations import has_swarm, validate_tags
-from agents.text.fences import fault_of
 from agents.turn.pipeline import (
     Accept,
     Draft,
@@ -32,7 +33,6 @@ from agents.turn.pipeline import (
     pipeline,
     speaker_of,
 )
-from agents.work.queues import wake_workers
 
 KEY_CHARACTERS = 200
 

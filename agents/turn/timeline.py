@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents.llm.ledger import Totals, totals
-from agents.models import LLMCall, Message, Run, RunMessage
+from agents.kit.llm.ledger import Totals, totals
+from agents.kit.models import LLMCall
+from agents.models import Message, Run, RunMessage
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
-from django.conf import settings
 from django.db.models import Q
 from django.utils.module_loading import import_string
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
-from agents import llm
+from agents.kit import llm
+from agents.kit.capability import declared
+from agents.kit.text.fences import MAX_CHARACTERS, fence, neutral
+from agents.kit.text.tokens import has_emoji, tokenize
 from agents.models import Channel, ChannelMember, MemoryBlock, MemoryPassage, Message, Reaction
-from agents.text.fences import MAX_CHARACTERS, fence, neutral
-from agents.text.tokens import has_emoji, tokenize
 from agents.turn.pipeline import Answer, Draft, SendResult, Turn
 from agents.turn.prompt import render, within_reach
 from agents.turn.send_message import KEY_CHARACTERS, RequiredStageFailed, SendRefused, send_message
@@ -257,9 +257,9 @@ TOOLS: Mapping[str, type[Tool]] = {
 def tools_for(answer: Answer | None, more: Sequence[str] = ()) -> Mapping[str, type[Tool]]:
     """What an agent may use: `TOOLS` and `more` of `TURN_TOOLS`; or `send_message` alone, with the fields of the answer asked for."""
     if answer is None:
-        further = {name: import_string(settings.TURN_TOOLS[name]) for name in more}
+        further = {name: import_string(declared("turn_tools")[name]) for name in more}
         return {**TOOLS, **further}
-    return {"send_message": _answering(settings.TURN_ANSWERS[answer.name])}
+    return {"send_message": _answering(declared("turn_answers")[answer.name])}
 
 
 @lru_cache(maxsize=32)
@@ -269,12 +269,12 @@ def _answering(path: str) -> type[Tool]:
 
 def tool_definitions(answer: Answer | None = None, more: Sequence[str] = ()) -> tuple[llm.Tool, ...]:
     """The tools as a request offers them; the same for every agent, so that a prompt cache can hold them."""
-    return _definitions(settings.TURN_ANSWERS[answer.name] if answer is not None else "", tuple(more))
+    return _definitions(declared("turn_answers")[answer.name] if answer is not None else "", tuple(more))
 
 
 @lru_cache(maxsize=32)
 def _definitions(path: str, more: tuple[str, ...]) -> tuple[llm.Tool, ...]:
-    further = {name: import_string(settings.TURN_TOOLS[name]) for name in more}
+    further = {name: import_string(declared("turn_tools")[name]) for name in more}
     tools = []
     for name, model in ({"send_message": _answering(path)} if path else {**TOOLS, **further}).items():
         schema = model.model_json_schema()

@@ -16,13 +16,14 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin.access import user_of
-from agents.console import display
-from agents.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
-from agents.console.forms import confirmed, tell_done
-from agents.console.panels import table
-from agents.console.site import Select
-from agents.models import Agent, LLMCall
+from agents.kit.admin.access import user_of
+from agents.kit.console import display
+from agents.kit.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
+from agents.kit.console.forms import confirmed, tell_done
+from agents.kit.console.panels import table
+from agents.kit.console.site import Select
+from agents.kit.models import LLMCall
+from agents.models import Agent
 from correction.admin.config import history_url
 from correction.admin.display import (
     attempt_badge,
@@ -43,8 +44,9 @@ from correction.config.settings import (
     resolve_config,
 )
 from correction.costs import CORRECTION, CostSums, get_cost_summary
-from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
-from evaluation.admin.drift_overview import Step
+from correction.interventions.models import InterventionLog
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, Outcome
+from evaluation.change.admin.drift_overview import Step
 from evaluation.change.overview import Card
 from evaluation.wording import counted, judge_label
 
@@ -85,15 +87,6 @@ def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
         "all_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
     }
     return SafeString(render_to_string("admin/correction/agent_corrections.html", context, request))
-
-
-def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """The last nudges that it was shown."""
-    newest = InterventionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
-    fired = InterventionLog.objects.filter(pk__in=list(newest[:MOST_LOOKED_AT]), fired=True).select_related("channel")
-    all_url = display.list_url(InterventionLog, agent__id__exact=agent.pk)
-    context = {"logs": list(fired.order_by("-pk")[:SHOWN]), "all_url": all_url}
-    return SafeString(render_to_string("admin/correction/agent_nudges.html", context, request))
 
 
 def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:

@@ -17,10 +17,10 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin.access import user_of
-from agents.console import display
-from agents.console.filters import number_in
-from agents.console.site import ModelAdmin, came_from, console_page
+from agents.kit.admin.access import user_of
+from agents.kit.console import display
+from agents.kit.console.filters import number_in
+from agents.kit.console.site import ModelAdmin, came_from, console_page
 from agents.models import Agent
 from correction.admin.config_form import SEEN, ConfigForm
 from correction.admin.display import origin

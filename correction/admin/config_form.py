@@ -8,7 +8,7 @@ from typing import Any
 
 from django import forms
 
-from agents.console.site import GrowingTextarea, NumberInput, TextInput
+from agents.kit.console.site import GrowingTextarea, NumberInput, TextInput
 from correction.admin.display import origin
 from correction.config.configure import LONGEST_REASON, ConfigConflict
 from correction.config.settings import LONGEST_NAME, MOST_NAMES, SETTINGS, ConfigError, Setting, merge

@@ -10,9 +10,9 @@ from uuid import UUID
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.console import display
-from agents.console.display import Tone
-from agents.templatetags.display import register as templates
+from agents.kit.console import display
+from agents.kit.console.display import Tone
+from agents.kit.templatetags.display import register as templates
 from correction.config.settings import ResolvedConfig
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, Outcome
 

@@ -17,12 +17,12 @@ from django.utils.safestring import SafeString
 from pydantic import ValidationError
 
 from agents.admin.transcript import transcript_url
-from agents.console import display
-from agents.console.panels import seconds_of, table
-from agents.console.site import Button
-from agents.llm.endpoints import provider_of
+from agents.kit.console import display
+from agents.kit.console.panels import seconds_of, table
+from agents.kit.console.site import Button
+from agents.kit.llm.endpoints import provider_of
+from agents.kit.work.worker import alive
 from agents.models import Agent, Message
-from agents.work.worker import alive
 from correction.admin.display import number, outcome_badge, share
 from correction.admin.matrix import BY_ID, config_url, gate_url
 from correction.config.configure import ConfigChange, config_history, notes_on

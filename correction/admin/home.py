@@ -8,25 +8,19 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.console import display
-from agents.console.home import HomePart, add_home, card, listing, number_link, percent, since, step
-from agents.console.panels import table
-from agents.models import LLMCall
-from agents.ops.sums import LEDGER, end_for_page, says_end
+from agents.kit.console import display
+from agents.kit.console.home import HomePart, add_home, card, listing, number_link, percent, since, step
+from agents.kit.console.panels import table
+from agents.kit.models import LLMCall
+from agents.kit.ops.sums import LEDGER, end_for_page, says_end
 from correction.admin.display import attempt_badge, endings, share
 from correction.admin.matrix import config_url, gate_url
+from correction.behavior.models import BehaviorRequest
 from correction.costs import budgets_today
 from correction.gate.statistics import GATE, PASSED_UNJUDGED, get_gate_statistics
 from correction.interventions.counts import ENOUGH, never_past_precondition
-from correction.models import (
-    AgentEvaluationConfig,
-    BehaviorRequest,
-    CorrectionLog,
-    GateDimensionResult,
-    Intervention,
-    Outcome,
-    synthetic_logs,
-)
+from correction.interventions.models import Intervention
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, Outcome, synthetic_logs
 from evaluation.scorers.subjects import MessageWindow
 from evaluation.wording import counted
 
@@ -220,8 +214,8 @@ def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
 add_home(
     HomePart(place="lists", order=40, permission="correction.view_correctionlog", render=checks_list),
     HomePart(place="setup", order=70, permission="correction.view_correctionlog", render=never_observed),
-    HomePart(place="setup", order=80, permission="correction.view_behaviorrequest", render=people_unheard),
-    HomePart(place="setup", order=90, permission="correction.view_interventionlog", render=never_past),
+    HomePart(place="setup", order=80, permission="behavior.view_behaviorrequest", render=people_unheard),
+    HomePart(place="setup", order=90, permission="interventions.view_interventionlog", render=never_past),
     HomePart(place="cards", order=30, permission="correction.view_correctionlog", render=gate_card),
-    HomePart(place="cards", order=50, permission="agents.view_llmcall", render=spend_card),
+    HomePart(place="cards", order=50, permission="kit.view_llmcall", render=spend_card),
 )

@@ -14,11 +14,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.transcript import channel_link
-from agents.console import display
-from agents.console.columns import SHOWN
-from agents.console.filters import OptionFilter
-from agents.console.logs import LogAdmin
-from agents.console.site import console_page
+from agents.kit.console import display
+from agents.kit.console.columns import SHOWN
+from agents.kit.console.filters import OptionFilter
+from agents.kit.console.logs import LogAdmin
+from agents.kit.console.site import console_page
 from correction.admin.display import (
     attempt_badge,
     endings,
@@ -32,7 +32,7 @@ from correction.admin.sessions import MARKING, session_context
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult
-from evaluation.admin.labels import choose_link
+from evaluation.calibration.admin import choose_link
 
 SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "its verdicts")
 

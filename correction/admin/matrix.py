@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.console import display
-from agents.console.site import BoundedPaginator
+from agents.kit.console import display
+from agents.kit.console.site import BoundedPaginator
 from agents.models import Agent
 from correction.admin.display import mode_badge, origin
 from correction.config.configure import notes_on

@@ -12,18 +12,19 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin.access import user_of
 from agents.admin.transcript import transcript_url
-from agents.console import display
-from agents.console.logs import READING
-from agents.console.panels import facts
-from agents.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
-from correction.admin.behavior import DECIDING, change, request_panel
+from agents.kit.admin.access import user_of
+from agents.kit.console import display
+from agents.kit.console.logs import READING
+from agents.kit.console.panels import facts
+from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from correction.admin.display import against_threshold, source_badge, speaker
 from correction.admin.sessions import MARKING
+from correction.behavior.admin import DECIDING, change, request_panel
 from correction.behavior.applying import apply_request, reject_request, reopen_request, revert_request
+from correction.behavior.models import BehaviorRequest
 from correction.gate.thresholds import mark_result
-from correction.models import BehaviorRequest, CorrectionLog, GateDimensionResult
+from correction.models import CorrectionLog, GateDimensionResult
 
 NEWEST_LOGS = 2_000  # looked through for alarms without a mark
 Mark = GateDimensionResult.Mark

@@ -12,11 +12,13 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.console import display
-from agents.console.panels import Span, waterfall
-from agents.models import LLMCall, Message, Run
+from agents.kit.console import display
+from agents.kit.console.panels import Span, waterfall
+from agents.kit.models import LLMCall
+from agents.models import Message, Run
 from correction.admin.display import attempt_badge, ending_of, endings, failed_first, outcome_badge, results
-from correction.models import CorrectionLog, GateDimensionResult, InterventionLog, Outcome
+from correction.interventions.models import InterventionLog
+from correction.models import CorrectionLog, GateDimensionResult, Outcome
 
 _LATE = (GateDimensionResult.Status.TIMEOUT, GateDimensionResult.Status.ERROR, GateDimensionResult.Status.OVERLOAD)
 
@@ -120,7 +122,7 @@ def run_panel(request: HttpRequest, run: Run) -> SafeString:
     """For the page of a turn: the drafts that the gate looked at in it, in their order, and the interventions before it."""
     logs = list(CorrectionLog.objects.filter(run=run).prefetch_related("dimension_results").order_by("pk"))
     ended, nudges = endings(logs), InterventionLog.objects.none()
-    if request.user.has_perm("correction.view_interventionlog"):
+    if request.user.has_perm("interventions.view_interventionlog"):
         nudges = InterventionLog.objects.filter(run=run).defer("preconditions").order_by("pk")[:MOST_INTERVENTIONS]
     drafts = [(log, attempt_badge(log, ended[log.session]), results(log.dimension_results.all())) for log in logs]
     return render_to_string("admin/correction/log/run.html", {"drafts": drafts, "nudges": nudges})

@@ -13,13 +13,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from agents.api.browsing import ETAG, FormFields, FormParser
-from agents.api.filters import the_agent
-from agents.api.headers import Changed, etag_of
-from agents.api.pagination import PAGES
-from agents.api.requests import BoundedJSONParser
-from agents.api.schema import answers
-from agents.api.views import View, or_404
+from agents.kit.api.browsing import ETAG, FormFields, FormParser
+from agents.kit.api.filters import the_agent
+from agents.kit.api.headers import Changed, etag_of
+from agents.kit.api.pagination import PAGES
+from agents.kit.api.requests import BoundedJSONParser
+from agents.kit.api.schema import answers
+from agents.kit.api.views import View, or_404
 from agents.models import Agent
 from correction.config.configure import config_json, configure
 from correction.config.settings import (

@@ -9,11 +9,11 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agents.api import filters
-from agents.api.filters import Filters
-from agents.api.schema import answers
-from agents.api.views import View
-from agents.models import LLMCall
+from agents.kit.api import filters
+from agents.kit.api.filters import Filters
+from agents.kit.api.schema import answers
+from agents.kit.api.views import View
+from agents.kit.models import LLMCall
 from correction.config.settings import GATE_DIMENSIONS
 from correction.costs import ALLOWED_WINDOWS, CostSummary, get_cost_summary, groupings, window_of_time
 from correction.gate.statistics import GateStatistics, get_gate_statistics

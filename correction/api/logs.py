@@ -11,14 +11,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import CharField, DictField, FloatField
 
-from agents.api import filters
-from agents.api.bodies import Body, OneOf
-from agents.api.filters import InTime
-from agents.api.pagination import LogByTime
-from agents.api.requests import ActionPermissions
-from agents.api.rows import Row
-from agents.api.schema import answers
-from agents.api.views import Rows, View
+from agents.kit.api import filters
+from agents.kit.api.bodies import Body, OneOf
+from agents.kit.api.filters import InTime
+from agents.kit.api.pagination import LogByTime
+from agents.kit.api.requests import ActionPermissions
+from agents.kit.api.rows import Row
+from agents.kit.api.schema import answers
+from agents.kit.api.views import Rows, View
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome

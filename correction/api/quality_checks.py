@@ -11,9 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from agents.api.requests import SENDS
-from agents.api.schema import answers
-from agents.api.views import View
+from agents.kit.api.requests import SENDS
+from agents.kit.api.schema import answers
+from agents.kit.api.views import View
 from correction.gate.quality_check import Checked, QualityCheck, check_quality
 from correction.gate.stage import SessionRefused
 from correction.models import CorrectionLog

@@ -17,12 +17,13 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from agents.llm.endpoints import model_of
+from agents.kit.llm.endpoints import model_of
+from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Message, PersonaVersion, Trait
-from agents.persona import TraitLike, TraitValue, current_digest, persona_digest, record_version
+from agents.personas.persona import TraitLike, TraitValue, current_digest, persona_digest, record_version
 from agents.turn.receive import said_to
-from agents.work.queues import wake_workers
 from correction.behavior.description import queue_description
+from correction.behavior.models import BehaviorRequest
 from correction.behavior.rules import (
     STOP,
     Change,
@@ -45,7 +46,6 @@ from correction.behavior.scope import key_of, later_change, traits_in
 from correction.behavior.tiers import ask, context_of, subject_of
 from correction.config.settings import resolve_config
 from correction.costs import evaluation_over_budget
-from correction.models import BehaviorRequest
 
 Status = BehaviorRequest.Status
 User = AbstractBaseUser | AnonymousUser | None

@@ -11,11 +11,11 @@ from typing import Any, Literal
 from django.conf import settings
 from pydantic import AliasChoices, BaseModel, Field, StrictBool, ValidationError
 
-from agents.commands import console_on, print_table, snippet
-from agents.llm import ledger
-from agents.llm.requests import describe_validation
-from agents.persona import TraitValue
-from agents.work.running import side_by_side
+from agents.kit.commands import console_on, print_table, snippet
+from agents.kit.llm import ledger
+from agents.kit.llm.requests import describe_validation
+from agents.kit.work.running import side_by_side
+from agents.personas.persona import TraitValue
 from correction.behavior.patterns import stems
 from correction.behavior.rules import STOP, UNSPECIFIED, own_words, read_map
 from correction.behavior.tiers import MOST_EARLIER, Subject, detect

@@ -7,12 +7,13 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
-from agents.llm.endpoints import model_of, provider_of
-from agents.models import Agent, DescriptionUpdate, PersonaVersion
-from agents.persona import cut_persona, render_persona
-from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
-from agents.work.queues import do_next, wake_workers
+from agents.kit.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
+from agents.kit.llm.endpoints import model_of, provider_of
+from agents.kit.text.fences import fence, neutral, new_nonce, one_line, render_prompt
+from agents.kit.work.queues import do_next, wake_workers
+from agents.models import Agent, PersonaVersion
+from agents.personas.persona import cut_persona, render_persona
+from correction.behavior.models import DescriptionUpdate
 from correction.behavior.postponing import MOST_ATTEMPTS, NO_TRY, after_failure, one_call, over_budget
 
 Status, Origin = DescriptionUpdate.Status, Agent.DescriptionOrigin

@@ -15,17 +15,16 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from pydantic import BaseModel, Field, PrivateAttr
 
-from agents.llm import ledger
+from agents.kit.llm import ledger
+from agents.kit.models.lease import LeaseLost
+from agents.kit.work.queues import do_next, wake_workers
 from agents.models import PersonaVersion
-from agents.persona import TraitValue
-from agents.work.lease import LeaseLost
-from agents.work.queues import do_next, wake_workers
+from agents.personas.persona import TraitValue
 from correction.behavior.applying import BehaviorError
+from correction.behavior.models import MESSAGES, MOST_MESSAGES, BehaviorEffect, BehaviorRequest
 from correction.behavior.postponing import MOST_ATTEMPTS, over_budget
 from correction.behavior.rules import find_trait, stored_trait
 from correction.behavior.scope import holds_in
-from correction.models import BehaviorEffect, BehaviorRequest
-from correction.models.behavior import MESSAGES, MOST_MESSAGES
 from evaluation.change.before_after import BeforeAfter, Judged, Moments, Plan, judge_before_after, plan_before_after
 from evaluation.propositions.files import presence
 from evaluation.wording import counted, money

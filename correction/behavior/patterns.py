@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
-from agents.llm.requests import LLMRequest
+from agents.kit.llm.requests import LLMRequest
 from correction.behavior.rules import Amount, hostile_signs, own_words, strength_of
 from correction.behavior.topics import alternatives, any_of, is_marked, read_data, topics
 

@@ -9,12 +9,13 @@ from django.conf import settings
 from django.db.models import F
 from django.utils import timezone
 
-from agents.llm import Reply
-from agents.llm.requests import Status
-from agents.models import Agent, DescriptionUpdate, Leasable
-from agents.work.queues import wake_workers
+from agents.kit.llm import Reply
+from agents.kit.llm.requests import Status
+from agents.kit.models import Leasable
+from agents.kit.work.queues import wake_workers
+from agents.models import Agent
+from correction.behavior.models import BehaviorEffect, BehaviorRequest, DescriptionUpdate
 from correction.costs import evaluation_over_budget
-from correction.models import BehaviorEffect, BehaviorRequest
 
 FOR_NOW = (Status.RATE_LIMITED, Status.UNAVAILABLE, Status.TIMEOUT)
 WAITS = (1, 5, 30)  # minutes before the second, third and fourth try; then it has failed

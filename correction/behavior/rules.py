@@ -19,12 +19,13 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
 from agents.chat import is_chat
-from agents.llm.requests import describe_validation
+from agents.kit.llm.requests import describe_validation
 from agents.models import Channel, ChannelMember, Message, Trait
-from agents.persona import TraitLike, TraitValue
+from agents.personas.persona import TraitLike, TraitValue
+from correction.behavior.models import BehaviorRequest
 from correction.behavior.topics import opposing
 from correction.config.settings import ResolvedConfig
-from correction.models import BehaviorRequest, LeastConfidence, Requesters
+from correction.models import LeastConfidence, Requesters
 
 DATA = Path(__file__).resolve().parent.parent / "behavior_data" / "hostile.yaml"
 LONGEST_WORDS = 12_000  # characters of own words that are read, from both ends of a longer message

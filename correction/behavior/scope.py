@@ -16,13 +16,13 @@ from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
 from agents.chat import is_chat
+from agents.kit.text.fences import neutral, render_prompt
 from agents.models import Agent, Message
-from agents.persona import TraitValue, trait_lines
-from agents.text.fences import neutral, render_prompt
+from agents.personas.persona import TraitValue, trait_lines
 from agents.turn.pipeline import Turn
+from correction.behavior.models import BehaviorRequest
 from correction.behavior.rules import as_value, name_key, stored_trait
 from correction.config.settings import ResolvedConfig, Scope
-from correction.models import BehaviorRequest
 
 EDITING = "agents.change_agent"  # who may edit a persona
 PERSONA = ""  # the key of the whole persona

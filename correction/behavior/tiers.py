@@ -17,11 +17,12 @@ from django.conf import settings
 from django.db.models import Q
 from pydantic import BaseModel, Field
 
-from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Reply, Turn, complete
-from agents.llm.endpoints import model_of
-from agents.models import Agent, LLMCall, Message
-from agents.persona import TraitLike, TraitValue
-from agents.text.fences import fence, indented, neutral, new_nonce, one_line, render_prompt
+from agents.kit.llm import Block, InvalidAnswer, Label, LLMRequest, Reply, Turn, complete
+from agents.kit.llm.endpoints import model_of
+from agents.kit.models import LLMCall
+from agents.kit.text.fences import fence, indented, neutral, new_nonce, one_line, render_prompt
+from agents.models import Agent, Message
+from agents.personas.persona import TraitLike, TraitValue
 from correction.behavior.rules import (
     UNSURE,
     Decision,

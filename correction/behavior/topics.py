@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from agents.persona import TraitLike
+from agents.personas.persona import TraitLike
 
 DATA = Path(__file__).resolve().parent.parent / "behavior_data"
 ANSWERING = "answering in "

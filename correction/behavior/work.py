@@ -10,14 +10,15 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from agents.chat import is_chat
-from agents.llm.endpoints import model_of
+from agents.kit.llm.endpoints import model_of
+from agents.kit.models.lease import LeaseLost
+from agents.kit.work.queues import do_next, wake_workers
+from agents.kit.work.running import outlasting
 from agents.models import Agent, Message
-from agents.persona import persona_digest
+from agents.personas.persona import persona_digest
 from agents.turn.receive import said_to
-from agents.work.lease import LeaseLost
-from agents.work.queues import do_next, wake_workers
-from agents.work.running import outlasting
 from correction.behavior.applying import settle_request
+from correction.behavior.models import BehaviorRequest
 from correction.behavior.postponing import MOST_ATTEMPTS, NO_TRY, after_failure, one_call, over_budget
 from correction.behavior.rules import may_ask, own_words, requester_of
 from correction.behavior.scope import key_of, traits_in
@@ -33,7 +34,6 @@ from correction.behavior.tiers import (
     warnings_about,
 )
 from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
-from correction.models import BehaviorRequest
 from evaluation.models import is_heuristic
 from evaluation.wording import counted
 

@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from agents.llm.ledger import estimate_cost
+from agents.kit.llm.ledger import estimate_cost
 from agents.models import Agent
 from correction.config.settings import (
     SETTINGS,

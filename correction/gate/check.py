@@ -17,13 +17,13 @@ from typing import Any, Literal
 import sentry_sdk
 from django.conf import settings
 
-from agents.llm import Label, Reply, Status, complete_guarded, complete_together, warm_up
-from agents.llm.requests import storable
+from agents.kit.llm import Label, Reply, Status, complete_guarded, complete_together, warm_up
+from agents.kit.llm.requests import storable
+from agents.kit.text.patterns import TIMED_OUT
+from agents.kit.work.running import OUTAGE
 from agents.models import Agent, Channel, Message, PersonaVersion
-from agents.persona import TraitValue, render_persona
-from agents.text.patterns import TIMED_OUT
+from agents.personas.persona import TraitValue, render_persona
 from agents.turn.pipeline import Draft, Turn
-from agents.work.running import OUTAGE
 from correction.config.settings import ResolvedConfig
 from correction.costs import over_budget
 from correction.models import CorrectionLog, GateDimensionResult, Outcome

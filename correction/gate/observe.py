@@ -16,11 +16,12 @@ from typing import NamedTuple
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from agents.llm import Label, estimate_tokens, ledger
-from agents.llm.endpoints import provider_of
-from agents.models import Agent, Leasable, Message
+from agents.kit.llm import Label, estimate_tokens, ledger
+from agents.kit.llm.endpoints import provider_of
+from agents.kit.models import Leasable
+from agents.kit.work.queues import do_next, wake_workers
+from agents.models import Agent, Message
 from agents.turn.pipeline import speaker_of
-from agents.work.queues import do_next, wake_workers
 from correction.config.settings import resolve_all, resolve_config
 from correction.gate.check import action_of_message, check_action_quality, load_propositions, questions_of
 from correction.gate.stage import is_sampled, write

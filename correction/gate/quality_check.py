@@ -28,12 +28,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from agents.api.bodies import ABSENT, AgentSlug, Body, OneOf, Said, Tags, Traits, fault
 from agents.api.overrides import Deadline
-from agents.llm.ledger import totals
-from agents.models import Agent, LLMCall
-from agents.persona import render_persona
-from agents.text.fences import MAX_CHARACTERS
+from agents.kit.api.bodies import ABSENT, AgentSlug, Body, OneOf, Said, Tags, Traits, fault
+from agents.kit.llm.ledger import totals
+from agents.kit.models import LLMCall
+from agents.kit.text.fences import MAX_CHARACTERS
+from agents.models import Agent
+from agents.personas.persona import render_persona
 from correction.config.settings import (
     GATE_DIMENSIONS,
     SETTINGS,

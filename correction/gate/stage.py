@@ -16,12 +16,12 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Case, F, Max, Q, Value, When
 
-from agents.llm.requests import storable
+from agents.kit.llm.requests import storable
+from agents.kit.text.fences import neutral, render_prompt
+from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Channel, Message
-from agents.text.fences import neutral, render_prompt
 from agents.turn.pipeline import Accept, Draft, Revise, Turn
 from agents.turn.send_message import SendRefused, commit
-from agents.work.queues import wake_workers
 from correction.config.settings import config_of
 from correction.gate.check import GateResult, action_of_draft, check_action_quality, scores_of
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, ObservedMessage, Outcome

@@ -1,6 +1,6 @@
 """What the gate did, in numbers (AC-7.0.13, AC-7.0.14). The values are what the API answers.
 
-Two aggregates in the database, over sums of whole hours (`agents.ops.sums`) and over raw rows only at the edges of a window. Marks
+Two aggregates in the database, over sums of whole hours (`agents.kit.ops.sums`) and over raw rows only at the edges of a window. Marks
 of people are not summed: they come later than the rows, are few, and have an index.
 """
 
@@ -17,8 +17,8 @@ from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, computed_field
 
+from agents.kit.ops.sums import HourlySums, Rolled, read
 from agents.models import Agent
-from agents.ops.sums import HourlySums, Rolled, read
 from correction.costs import window_of_time
 from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome, synthetic_logs
 from evaluation.models import is_heuristic

@@ -3,16 +3,20 @@
 `evaluate.prepare` is the stage. Here are the names for code that makes interventions of its own.
 """
 
-from correction.interventions.functions import Finding, InterventionContext, Parameters
-from correction.interventions.intervention import (
-    FunctionalPrecondition,
-    Intervention,
-    InterventionBatch,
-    PromptModification,
-    PropositionalPrecondition,
-    TextualPrecondition,
-)
-from correction.interventions.nudges import text_effect
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from correction.interventions.functions import Finding, InterventionContext, Parameters
+    from correction.interventions.intervention import (
+        FunctionalPrecondition,
+        Intervention,
+        InterventionBatch,
+        PromptModification,
+        PropositionalPrecondition,
+        TextualPrecondition,
+    )
+    from correction.interventions.nudges import text_effect
 
 __all__ = [
     "Finding",
@@ -26,3 +30,15 @@ __all__ = [
     "TextualPrecondition",
     "text_effect",
 ]
+
+_MODULES = ("functions", "intervention", "nudges")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first asked for: Django imports this package before there are models."""
+    if name in __all__:
+        for module in _MODULES:
+            found = import_module(f"{__name__}.{module}")
+            if hasattr(found, name):
+                return getattr(found, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

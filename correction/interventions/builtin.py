@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db.models import Exists, OuterRef
 from django.utils.module_loading import import_string
 
-from agents.llm.requests import storable
+from agents.kit.llm.requests import storable
 from agents.models import Agent
 from correction.config.settings import ResolvedConfig
 from correction.interventions.functions import Finding, InterventionContext, speaker
@@ -27,8 +27,8 @@ from correction.interventions.intervention import (
     PropositionalPrecondition,
     TextualPrecondition,
 )
+from correction.interventions.models import Intervention as InterventionRow
 from correction.interventions.nudges import AGAINST_CONVERGENCE, FOR_VARIETY, NudgeType, nudge_effect, text_effect
-from correction.models import Intervention as InterventionRow
 from evaluation.propositions.files import read_mapping
 from evaluation.propositions.schema import Proposition, PropositionSpec, fill
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from correction.models import Intervention, InterventionLog
+from correction.interventions.models import Intervention, InterventionLog
 
 NEWEST = 1_000  # evaluations of an intervention that are counted
 ENOUGH = 200  # evaluations without one that got past the preconditions that cost nothing, from which on that is said

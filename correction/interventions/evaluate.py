@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 import sentry_sdk
 from django.db.models import Max, QuerySet
 
-from agents.llm import Label
-from agents.llm.requests import storable
+from agents.kit.llm import Label
+from agents.kit.llm.requests import storable
+from agents.kit.text.fences import new_nonce
+from agents.kit.text.patterns import one_message
 from agents.models import Channel
-from agents.text.fences import new_nonce
-from agents.text.patterns import one_message
 from agents.turn.pipeline import Turn
 from correction.config.settings import ResolvedConfig, config_of
 from correction.costs import over_budget
@@ -30,7 +30,7 @@ from correction.interventions.intervention import (
     not_asked,
     not_judged,
 )
-from correction.models import InterventionLog
+from correction.interventions.models import InterventionLog
 from evaluation.judge.questions import ask_together
 
 logger = logging.getLogger(__name__)
@@ -228,7 +228,7 @@ def _conclude(evaluation: Evaluation) -> None:
                 evaluation.why += f", but its effect failed: {type(error).__name__}: {error}"
     # A span of its own, with the times at which it was evaluated (AC-7.1.15). No text of messages or claims.
     start = datetime.fromtimestamp(evaluation.started, UTC)
-    span = sentry_sdk.start_span(op="correction.intervention", name=intervention.name, start_timestamp=start)
+    span = sentry_sdk.start_span(op="interventions.intervention", name=intervention.name, start_timestamp=start)
     span.set_data("fired", evaluation.fired)
     span.set_data("held", [result.held for result in evaluation.results])
     span.finish(end_timestamp=start + timedelta(seconds=evaluation.seconds))

@@ -17,13 +17,14 @@ from django.utils.module_loading import import_string
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.debates.measures import Groupthink
-from agents.models import Agent, Channel, DebateRound, Message
-from agents.persona import render_persona
-from agents.text.fences import MAX_EVENT_CHARACTERS
-from agents.text.ngrams import compute_corpus_repetition
-from agents.text.patterns import find_all
-from agents.text.voices import pairwise_vocabulary_similarity
-from correction.models import InterventionLog
+from agents.debates.models import DebateRound
+from agents.kit.text.fences import MAX_EVENT_CHARACTERS
+from agents.kit.text.ngrams import compute_corpus_repetition
+from agents.kit.text.patterns import find_all
+from agents.kit.text.voices import pairwise_vocabulary_similarity
+from agents.models import Agent, Channel, Message
+from agents.personas.persona import render_persona
+from correction.interventions.models import InterventionLog
 from evaluation.propositions.files import dotted, in_words, location_of
 from evaluation.propositions.schema import Phrase
 

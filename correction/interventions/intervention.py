@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, Self
 
-from agents.llm import Label
+from agents.kit.llm import Label
 from agents.models import Agent
 from correction.interventions.functions import LONGEST_WINDOW, Finding, InterventionContext, function_named
 from evaluation.judge.questions import Check, CheckResult, Question, Verdict

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import models
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from agents.text.fences import one_line
+from agents.kit.text.fences import one_line
 from correction.interventions.functions import InterventionContext
 from correction.interventions.intervention import Effect, PromptModification
 from evaluation.propositions.files import (

@@ -8,7 +8,8 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
-from agents.models import Agent, Channel, Leasable, LLMCall, Message, PersonaVersion, Run
+from agents.kit.models import Leasable, LLMCall
+from agents.models import Agent, Channel, Message, PersonaVersion, Run
 
 
 class Outcome(models.TextChoices):

@@ -1,4 +1,4 @@
-"""Sums over what the gate did by hour, so that statistics never scan its logs; they stay when logs are pruned (`agents.ops.sums`)."""
+"""Sums over what the gate did by hour, so that statistics never scan its logs; they stay when logs are pruned (`agents.kit.ops.sums`)."""
 
 from __future__ import annotations
 

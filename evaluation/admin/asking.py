@@ -14,15 +14,16 @@ from django.core.management.base import CommandError
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 
-from agents.console import display
-from agents.console.forms import Takes, as_query, option
-from agents.console.site import GrowingTextarea, Select
-from agents.llm.endpoints import problem_of, provider_of
+from agents.kit.console import display
+from agents.kit.console.forms import Takes, as_query, option
+from agents.kit.console.site import GrowingTextarea, Select
+from agents.kit.llm.endpoints import problem_of, provider_of
 from agents.models import Agent
 from evaluation.admin.display import evaluation_link, judge_badge
 from evaluation.change.evidence import dropped_tags
+from evaluation.change.models import Baseline
 from evaluation.commands import answer_words, how_asked
-from evaluation.models import CHANNEL_DIMENSIONS, Baseline, Dimension, EvaluationRun
+from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun
 from evaluation.propositions.files import PropositionError, YamlProblems, default_dimensions
 from evaluation.runs.control import judges_offered
 from evaluation.runs.estimate import Estimate, SimulationEstimate, estimate_all, estimate_simulation, estimated

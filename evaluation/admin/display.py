@@ -10,10 +10,10 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.console import display
-from agents.console.columns import SHOWN
-from agents.console.display import Tone
-from agents.templatetags.display import register as templates
+from agents.kit.console import display
+from agents.kit.console.columns import SHOWN
+from agents.kit.console.display import Tone
+from agents.kit.templatetags.display import register as templates
 from evaluation.calibration.agreement import (
     NOT_CHECKED,
     all_agreements,
@@ -23,16 +23,16 @@ from evaluation.calibration.agreement import (
     trust_notes,
 )
 from evaluation.calibration.labels import Key
+from evaluation.calibration.models import JudgeCalibration
 from evaluation.change.evidence import Judged
+from evaluation.change.models import Baseline
 from evaluation.models import (
     BY_MESSAGE,
     COUNTED,
     RULE_JUDGE,
-    Baseline,
     Dimension,
     EvaluationRun,
     EvaluationScore,
-    JudgeCalibration,
     Method,
     SwapHalf,
     is_heuristic,
@@ -222,7 +222,7 @@ def simulated_by(run: EvaluationRun) -> SafeString | str:
     return display.badge(run.actor_model or "unknown", "plain", "the model that acted")
 
 
-MAY_LABEL = ("evaluation.add_labelset", "agents.view_message")
+MAY_LABEL = ("calibration.add_labelset", "agents.view_message")
 
 
 def agreement_badge(calibration: JudgeCalibration | None, dimension: str) -> SafeString | str:
@@ -253,7 +253,7 @@ def trust_lines(notes: Iterable[str], user: Any) -> SafeString:
     if not lines:
         return SafeString("")
     page = "add" if user.has_perms(MAY_LABEL) else "changelist"
-    label = display.link(reverse(f"admin:evaluation_labelset_{page}"), "Label its scores")
+    label = display.link(reverse(f"admin:calibration_labelset_{page}"), "Label its scores")
     check = display.link(reverse("admin:evaluation_job_check"), "Make the swap test", "asks first")
     lines.append((format_html("{} · {}", label, check),))
     return format_html_join("", '<p class="pl-subtle" dir="auto">{}</p>', lines)

@@ -14,13 +14,14 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.console import display
-from agents.console.charts import COLOURS, Line, Marker, MarkerSource, add_markers, line_chart, markers_of
-from agents.console.home import FAILURE_DAYS, HomePart, add_home, card, listing, number_link, percent, since, step
-from agents.llm.endpoints import model_of
-from agents.models import Agent, LLMCall
-from agents.ops.health import call_health
-from agents.ops.sums import LEDGER, end_for_page, says_end
+from agents.kit.console import display
+from agents.kit.console.charts import COLOURS, Line, Marker, MarkerSource, add_markers, line_chart, markers_of
+from agents.kit.console.home import FAILURE_DAYS, HomePart, add_home, card, listing, number_link, percent, since, step
+from agents.kit.llm.endpoints import model_of
+from agents.kit.models import LLMCall
+from agents.kit.ops.health import call_health
+from agents.kit.ops.sums import LEDGER, end_for_page, says_end
+from agents.models import Agent
 from evaluation.admin.display import (
     agreement_badge,
     evaluation_link,
@@ -30,21 +31,14 @@ from evaluation.admin.display import (
     target,
     way_name,
 )
-from evaluation.admin.drift import MOST_POINTS, axis_of, history_line, levels_of
-from evaluation.admin.drift_overview import MOST_AGENTS, STATES, by_name, usual_overview
 from evaluation.calibration.agreement import calibration_of
+from evaluation.calibration.models import LabelSet
+from evaluation.change.admin.drift import MOST_POINTS, axis_of, history_line, levels_of
+from evaluation.change.admin.drift_overview import MOST_AGENTS, STATES, by_name, usual_overview
 from evaluation.change.history import ROLLING, History, histories
+from evaluation.change.models import Baseline, DriftAlert
 from evaluation.change.overview import Card, State, numbers_of, short_name, tag_name
-from evaluation.models import (
-    COUNTED,
-    Baseline,
-    Dimension,
-    DriftAlert,
-    EvaluationRun,
-    EvaluationSchedule,
-    LabelSet,
-    Method,
-)
+from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationSchedule, Method
 from evaluation.propositions.files import file_problems
 from evaluation.runs.summary import dimension_scores, shares_of, total
 from evaluation.wording import counted
@@ -82,7 +76,7 @@ def judge_card(request: HttpRequest) -> SafeString:
         lines.append(
             format_html("Last failure: {} {} {}", status, display.moment(last.created_at), display.visible(shown))
         )
-    if request.user.has_perm("evaluation.view_labelset"):
+    if request.user.has_perm("calibration.view_labelset"):
         agreement = calibration_of(judge, Method.PLUMBLINE.value).get(ADHERENCE.value)
         people = display.link(display.list_url(LabelSet), "Agreement with people:")
         lines.append(format_html("{} {}", people, agreement_badge(agreement, ADHERENCE.value)))
@@ -296,7 +290,7 @@ def alert_markers(agents: Collection[int], start: datetime, end: datetime) -> li
         Marker(
             at=alert.since,
             title=f"{alert.agent.display_name}: {alert.dimension.replace('_', ' ')} fell from {alert.before:.1f} to {alert.after:.1f}",
-            url=reverse("admin:evaluation_driftalert_change", args=[alert.pk]),
+            url=reverse("admin:change_driftalert_change", args=[alert.pk]),
             kind="alert",
         )
         for alert in rows.order_by("-pk")[:MOST_ALERTS]
@@ -305,10 +299,10 @@ def alert_markers(agents: Collection[int], start: datetime, end: datetime) -> li
 
 add_home(
     HomePart(place="setup", order=45, permission="evaluation.view_proposition", render=files_unusable),
-    HomePart(place="setup", order=50, permission="evaluation.view_baseline", render=no_baseline),
+    HomePart(place="setup", order=50, permission="change.view_baseline", render=no_baseline),
     HomePart(place="setup", order=60, permission="evaluation.view_evaluationschedule", render=no_schedule),
-    HomePart(place="first", order=10, permission="evaluation.view_baseline", render=drifting_now),
-    HomePart(place="cards", order=60, permission="agents.view_llmcall", render=judge_card),
+    HomePart(place="first", order=10, permission="change.view_baseline", render=drifting_now),
+    HomePart(place="cards", order=60, permission="kit.view_llmcall", render=judge_card),
     HomePart(place="lists", order=20, permission="evaluation.view_evaluationrun", render=runs_list),
 )
-add_markers(MarkerSource(permission="evaluation.view_driftalert", find=alert_markers))
+add_markers(MarkerSource(permission="change.view_driftalert", find=alert_markers))

@@ -13,25 +13,25 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from agents.admin.access import user_of
-from agents.console import display
-from agents.console.forms import Takes, as_query, ask, option
-from agents.console.logs import LogAdmin
-from agents.console.panels import table
-from agents.console.site import Select, console_page
-from agents.llm import Label, estimate_tokens, ledger
-from agents.llm.endpoints import problem_of
+from agents.kit.admin.access import user_of
+from agents.kit.console import display
+from agents.kit.console.forms import Takes, as_query, ask, option
+from agents.kit.console.logs import LogAdmin
+from agents.kit.console.panels import table
+from agents.kit.console.site import Select, console_page
+from agents.kit.llm import Label, estimate_tokens, ledger
+from agents.kit.llm.endpoints import problem_of
+from agents.kit.work.worker import alive
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
-from agents.persona import render_persona
-from agents.work.worker import alive
+from agents.personas.persona import render_persona
 from evaluation.admin.asking import judge_field, takes
 from evaluation.admin.display import MEASURE, dimension_badge, evaluation_link, judge_badge
 from evaluation.calibration.swap_test import SAMPLES, SwapTest, swap_specs
+from evaluation.drafting.editing import NO_FOLDER, team_folder
 from evaluation.drafting.suggesting import MOST, suggestions_request
 from evaluation.jobs import queue_check, queue_suggestions
 from evaluation.models import BY_MESSAGE, Dimension, Job, is_heuristic
-from evaluation.propositions.editing import NO_FOLDER, team_folder
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import judges_offered, progress_of
 from evaluation.runs.estimate import estimate_all

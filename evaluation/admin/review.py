@@ -12,19 +12,21 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.console import display
-from agents.console.home import MOST_COUNTED
-from agents.console.panels import facts
-from agents.console.review import Decision, ReviewKind, Waits, add_review, by_key, numbers
-from agents.models import Agent, ReviewItem
-from agents.persona import render_persona
+from agents.kit.console import display
+from agents.kit.console.home import MOST_COUNTED
+from agents.kit.console.panels import facts
+from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, numbers
+from agents.kit.models import ReviewItem
+from agents.models import Agent
+from agents.personas.persona import render_persona
 from evaluation.admin.display import dimension_badge, judged_by
-from evaluation.admin.labels import ASSIGNED, LABELLING
-from evaluation.admin.propositions import PAGES, card_of, carry_out, marks_of, propositions_url
+from evaluation.calibration.admin import ASSIGNED, LABELLING
 from evaluation.calibration.labels import progress
-from evaluation.models import LabelSet, PatternTimeout
-from evaluation.propositions import editing
-from evaluation.propositions.editing import CannotSave
+from evaluation.calibration.models import LabelSet
+from evaluation.drafting import editing
+from evaluation.drafting.admin.propositions import PAGES, card_of, carry_out, marks_of, propositions_url
+from evaluation.drafting.editing import CannotSave
+from evaluation.models import PatternTimeout
 from evaluation.propositions.files import Entry, PropositionError, all_entries
 from evaluation.propositions.schema import AGENT_NAME
 
@@ -156,7 +158,7 @@ add_review(
         find=partial(by_key, LabelSet.objects.all()),
         line=lambda label_set: display.isolated(label_set.name),
         show=_show_set,
-        url=lambda label_set: reverse("admin:evaluation_labelset_label", args=[label_set.pk]),
+        url=lambda label_set: reverse("admin:calibration_labelset_label", args=[label_set.pk]),
         decisions=(),
     )
 )

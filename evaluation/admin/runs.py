@@ -14,16 +14,16 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin.ledger import ALL_TOKENS
 from agents.admin.transcript import transcript_url
-from agents.console import display
-from agents.console.filters import DropdownFilter
-from agents.console.logs import LogAdmin
-from agents.console.panels import table
-from agents.console.site import console_action, console_page
-from agents.models import LLMCall, Message
-from agents.work.worker import alive
-from evaluation.admin.comparison import compare_page
+from agents.kit.admin.ledger import ALL_TOKENS
+from agents.kit.console import display
+from agents.kit.console.filters import DropdownFilter
+from agents.kit.console.logs import LogAdmin
+from agents.kit.console.panels import table
+from agents.kit.console.site import console_action, console_page
+from agents.kit.models import LLMCall
+from agents.kit.work.worker import alive
+from agents.models import Message
 from evaluation.admin.display import (
     agreement_badge,
     baseline_badge,
@@ -36,8 +36,9 @@ from evaluation.admin.display import (
     simulated_by,
     target,
 )
-from evaluation.admin.drift_overview import compare_url
 from evaluation.calibration.agreement import calibration_of
+from evaluation.change.admin.comparison import compare_page
+from evaluation.change.admin.drift_overview import compare_url
 from evaluation.models import COUNTED, ChannelShare, Dimension, EvaluationRun, EvaluationScore
 from evaluation.runs.control import CANCELLABLE, can_resume, cancel_run, resume_run
 from evaluation.runs.ideas import DistinctIdea, distinct_ideas

@@ -13,14 +13,15 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.console import display
-from agents.console.forms import confirmed, tell_done
-from agents.console.panels import table
-from agents.console.site import ModelAdmin, TextInput
+from agents.kit.console import display
+from agents.kit.console.forms import confirmed, tell_done
+from agents.kit.console.panels import table
+from agents.kit.console.site import ModelAdmin, TextInput
 from evaluation.admin.display import dimension_badge, evaluation_link, judge_badge, overall_meter
-from evaluation.models import Dimension, DriftAlert, EvaluationRun, EvaluationSchedule
+from evaluation.change.models import DriftAlert
+from evaluation.models import Dimension, EvaluationRun, EvaluationSchedule
+from evaluation.runs.schedules import ALLOWED_EVERY, every_name, fire_now, overlap_note, parse_every
 from evaluation.runs.summary import dimension_scores, shares_of, total
-from evaluation.schedules import ALLOWED_EVERY, every_name, fire_now, overlap_note, parse_every
 
 if TYPE_CHECKING:
     ScheduleModelForm = forms.ModelForm[EvaluationSchedule]
@@ -176,4 +177,4 @@ def _history(schedule: EvaluationSchedule) -> SafeString:
         "runs_url": display.list_url(EvaluationRun, schedule__id__exact=schedule.pk),
         "alerts_url": display.list_url(DriftAlert, schedule__id__exact=schedule.pk),
     }
-    return render_to_string("admin/evaluation/drift/history.html", context)
+    return render_to_string("admin/change/drift/history.html", context)

@@ -13,12 +13,12 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.transcript import transcript_url
-from agents.console import display
-from agents.console.filters import OptionFilter
-from agents.console.logs import READING, LogAdmin
+from agents.kit.console import display
+from agents.kit.console.filters import OptionFilter
+from agents.kit.console.logs import READING, LogAdmin
 from agents.models import Message
 from evaluation.admin.display import dimension_badge, judge_badge, target, verdict
-from evaluation.admin.labels import choose_link
+from evaluation.calibration.admin import choose_link
 from evaluation.calibration.labels import why_not_labelled
 from evaluation.models import RULE_JUDGE, EvaluationScore
 

@@ -8,10 +8,10 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agents.api import filters
-from agents.api.filters import Filters
-from agents.api.schema import answers
-from agents.api.views import View
+from agents.kit.api import filters
+from agents.kit.api.filters import Filters
+from agents.kit.api.schema import answers
+from agents.kit.api.views import View
 from agents.models import Agent
 from evaluation.api.requests import by_dimension, reading_propositions
 from evaluation.api.serializers import PropositionShown

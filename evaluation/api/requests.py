@@ -13,11 +13,11 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 from rest_framework.exceptions import ValidationError
 
-from agents.api import filters
-from agents.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug, OneOf, Reads, Tags, fault
-from agents.api.filters import Filters, InTime
-from agents.api.problems import Conflict
-from agents.llm.endpoints import problem_of
+from agents.kit.api import filters
+from agents.kit.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug, OneOf, Reads, Tags, fault
+from agents.kit.api.filters import Filters, InTime
+from agents.kit.api.problems import Conflict
+from agents.kit.llm.endpoints import problem_of
 from evaluation.calibration.labels import procedure_fields
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method
 from evaluation.propositions.files import PropositionError, default_dimensions

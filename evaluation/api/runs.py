@@ -15,14 +15,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from agents.api import filters
-from agents.api.filters import Filters
-from agents.api.headers import etag_of, located
-from agents.api.pagination import Log
-from agents.api.problems import Conflict
-from agents.api.requests import PAID, ActionPermissions
-from agents.api.schema import answers
-from agents.api.views import Rows, View
+from agents.kit.api import filters
+from agents.kit.api.filters import Filters
+from agents.kit.api.headers import etag_of, located
+from agents.kit.api.pagination import Log
+from agents.kit.api.problems import Conflict
+from agents.kit.api.requests import PAID, ActionPermissions
+from agents.kit.api.schema import answers
+from agents.kit.api.views import Rows, View
 from evaluation.api.requests import RunFilters, RunRequest, by_dimension, reading_propositions, spec_of
 from evaluation.api.serializers import AcceptedRun, BlindScoreRow, RunRow, ScoreRow, WholeRun, links_of, shown_run
 from evaluation.models import EvaluationRun, EvaluationScore

@@ -13,14 +13,15 @@ from rest_framework.serializers import (
     SerializerMethodField,
 )
 
-from agents.api import filters
-from agents.api.filters import Filters, InTime
-from agents.api.pagination import Log
-from agents.api.rows import Row
-from agents.api.views import View
+from agents.kit.api import filters
+from agents.kit.api.filters import Filters, InTime
+from agents.kit.api.pagination import Log
+from agents.kit.api.rows import Row
+from agents.kit.api.views import View
 from evaluation.api.requests import by_dimension
 from evaluation.api.serializers import Heuristic, run_link
-from evaluation.models import Dimension, DriftAlert, EvaluationSchedule, is_heuristic
+from evaluation.change.models import DriftAlert
+from evaluation.models import Dimension, EvaluationSchedule, is_heuristic
 
 
 class ScheduleRow(Row):

@@ -22,11 +22,12 @@ from rest_framework.serializers import (
     URLField,
 )
 
-from agents.api.rows import Row
+from agents.kit.api.rows import Row
 from evaluation.calibration.agreement import calibration_json, swap_json
 from evaluation.calibration.labels import Key
 from evaluation.change.evidence import is_stale, stale_reasons
-from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, SwapHalf, is_heuristic
+from evaluation.change.models import Baseline
+from evaluation.models import Dimension, EvaluationRun, EvaluationScore, SwapHalf, is_heuristic
 from evaluation.runs.control import Progress, progress_of
 from evaluation.runs.summary import NOTHING, Share, shares_of
 

@@ -25,8 +25,9 @@ from evaluation.calibration.labels import (
     save_label,
     why_not_labelled,
 )
+from evaluation.calibration.models import LabelSet, ScoreLabel
 from evaluation.calibration.shown import blind_text
-from evaluation.models import EvaluationScore, LabelSet, ScoreLabel
+from evaluation.models import EvaluationScore
 from evaluation.wording import counted
 
 CANNOT_TELL = "cannot tell"

@@ -14,22 +14,19 @@ from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 from agents.transcripts.records import Cleaner
-from agents.work.queues import wake_workers
+from evaluation.calibration.models import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.judge.questions import MAX_SCORE, MIN_SCORE
 from evaluation.models import (
     BY_MESSAGE,
     COUNTED,
     RULE_JUDGE,
     Dimension,
-    DrawnScore,
     EvaluationRun,
     EvaluationScore,
-    JudgeCalibration,
-    LabelSet,
     Method,
-    ScoreLabel,
     procedure_name,
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from agents.models import Message, PersonaVersion
-from agents.persona import TraitValue, render_persona
+from agents.personas.persona import TraitValue, render_persona
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.schema import Proposition

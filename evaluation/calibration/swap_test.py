@@ -15,7 +15,8 @@ from django.utils import timezone
 from pydantic import BaseModel, computed_field
 
 from evaluation.calibration.agreement import Figure, SwapShown, swap_verdict
-from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, JudgeCalibration, SwapHalf
+from evaluation.calibration.models import JudgeCalibration
+from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, SwapHalf
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import rounded
 from evaluation.runs.swaps import foils_in

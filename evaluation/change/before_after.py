@@ -16,12 +16,12 @@ from decimal import Decimal
 from django.conf import settings
 from django.db.models import F, OuterRef, Subquery
 
-from agents.llm import Label, estimate_tokens, ledger
-from agents.llm.endpoints import provider_of
-from agents.llm.ledger import Totals
+from agents.kit.llm import Label, estimate_tokens, ledger
+from agents.kit.llm.endpoints import provider_of
+from agents.kit.llm.ledger import Totals
+from agents.kit.text.fences import new_nonce
 from agents.models import Agent, Message
-from agents.persona import TraitLike
-from agents.text.fences import new_nonce
+from agents.personas.persona import TraitLike
 from evaluation.change.change import Change, Sample, change_of, mean_of
 from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
 from evaluation.propositions.files import presence

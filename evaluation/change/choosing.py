@@ -35,8 +35,9 @@ from evaluation.change.measurements import (
     measurement_of_runs,
     measurements_of_file,
 )
+from evaluation.change.models import Baseline, Evidence
 from evaluation.dimensions import Dimension
-from evaluation.models import Baseline, EvaluationRun, Evidence, is_heuristic
+from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec, make_plan
 from evaluation.runs.summary import failed_call, refusal, summarize

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
 
-from agents.persona import changes_between
+from agents.personas.persona import changes_between
 from evaluation.change.change import (
     WHERE,
     Change,

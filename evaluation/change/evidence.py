@@ -19,8 +19,9 @@ from django.utils import timezone
 
 from agents.builds import Tag
 from agents.models import Agent, Message
-from agents.persona import changes_since, current_digest
-from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, Evidence, Method, is_heuristic
+from agents.personas.persona import changes_since, current_digest
+from evaluation.change.models import Baseline, Evidence
+from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import CALL_FAILED, COVERABLE, RunSummary, window_statistics
 

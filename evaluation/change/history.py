@@ -19,8 +19,9 @@ from django.utils import timezone
 
 from agents.builds import first_of_tags
 from evaluation.change.evidence import Judged
+from evaluation.change.models import Evidence
 from evaluation.dimensions import CHANNEL_DIMENSIONS
-from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore, Evidence, is_heuristic
+from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import linked_dimensions
 from evaluation.statistics.bootstrap import Interval
 from evaluation.statistics.difference import mean_interval

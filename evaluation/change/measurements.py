@@ -21,8 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationErr
 
 from agents.models import Message
 from evaluation.change.change import DELETED, HIT, Sample, mean_of
+from evaluation.change.models import Baseline
 from evaluation.dimensions import Dimension
-from evaluation.models import BY_MESSAGE, COUNTED, Baseline, ChannelShare, EvaluationRun, EvaluationScore, Method
+from evaluation.models import BY_MESSAGE, COUNTED, ChannelShare, EvaluationRun, EvaluationScore, Method
 from evaluation.propositions.files import dotted, in_words, location_of
 from evaluation.runs.summary import (
     COVERABLE,

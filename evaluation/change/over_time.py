@@ -19,13 +19,15 @@ from django.db.models.functions import RowNumber
 from django.utils import timezone
 from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_field
 
-from agents.alerts import raise_alert
-from agents.models import Agent, AlertKind, Message
-from agents.persona import changes_between
+from agents.alerts.models import AlertKind
+from agents.alerts.raising import raise_alert
+from agents.models import Agent, Message
+from agents.personas.persona import changes_between
 from evaluation.calibration.agreement import calibration_of, figure_text, swap_text
 from evaluation.change.change import fell_sharply, mean_of
+from evaluation.change.models import DriftAlert
 from evaluation.change.overview import changes_since
-from evaluation.models import BY_MESSAGE, COUNTED, DriftAlert, EvaluationRun, EvaluationSchedule, EvaluationScore
+from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.runs.summary import rounded, summarize, window_statistics
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.change_point import SERIES, Point, apart, find_drops

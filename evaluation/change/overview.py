@@ -44,7 +44,8 @@ from evaluation.change.evidence import (
     newest_without_adherence,
     runs_of,
 )
-from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, Evidence, is_heuristic
+from evaluation.change.models import Baseline, Evidence
+from evaluation.models import Dimension, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little, window_statistics
 from evaluation.statistics.bootstrap import Outcomes, least_variance
 from evaluation.statistics.difference import MARGIN, welch_interval, welch_p

@@ -14,10 +14,10 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
-from agents.llm.prices import forget_prices, seed_prices
+from agents.kit.llm.prices import forget_prices, seed_prices
 from agents.models import Agent
-from agents.personas_io.reader import import_agents
-from agents.personas_io.shape import PersonaError
+from agents.personas.reader import import_agents
+from agents.personas.shape import PersonaError
 from agents.transcripts.importer import AUTO, ReadOptions, import_transcript
 from agents.transcripts.records import OptionError, TranscriptError
 from evaluation.propositions.files import PropositionError, file_problems

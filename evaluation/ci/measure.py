@@ -10,8 +10,9 @@ from django.db.models import Count
 
 from evaluation.change.comparison import Comparison, adjusted, compare, compare_to_baseline
 from evaluation.change.measurements import NotComparable, measurement_of, measurements_of_file
+from evaluation.change.models import Baseline
 from evaluation.ci.verdict import AgentResult, Coverage
-from evaluation.models import OUT_OF_REACH, Baseline, EvaluationRun, EvaluationScore, is_heuristic
+from evaluation.models import OUT_OF_REACH, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 

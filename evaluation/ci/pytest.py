@@ -47,7 +47,7 @@ def in_character(
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
     django.setup()
-    from agents.commands import NOT_ENOUGH, WrongUsage
+    from agents.kit.commands import NOT_ENOUGH, WrongUsage
 
     least = ",".join(f"{d}={s}" for d, s in threshold.items()) if isinstance(threshold, Mapping) else threshold
     paths = [transcript] if isinstance(transcript, str | Path) else transcript

@@ -18,8 +18,8 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import REGRESSION, UNUSABLE, Cell, console_on, markdown_table, print_table
-from agents.text.markdown import as_code, as_text, plain
+from agents.kit.commands import REGRESSION, UNUSABLE, Cell, console_on, markdown_table, print_table
+from agents.kit.text.markdown import as_code, as_text, plain
 from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.ci.verdict import (

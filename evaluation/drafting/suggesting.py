@@ -16,19 +16,19 @@ from django.conf import settings
 from django.utils import timezone
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
 
-from agents.llm import Block, Label, LLMRequest, Turn, complete
-from agents.llm.ledger import Totals, totals
-from agents.llm.requests import InvalidAnswer, describe_validation, object_schema, storable
-from agents.llm.requests import one_line as shortened
+from agents.kit.llm import Block, Label, LLMRequest, Turn, complete
+from agents.kit.llm.ledger import Totals, totals
+from agents.kit.llm.requests import InvalidAnswer, describe_validation, object_schema, storable
+from agents.kit.llm.requests import one_line as shortened
+from agents.kit.text.fences import fence, neutral, new_nonce, one_line
+from agents.kit.text.tokens import tokenize
+from agents.kit.text.voices import vocabulary
+from agents.kit.work.running import side_by_side
 from agents.models import Agent
-from agents.persona import cut_persona, render_persona
-from agents.text.fences import fence, neutral, new_nonce, one_line
-from agents.text.tokens import tokenize
-from agents.text.voices import vocabulary
-from agents.work.running import side_by_side
+from agents.personas.persona import cut_persona, render_persona
+from evaluation.drafting.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
 from evaluation.judge.questions import render
 from evaluation.models import is_heuristic
-from evaluation.propositions.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, free_id, in_words, load_all, location_of
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec, Rule
 from evaluation.runs.planning import why_over_budget

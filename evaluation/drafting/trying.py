@@ -12,12 +12,12 @@ from typing import Any
 from django.conf import settings
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
-from agents.llm import Label, estimate_tokens, ledger
-from agents.llm.endpoints import provider_of
-from agents.llm.ledger import Totals, totals
+from agents.kit.llm import Label, estimate_tokens, ledger
+from agents.kit.llm.endpoints import provider_of
+from agents.kit.llm.ledger import Totals, totals
+from agents.kit.text.fences import new_nonce
 from agents.models import Agent, Message
-from agents.persona import render_persona
-from agents.text.fences import new_nonce
+from agents.personas.persona import render_persona
 from evaluation.judge.questions import MAX_SCORE, Question, Verdict, ask_all, build_request, unscored
 from evaluation.models import Dimension
 from evaluation.propositions.schema import Proposition

@@ -17,13 +17,13 @@ from typing import Annotated, Any, Literal
 from django.db import transaction
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from agents.llm.endpoints import ANSWERS, export_answers
+from agents.kit.llm.endpoints import ANSWERS, export_answers
 from agents.models import Agent, Channel, ChannelMember, Message
-from agents.persona import TraitValue, save_persona
+from agents.personas.persona import TraitValue, save_persona
+from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.play import ExperimentRefused, evaluations, tags_of
 from evaluation.experiments.population import NOTE
 from evaluation.experiments.scenario import MOST_ENVIRONMENTS, MOST_REPEATS, Scenario, Slug, unstorable
-from evaluation.models import Experiment, ExperimentEnvironment
 from evaluation.propositions.files import dotted, location_of
 
 CONTENT = "experiment.json"

@@ -8,12 +8,13 @@ from decimal import Decimal
 from django.db import transaction
 from pydantic import BaseModel, ConfigDict
 
-from agents.llm import ledger
+from agents.kit.llm import ledger
 from agents.models import Agent, Message
 from evaluation.experiments.compare import too_few
+from evaluation.experiments.models import ExperimentEnvironment
 from evaluation.experiments.play import specs, start_experiment
 from evaluation.experiments.scenario import Scenario
-from evaluation.models import ExperimentEnvironment, is_heuristic
+from evaluation.models import is_heuristic
 from evaluation.runs.estimate import STAND_IN, estimate_all, estimated, prompt_tokens
 from evaluation.runs.planning import actor_of
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS

@@ -28,25 +28,29 @@ from pydantic import ValidationError
 
 from agents.debates.debate import DebateRefused, ask_rounds, checked_settings, start_debate
 from agents.debates.debate import play as play_debate
+from agents.debates.models import Debate
 from agents.debates.modes import mode_of
-from agents.llm.endpoints import problem_of
-from agents.models import Agent, Channel, ChannelMember, Debate, LLMCall, Message, Run, Swarm, owner_name
+from agents.kit.llm.endpoints import problem_of
+from agents.kit.models import LLMCall, owner_name
+from agents.kit.models.lease import LeaseLost
+from agents.kit.ops.sums import TOKENS
+from agents.kit.text.ngrams import compute_corpus_repetition
+from agents.kit.text.tokens import tokenize
+from agents.kit.work.queues import carry_out, do_next, wake_workers
+from agents.kit.work.running import check_stop, outlasting, pause, side_by_side
+from agents.models import Agent, Channel, ChannelMember, Message, Run
 from agents.models.conversations import UnknownAgent, find_agent
-from agents.ops.sums import TOKENS
 from agents.swarm.assign import SwarmRefused, assign_swarms
+from agents.swarm.models import Swarm
 from agents.swarm.phases import default_swarm, ensure_default_swarm
-from agents.text.ngrams import compute_corpus_repetition
-from agents.text.tokens import tokenize
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.pipeline import name_of, pipeline
 from agents.turn.receive import receive_message
-from agents.work.lease import LeaseLost
-from agents.work.queues import carry_out, do_next, wake_workers
-from agents.work.running import check_stop, outlasting, pause, side_by_side
+from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.population import make_agents, write_personas
 from evaluation.experiments.scenario import Arm, Measured, Place, Scenario, Step
-from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, Experiment, ExperimentEnvironment
+from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.propositions.files import dotted, load_all
 from evaluation.propositions.offline import rules_of
 from evaluation.runs.execute import execute

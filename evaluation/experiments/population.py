@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 from django.db.models import Count, QuerySet
 
-from agents import llm
-from agents.llm.endpoints import provider_of
+from agents.kit import llm
+from agents.kit.llm.endpoints import provider_of
+from agents.kit.text.fences import fault_of, fence, neutral, new_nonce, render_prompt
 from agents.models import Agent
-from agents.persona import save_persona
-from agents.text.fences import fault_of, fence, neutral, new_nonce, render_prompt
+from agents.personas.persona import save_persona
 from evaluation.experiments.scenario import Population, shared
 
 MOST_CHARACTERS = 4_000  # of a persona

@@ -9,11 +9,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from agents.commands import Cell
+from agents.kit.commands import Cell
 from evaluation.calibration.agreement import Figure
+from evaluation.experiments.models import Experiment
 from evaluation.experiments.play import ExperimentRefused, evaluations, judge_here, specs
 from evaluation.experiments.report import ExperimentReport, report
-from evaluation.models import EvaluationRun, EvaluationScore, Experiment
+from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.control import queue_run
 from evaluation.statistics.agreement import quadratic_weighted_kappa, spearman
 

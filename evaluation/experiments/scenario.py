@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from agents.text.fences import fault_of
+from agents.kit.text.fences import fault_of
 from evaluation.dimensions import Dimension
 from evaluation.experiments.published import figures
 from evaluation.propositions.files import (

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from django.conf import settings
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from agents.llm import (
+from agents.kit.llm import (
     Block,
     InvalidAnswer,
     Label,
@@ -30,10 +30,10 @@ from agents.llm import (
     complete_guarded,
     complete_many,
 )
-from agents.llm.requests import one_line as storable_line
-from agents.persona import cut_persona
-from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
-from agents.text.patterns import Undecided, one_message
+from agents.kit.llm.requests import one_line as storable_line
+from agents.kit.text.fences import fence, neutral, new_nonce, one_line, render_prompt
+from agents.kit.text.patterns import Undecided, one_message
+from agents.personas.persona import cut_persona
 from evaluation.models import OUT_OF_REACH, RULE_JUDGE, STATISTIC, Method, is_heuristic
 from evaluation.propositions.schema import CHECKS, Proposition, Rule, check_rule, fill
 from evaluation.scorers.subjects import Context, Event, Window

@@ -14,11 +14,13 @@ from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 from django.utils import timezone
 
-from agents.alerts import raise_alert
-from agents.models import Agent, Alert, AlertKind, Channel, Leasable, LLMBatch, LLMCall, Message
+from agents.alerts.models import AlertKind
+from agents.alerts.raising import raise_alert
+from agents.kit.models import Leasable, LLMBatch, LLMCall
+from agents.kit.text.patterns import TIMED_OUT
+from agents.kit.work.running import outlasting
+from agents.models import Agent, Channel, Message
 from agents.models.conversations import validate_tags
-from agents.text.patterns import TIMED_OUT
-from agents.work.running import outlasting
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 
 RULE_JUDGE = "rule"  # the judge of what an exact rule scored
@@ -124,7 +126,7 @@ class EvaluationRun(Leasable):
         "evaluation.EvaluationSchedule", null=True, blank=True, on_delete=models.SET_NULL, related_name="runs"
     )
     environment = models.ForeignKey(
-        "evaluation.ExperimentEnvironment",
+        "experiments.ExperimentEnvironment",
         null=True,
         blank=True,
         on_delete=models.SET_NULL,
@@ -419,102 +421,6 @@ class Idea(models.Model):
         return self.idea[:80]
 
 
-class LineUpRun(Leasable):
-    """A voice line-up of a channel, made by a worker: it takes seconds, which no page should wait for."""
-
-    WHOSE: ClassVar = F("channel_id") * -1
-
-    channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="line_ups")
-    window = models.CharField(max_length=32, default="all", help_text="all, last:N, or a duration such as 7d or 24h")
-    where = models.JSONField(default=dict, blank=True, help_text="tags a message must have to be compared")
-    options = models.JSONField(
-        default=dict, blank=True, editable=False, help_text="everybody, min_lines, permutations, seed; empty = as usual"
-    )
-    result = models.JSONField(default=dict, blank=True, help_text="what `manage.py lineup --json` prints")
-    last_position = models.PositiveBigIntegerField(
-        default=0, help_text="the channel's newest message when it was measured"
-    )
-
-    class Meta:
-        db_table = "evaluation_line_ups"
-        verbose_name = "voice line-up"
-        ordering: ClassVar = ["-created_at", "-pk"]
-        indexes: ClassVar = [models.Index(fields=["channel", "-created_at"], name="line_up_channel_created")]
-        constraints: ClassVar = [
-            models.UniqueConstraint(
-                fields=["channel"], condition=Q(status__in=["pending", "running"]), name="line_up_one_waiting"
-            )
-        ]
-
-    def __str__(self) -> str:
-        return f"voices in {self.channel}"
-
-
-class Baseline(models.Model):
-    """The current baseline of an agent for one judge, procedure and dimension; replaced only by a capture that succeeded."""
-
-    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="baselines")
-    judge = models.CharField(max_length=200)
-    procedure = models.CharField(
-        max_length=64, default=Method.PLUMBLINE.value, help_text="how it was judged, e.g. plumbline+hard"
-    )
-    dimension = models.CharField(max_length=32, choices=Dimension.choices)
-    evaluation_run = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="baselines")
-    score = models.FloatField(
-        null=True, blank=True, help_text="0 to 9; empty for a count, and where only a statistic compares"
-    )
-    count = models.PositiveIntegerField(null=True, blank=True, help_text="distinct ideas, for ideas quantity")
-    persona_digest = models.CharField(max_length=64, blank=True, default="", help_text="persona it was captured under")
-    captured_at = models.DateTimeField()
-
-    class Meta:
-        db_table = "baselines"
-        ordering: ClassVar = ["agent", "judge", "dimension"]
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["agent", "judge", "procedure", "dimension"], name="baseline_one_current"),
-            models.CheckConstraint(
-                condition=Q(score__gte=0, score__lte=9, count__isnull=True) | Q(score__isnull=True),
-                name="baseline_score_range",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        number = self.count if self.score is None else round(self.score, 1)
-        return f"{self.agent.slug} {self.dimension}: {'no score' if number is None else number}"
-
-
-class Evidence(models.Model):
-    """That a completed evaluation of an agent scored something in a dimension, and how new the messages were.
-
-    Agent, judge and procedure are those of the evaluation, repeated here for the index.
-    """
-
-    evaluation_run = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="evidence")
-    dimension = models.CharField(max_length=32, choices=Dimension.choices)
-    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
-    judge = models.CharField(max_length=200)
-    procedure = models.CharField(max_length=64)
-    newest_message_at = models.DateTimeField(
-        help_text="when the newest message that was judged was said (stored, where it has no time)"
-    )
-
-    class Meta:
-        db_table = "evaluation_evidence"
-        ordering: ClassVar = ["-newest_message_at", "-evaluation_run_id"]
-        indexes: ClassVar = [
-            models.Index(
-                fields=["agent", "judge", "procedure", "dimension", "-newest_message_at", "-evaluation_run"],
-                name="evidence_newest",
-            )
-        ]
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["evaluation_run", "dimension"], name="evidence_once_per_dimension")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.dimension} in evaluation {self.evaluation_run_id}"
-
-
 class _NoRows(models.Manager["Proposition"]):
     def get_queryset(self) -> models.QuerySet[Proposition]:
         return super().get_queryset().none()  # so that nothing that goes through all models asks for the table
@@ -650,40 +556,3 @@ class EvaluationSchedule(models.Model):
         if unknown:
             message = f"dimensions {', '.join(map(str, unknown))}: allowed: {', '.join(Dimension.values)}"
             raise ValidationError({"dimensions": message})
-
-
-class DriftAlert(models.Model):
-    """A lasting fall in a series of scores, reported once. Series of other judges or procedures are other series."""
-
-    schedule = models.ForeignKey(
-        EvaluationSchedule, null=True, blank=True, on_delete=models.SET_NULL, related_name="alerts"
-    )
-    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="drift_alerts")
-    dimension = models.CharField(max_length=32)
-    judge = models.CharField(max_length=200)
-    procedure = models.CharField(max_length=64)
-    evaluation_run = models.ForeignKey(
-        "evaluation.EvaluationRun", on_delete=models.CASCADE, related_name="alerts", help_text="where it was noticed"
-    )
-    since = models.DateTimeField(help_text="when the fall began, as estimated by the test")
-    before = models.FloatField(help_text="mean score before, 0 to 9")
-    after = models.FloatField(help_text="mean score since, 0 to 9")
-    created_at = models.DateTimeField(auto_now_add=True)
-    alert = models.ForeignKey(
-        Alert,
-        null=True,
-        blank=True,
-        on_delete=models.CASCADE,
-        related_name="drifts",
-        help_text="who was told, and who acknowledged it; empty = older than alerts that are sent",
-    )
-
-    class Meta:
-        db_table = "drift_alerts"
-        ordering: ClassVar = ["-created_at", "-pk"]
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["evaluation_run", "agent", "dimension"], name="drift_alert_once_per_run")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.agent.slug} {self.dimension}: {self.before:.1f} → {self.after:.1f}"

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Exists, OuterRef, Q
 
-from agents.models import Leasable
+from agents.kit.models import Leasable
 from evaluation.models.evaluations import EvaluationRun
 
 

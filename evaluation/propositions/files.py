@@ -24,10 +24,10 @@ import yaml
 from django.conf import settings
 from pydantic import ValidationError
 
+from agents.kit.text.fences import neutral
 from agents.models import Agent
-from agents.persona import BANDS, ROUNDING, TraitLike, strength_band
+from agents.personas.persona import BANDS, ROUNDING, TraitLike, strength_band
 from agents.seed import example_slugs
-from agents.text.fences import neutral
 from evaluation.dimensions import Dimension
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, SpecProblems, resolve
 

@@ -13,12 +13,12 @@ from functools import partial
 from math import exp
 from typing import Any
 
-from agents.llm.requests import InvalidAnswer, LLMRequest
+from agents.kit.llm.requests import InvalidAnswer, LLMRequest
+from agents.kit.text.fences import MAX_EVENT_CHARACTERS
+from agents.kit.text.ngrams import AMONG, comparable_ngrams, extract_ngrams, repeated_ngrams, typical_recurrence
+from agents.kit.text.patterns import Undecided, find_all, one_message
+from agents.kit.text.tokens import tokenize
 from agents.models import Agent
-from agents.text.fences import MAX_EVENT_CHARACTERS
-from agents.text.ngrams import AMONG, comparable_ngrams, extract_ngrams, repeated_ngrams, typical_recurrence
-from agents.text.patterns import Undecided, find_all, one_message
-from agents.text.tokens import tokenize
 from evaluation.judge.questions import Verdict, judged, parse_answers, trivial, verdict_by_rule
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for
 from evaluation.propositions.schema import PRECONDITIONS, Cues, Proposition, Rule, Target, check_rule

@@ -11,9 +11,9 @@ from django.db import models, transaction
 from django.db.models import Count, Exists, OuterRef, Q
 from django.utils import timezone
 
-from agents.llm import ledger
-from agents.models import LLMBatch, ModelPrice
-from agents.work.queues import wake_workers
+from agents.kit.llm import ledger
+from agents.kit.models import LLMBatch, ModelPrice
+from agents.kit.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RESUMABLE, RunSpec, has_little_speech, prepare_run, why_not_simulated
 from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts, waiting_words

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from django.db import transaction
 from pydantic import BaseModel
 
-from agents.llm import Label, LLMRequest, estimate_tokens, ledger
-from agents.llm.endpoints import provider_of
+from agents.kit.llm import Label, LLMRequest, estimate_tokens, ledger
+from agents.kit.llm.endpoints import provider_of
+from agents.kit.text.fences import new_nonce
 from agents.models import Agent, Message
-from agents.text.fences import new_nonce
 from agents.turn.prompt import build_prompt, new_turn
 from agents.turn.tools import tool_definitions
 from evaluation.judge.questions import Question, build_request

@@ -19,12 +19,12 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from agents.llm.batches import forget_answers, is_waiting
-from agents.llm.endpoints import route_of
-from agents.models import Leasable, owner_name
-from agents.ops.telemetry import logging_about
-from agents.work.lease import LOOKS
-from agents.work.running import OUTAGE, is_outage, side_by_side
+from agents.kit.llm.batches import forget_answers, is_waiting
+from agents.kit.llm.endpoints import route_of
+from agents.kit.models import Leasable, owner_name
+from agents.kit.models.lease import LOOKS
+from agents.kit.ops.telemetry import logging_about
+from agents.kit.work.running import OUTAGE, is_outage, side_by_side
 from evaluation.calibration.agreement import with_trust
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence
@@ -322,7 +322,7 @@ def capture(
         notice: Called with the batches that are waited for, where specs ask for batches: this returns when they are answered.
         alerts: Whether a score that fell sharply raises an alert.
     """
-    with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
+    with sentry_sdk.start_transaction(op="change.baseline", name="capture baselines") as trace:
         trace.set_data("agents", [spec.target.slug for spec in specs])
         files = load_all()
         plans = [make_plan(spec, files=files) for spec in specs]

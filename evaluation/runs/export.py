@@ -7,7 +7,7 @@ from typing import IO, Any
 
 from django.db.models import QuerySet
 
-from agents.text.tables import csv_lines, json_lines
+from agents.kit.text.tables import csv_lines, json_lines
 from evaluation.models import EvaluationScore
 
 COLUMNS = (

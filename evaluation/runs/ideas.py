@@ -12,11 +12,11 @@ from django.conf import settings
 from django.db import transaction
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from agents.llm import Block, LLMRequest, Reply, Status, Turn, requests
-from agents.llm.requests import InvalidAnswer
+from agents.kit.llm import Block, LLMRequest, Reply, Status, Turn, requests
+from agents.kit.llm.requests import InvalidAnswer
+from agents.kit.text.fences import fence, neutral, one_line
+from agents.kit.text.tokens import tokenize
 from agents.models import Message
-from agents.text.fences import fence, neutral, one_line
-from agents.text.tokens import tokenize
 from evaluation.judge.questions import Verdict, object_schema, render, render_trajectory, unscored
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.propositions.schema import Proposition, fill

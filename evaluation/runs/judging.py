@@ -17,12 +17,12 @@ import sentry_sdk
 from django.conf import settings
 from django.utils import timezone
 
-from agents.bulk import update_rows
-from agents.llm import Label, complete_many
+from agents.kit.bulk import update_rows
+from agents.kit.llm import Label, complete_many
+from agents.kit.text.fences import new_nonce, one_line
+from agents.kit.work.running import OUTAGE, outlasting
 from agents.models import Message
-from agents.persona import current_digest
-from agents.text.fences import new_nonce, one_line
-from agents.work.running import OUTAGE, outlasting
+from agents.personas.persona import current_digest
 from evaluation.judge.questions import (
     Asking,
     JudgeHealth,

@@ -20,13 +20,15 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 from pydantic import BaseModel, ConfigDict
 
-from agents.bulk import insert_values
-from agents.llm.batches import is_waiting
-from agents.llm.endpoints import provider_of
-from agents.models import Agent, Channel, LLMCall
-from agents.persona import current_digest, render_persona
-from agents.text.fences import one_line
+from agents.kit.bulk import insert_values
+from agents.kit.llm.batches import is_waiting
+from agents.kit.llm.endpoints import provider_of
+from agents.kit.models import LLMCall
+from agents.kit.text.fences import one_line
+from agents.models import Agent, Channel
+from agents.personas.persona import current_digest, render_persona
 from agents.turn.scripted import NO_LINES
+from evaluation.experiments.models import ExperimentEnvironment
 from evaluation.models import (
     BY_MESSAGE,
     CHANNEL_DIMENSIONS,
@@ -36,7 +38,6 @@ from evaluation.models import (
     EvaluationRun,
     EvaluationSchedule,
     EvaluationScore,
-    ExperimentEnvironment,
     Method,
     SwapHalf,
     is_heuristic,

@@ -15,9 +15,9 @@ from django.db.models import Count, F, Max, Min, Q, Sum
 from django.db.models.functions import Coalesce
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field, model_serializer
 
-from agents.llm import ledger
-from agents.llm.requests import is_misconfigured
-from agents.models import LLMBatch
+from agents.kit.llm import ledger
+from agents.kit.llm.requests import is_misconfigured
+from agents.kit.models import LLMBatch
 from evaluation.models import (
     BY_MESSAGE,
     COUNTED,

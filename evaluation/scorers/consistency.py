@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q
 
+from agents.kit.text.authors import NameMask, Voice, learn_voice, own_voice
+from agents.kit.text.tokens import tokenize
 from agents.models import Agent, Message
-from agents.text.authors import NameMask, Voice, learn_voice, own_voice
-from agents.text.tokens import tokenize
 from evaluation.scorers.foils import load_foils
 from evaluation.scorers.subjects import Context, Event, Halves, Item, Subject, Window, said, synthetic_only
 from evaluation.wording import counted

@@ -10,8 +10,7 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from agents.models import Message
-from agents.text.voices import (
+from agents.kit.text.voices import (
     Distinctness,
     PairSimilarity,
     VocabularyStatistics,
@@ -19,6 +18,7 @@ from agents.text.voices import (
     vocabulary_statistics,
     voice_distinctness,
 )
+from agents.models import Message
 from evaluation.scorers.subjects import ChannelSubject, Context, Item
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from agents.kit.text.ngrams import AMONG, comparable_ngrams, repetition_statistics, typical_recurrence
 from agents.models import Message
-from agents.text.ngrams import AMONG, comparable_ngrams, repetition_statistics, typical_recurrence
 from evaluation.scorers.subjects import Context, Item, Subject
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, RowNumber
 from django.utils import timezone
 
-from agents.models import Agent, Channel, Debate, Message
-from agents.persona import render_persona
-from agents.text.fences import one_line
+from agents.debates.models import Debate
+from agents.kit.text.fences import one_line
+from agents.models import Agent, Channel, Message
+from agents.personas.persona import render_persona
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition

@@ -15,13 +15,13 @@ from django.db import transaction
 from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
+from agents.kit.models.lease import LeaseLost
+from agents.kit.work.queues import carry_out
 from agents.models import Agent, Channel, ChannelMember, Message, Run
-from agents.persona import current_digest
+from agents.personas.persona import current_digest
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.receive import receive_message
 from agents.turn.send_message import SendRefused
-from agents.work.lease import LeaseLost
-from agents.work.queues import carry_out
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import (

@@ -11,20 +11,9 @@ from django.db.models import Model
 from django.test import Client
 from django.utils import timezone
 
-from agents.models import (
-    Agent,
-    Channel,
-    ChannelMember,
-    LLMCall,
-    LLMPayload,
-    Message,
-    ModelPrice,
-    Reaction,
-    Run,
-    RunMessage,
-    RunStep,
-)
-from agents.persona import TraitValue
+from agents.kit.models import LLMCall, LLMPayload, ModelPrice
+from agents.models import Agent, Channel, ChannelMember, Message, Reaction, Run, RunMessage, RunStep
+from agents.personas.persona import TraitValue
 from tests.console import list_of, page_of, queries, read, signed_in, staff
 from tests.factories import make_agent, make_channel, say
 
@@ -86,7 +75,7 @@ def test_logs_are_never_counted(root: Client) -> None:
 
 
 def test_the_menu_shows_what_one_may_view() -> None:
-    menu = read(signed_in(staff("agents.view_agent", "agents.view_llmcall")), "/admin/")
+    menu = read(signed_in(staff("agents.view_agent", "kit.view_llmcall")), "/admin/")
 
     assert list_of(Agent) in menu
     assert list_of(LLMCall) in menu
@@ -156,4 +145,4 @@ def test_the_kit_alone_knows_the_theme() -> None:
     sources = [path for app in ("agents", "evaluation", "correction", "project") for path in (root / app).rglob("*.py")]
     knowing = [path for path in sources if re.search(r"^\s*(?:from|import) unfold", path.read_text(), flags=re.M)]
 
-    assert {path.parent.relative_to(root).as_posix() for path in knowing} == {"agents/console"}
+    assert {path.parent.relative_to(root).as_posix() for path in knowing} == {"agents/kit/console"}

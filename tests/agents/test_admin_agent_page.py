@@ -7,8 +7,9 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, ChannelMember, LLMCall, Run
-from agents.persona import TraitValue
+from agents.kit.models import LLMCall
+from agents.models import Agent, Channel, ChannelMember, Run
+from agents.personas.persona import TraitValue
 from tests.console import HOSTILE, page_of, plain, read, signed_in, staff
 from tests.factories import make_agent, make_channel, say
 

@@ -14,7 +14,8 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.models import Agent, Run, WorkerHeartbeat
+from agents.kit.models import WorkerHeartbeat
+from agents.models import Agent, Run
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser
 from tests.factories import make_agent, make_channel
 

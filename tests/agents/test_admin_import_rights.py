@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from agents.models import Import
-from tests.agents.imports.uploading import ADD, file, lines, somebody, submit, upload, uploaded
+from tests.agents.transcripts.imports.uploading import ADD, file, lines, somebody, submit, upload, uploaded
 from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
 from tests.factories import make_channel
 

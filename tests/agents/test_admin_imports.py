@@ -9,9 +9,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
-from agents.imports.jobs import LEASE
-from agents.models import Agent, Import, Message, owner_name
-from tests.agents.imports.uploading import (
+from agents.kit.models import owner_name
+from agents.models import Agent, Import, Message
+from agents.transcripts.imports.jobs import LEASE
+from tests.agents.transcripts.imports.uploading import (
     ADD,
     file,
     filled_in,

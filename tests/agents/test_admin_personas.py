@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from agents.models import Agent, PersonaVersion, Trait
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from tests.console import list_of, page_of, signed_in, staff, superuser
 from tests.factories import make_agent
 

@@ -9,7 +9,8 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.admin.transcript import transcript_url
-from agents.models import LLMCall, Run, RunMessage, RunStep
+from agents.kit.models import LLMCall
+from agents.models import Run, RunMessage, RunStep
 from tests.console import Browser, list_of, page_of, plain, queries, read, signed_in, superuser, viewer
 from tests.factories import make_agent, make_channel, say
 

@@ -7,9 +7,9 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.urls import reverse
 
-from agents.console.display import word_diff
+from agents.kit.console.display import word_diff
 from agents.models import Agent
-from agents.persona import TraitValue, current_digest, save_persona
+from agents.personas.persona import TraitValue, current_digest, save_persona
 from tests.console import page_of, plain, queries, read, signed_in, viewer
 from tests.factories import make_agent
 

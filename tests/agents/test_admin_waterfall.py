@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from agents.console.panels import seconds_of
-from agents.models import LLMCall, Run, RunStep
+from agents.kit.console.panels import seconds_of
+from agents.kit.models import LLMCall
+from agents.models import Run, RunStep
 from tests.console import HOSTILE, page_of, plain, read
 from tests.factories import MONDAY, make_agent, make_channel
 

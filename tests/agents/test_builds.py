@@ -9,7 +9,7 @@ import pytest
 
 from agents import builds
 from agents.builds import first_of_tags
-from agents.console.charts import builds as markers
+from agents.kit.console.charts import builds as markers
 from agents.models import Agent
 from tests.factories import MONDAY, make_agent, talk
 

@@ -9,11 +9,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agents.chat import ChatOpen, answers_again, ask, ask_again, begin_chat, chats_of, delete_chat, exchange
-from agents.models import Agent, Channel, LLMCall, Message, PersonaVersion, Run, WorkerHeartbeat, owner_name
-from agents.persona import PersonaMovedOn, current_digest, save_system_prompt
+from agents.kit.models import LLMCall, WorkerHeartbeat, owner_name
+from agents.kit.work.worker import Worker
+from agents.models import Agent, Channel, Message, PersonaVersion, Run
+from agents.personas.persona import PersonaMovedOn, current_digest, save_system_prompt
 from agents.turn.orchestrator import run_turn, work_one
 from agents.turn.send_message import SendRefused, TurnRefused
-from agents.work.worker import Worker
 from tests.agents.turn.playing import plays, shown, texts
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.factories import make_agent

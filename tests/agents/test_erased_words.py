@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.ops.erasure import ERASED, Words, blanked
+from agents.erasure import ERASED, Words, blanked
 
 SAID = "My boiler has leaked since the third of March."
 

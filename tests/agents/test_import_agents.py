@@ -14,7 +14,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from agents.models import Agent
-from agents.persona import TraitValue, save_persona
+from agents.personas.persona import TraitValue, save_persona
 from tests.agents.transcripts.helpers import run_json, write
 
 pytestmark = pytest.mark.django_db

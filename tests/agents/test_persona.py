@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.models import Agent, MemoryBlock, PersonaVersion, Trait
-from agents.persona import (
+from agents.personas.persona import (
     BANDS,
     MANNER,
     Outcome,
@@ -24,7 +24,7 @@ from agents.persona import (
     strength_band,
     upsert_agent,
 )
-from agents.personas_io.shape import PersonaSpec
+from agents.personas.shape import PersonaSpec
 from tests.factories import make_agent
 
 TRAITS = [

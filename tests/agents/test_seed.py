@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, PersonaVersion, Trait
-from agents.personas_io.shape import PersonaSpec
+from agents.personas.shape import PersonaSpec
 from agents.seed import loader
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "seed-data.md").read_text(encoding="utf-8")

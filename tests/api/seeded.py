@@ -9,11 +9,13 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from agents.debates.debate import ask_rounds, play, start_debate
-from agents.models import Agent, owner_name
-from correction.demonstration import show_correction
+from agents.kit.models import owner_name
+from agents.models import Agent
+from correction.demo.demonstration import show_correction
 from correction.models import GateDimensionResult
 from evaluation.calibration.labels import save_label
-from evaluation.models import DriftAlert, EvaluationSchedule, EvaluationScore
+from evaluation.change.models import DriftAlert
+from evaluation.models import EvaluationSchedule, EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.judged import make_run, make_score

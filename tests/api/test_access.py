@@ -49,18 +49,18 @@ CHECK = {"persona": "You are Ada.", "draft": "Good morning."}
 NEEDS = [  # route, body, what it needs beyond being signed in, and the answer
     ("evaluations/", {"agent": "ada", "dimensions": ["fluency"]}, "evaluation.add_evaluationrun", 202),
     ("evaluations/baselines/", {"agent": "ada", "dimensions": ["fluency"]}, "evaluation.add_evaluationrun", 202),
-    ("evaluations/labels/", {"score": "{score}", "value": 5}, "evaluation.add_scorelabel", 201),
+    ("evaluations/labels/", {"score": "{score}", "value": 5}, "calibration.add_scorelabel", 201),
     ("evaluations/{waiting}/cancel/", {}, "evaluation.change_evaluationrun", 200),
     ("evaluations/{failed}/resume/", {}, "evaluation.change_evaluationrun", 202),
-    ("debates/", DEBATE, "agents.add_debate", 201),
-    ("debates/{debate}/rounds/", {}, "agents.change_debate", 202),
-    ("debates/{debate}/cancel/", {}, "agents.change_debate", 200),
+    ("debates/", DEBATE, "debates.add_debate", 201),
+    ("debates/{debate}/rounds/", {}, "debates.change_debate", 202),
+    ("debates/{debate}/cancel/", {}, "debates.change_debate", 200),
     ("messages/send/", DRAFT, "agents.add_message", 201),
     ("quality-checks/", CHECK, "correction.add_correctionlog", 200),
     ("evaluations/correction-logs/{log}/results/fluency/mark/", {"mark": "right"}, "correction.change_gatedimensionresult", 200),
     ("evaluations/propositions/", None, "evaluation.view_evaluationscore", 200),
-    ("evaluations/interventions/", None, "correction.view_intervention", 200),
-    ("evaluations/intervention-logs/", None, "correction.view_interventionlog", 200),
+    ("evaluations/interventions/", None, "interventions.view_intervention", 200),
+    ("evaluations/intervention-logs/", None, "interventions.view_interventionlog", 200),
 ]  # fmt: skip
 
 

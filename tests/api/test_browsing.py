@@ -14,7 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import resolve
 
-from agents.models import Swarm
+from agents.swarm.models import Swarm
 from correction.config.configure import configure
 from tests.api.routes import EVERY_ROUTE
 from tests.api.seeded import member, seed

@@ -18,7 +18,8 @@ from django.test import override_settings
 from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
-from agents.models import Agent, ApiToken, Channel
+from agents.kit.models import ApiToken
+from agents.models import Agent, Channel
 from tests.api.seeded import member, seed
 
 SEED = 20261122

@@ -18,8 +18,10 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import resolve
 from django.utils import timezone
 
-from agents.models import Agent, Channel, LLMCall, Run
-from correction.models import CorrectionLog, InterventionLog
+from agents.kit.models import LLMCall
+from agents.models import Agent, Channel, Run
+from correction.interventions.models import InterventionLog
+from correction.models import CorrectionLog
 from tests.api_client import Program, listed, paged, program, queries, refused
 from tests.console import superuser, viewer
 from tests.factories import make_agent, make_channel, say, talk
@@ -35,18 +37,18 @@ LISTS = {  # the model of its rows, and its orders
     "channels/office/messages/": ("", "-position, position"),
     "runs/": ("agents.run", BY_TIME),
     "agents/ada/turns/": ("", BY_TIME),
-    "llm-calls/": ("agents.llmcall", BY_TIME),
-    "debates/": ("agents.debate", BY_ID),
+    "llm-calls/": ("kit.llmcall", BY_TIME),
+    "debates/": ("debates.debate", BY_ID),
     "evaluations/": ("evaluation.evaluationrun", BY_ID),
-    "evaluations/baselines/": ("evaluation.baseline", ""),
+    "evaluations/baselines/": ("change.baseline", ""),
     "evaluations/labels/": ("", BY_ID),
     "evaluations/schedules/": ("evaluation.evaluationschedule", "name, next_at, -created_at"),
-    "evaluations/alerts/": ("evaluation.driftalert", BY_ID),
+    "evaluations/alerts/": ("change.driftalert", BY_ID),
     "evaluations/correction-logs/": ("correction.correctionlog", BY_TIME),
-    "evaluations/interventions/": ("correction.intervention", "slug, -updated_at"),
-    "evaluations/intervention-logs/": ("correction.interventionlog", BY_TIME),
+    "evaluations/interventions/": ("interventions.intervention", "slug, -updated_at"),
+    "evaluations/intervention-logs/": ("interventions.interventionlog", BY_TIME),
     "evaluations/config/": ("correction.agentevaluationconfig", ""),
-    "behavior-requests/": ("correction.behaviorrequest", BY_TIME),
+    "behavior-requests/": ("behavior.behaviorrequest", BY_TIME),
 }
 NUMBERED = ("agents/", "channels/", "evaluations/baselines/", "evaluations/config/")  # the others go by cursor
 LOGS = ("messages/", "channels/office/messages/", "runs/", "agents/ada/turns/", "agents/ada/versions/", "llm-calls/",

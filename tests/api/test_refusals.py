@@ -9,9 +9,10 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message, Run
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from correction.models import CorrectionLog
-from evaluation.models import EvaluationRun, ScoreLabel
+from evaluation.calibration.models import ScoreLabel
+from evaluation.models import EvaluationRun
 from tests.agents.turn.playing import join
 from tests.api_client import Program, program, refused
 from tests.console import superuser

@@ -16,7 +16,8 @@ from django.urls import include, path
 from rest_framework.generics import CreateAPIView
 from rest_framework.serializers import ModelSerializer
 
-from agents.models import LLMCall, Message
+from agents.kit.models import LLMCall
+from agents.models import Message
 from correction.models import CorrectionLog, GateDimensionResult
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from agents.work.running import side_by_side
+from agents.kit.work.running import side_by_side
 
 DIMENSIONS = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
 CONCURRENCY = 20
@@ -84,10 +84,10 @@ def capturing(url: str, server: Any, *, latency: float, repeats: int = 3) -> Ite
 
 def _one_worker(agents: Any, spec: Any, server: Any, *, latency: float) -> tuple[float, float, list[float]]:
     """Queue the capture and have one worker do it; returns its ratio to the floor, CPU seconds a call, and what an actor's calls took."""
-    from agents.llm import Block, Label, LLMRequest, Turn, complete
-    from agents.models import LLMCall, WorkerHeartbeat
-    from agents.work.queues import work_queues
-    from agents.work.worker import Worker
+    from agents.kit.llm import Block, Label, LLMRequest, Turn, complete
+    from agents.kit.models import LLMCall, WorkerHeartbeat
+    from agents.kit.work.queues import work_queues
+    from agents.kit.work.worker import Worker
     from tests.evaluation.measuring import queue_baseline
 
     queue_baseline(agents=agents, spec=spec)

@@ -78,9 +78,10 @@ def calibrations(requests: Sequence[str]) -> tuple[str, list[Calibration]]:
     """Return who judged, and the calibration of each request as the first message of a conversation."""
     from django.conf import settings
 
-    from agents.llm.endpoints import provider_of
-    from agents.models import DialogState, Message
+    from agents.kit.llm.endpoints import provider_of
+    from agents.models import Message
     from agents.swarm.calibration import by_rules
+    from agents.swarm.models import DialogState
 
     if settings.ACTOR_MODEL and provider_of(settings.ACTOR_MODEL) != "offline":
         return settings.ACTOR_MODEL, [_asked(request) for request in requests]
@@ -90,8 +91,9 @@ def calibrations(requests: Sequence[str]) -> tuple[str, list[Calibration]]:
 
 def _asked(request: str) -> Calibration:
     """As the model says."""
-    from agents.models import Agent, DialogState, Message, SwarmPhase
+    from agents.models import Agent, Message
     from agents.swarm.calibration import calibrate
+    from agents.swarm.models import DialogState, SwarmPhase
     from agents.swarm.phases import default_swarm
 
     trigger = Message(position=1, text=request, outsider="user")
@@ -111,8 +113,8 @@ def _asked(request: str) -> Calibration:
 
 def asks_back(request: str, calibration: Calibration) -> bool:
     """Whether a question is asked in place of an answer to this first message."""
-    from agents.models import DialogState
     from agents.swarm.clarifier import decide
+    from agents.swarm.models import DialogState
 
     return decide(calibration, DialogState(), request).kind == "clarify"
 

@@ -24,7 +24,7 @@ def debating(url: str, server: Any, *, latency: float) -> Iterator[tuple[str, st
 
     from agents.debates.modes import MODES
     from agents.models import Agent
-    from agents.persona import save_persona
+    from agents.personas.persona import save_persona
 
     agents = []
     for number in range(SEATS):
@@ -46,7 +46,7 @@ def debating(url: str, server: Any, *, latency: float) -> Iterator[tuple[str, st
 def _played(agents: Any, mode: str, server: Any, latency: float) -> tuple[float, float, float]:
     """Play one debate; returns its time over the floor, its time, and the CPU time of our process."""
     from agents.debates.debate import ask_rounds, play, start_debate
-    from agents.models import owner_name
+    from agents.kit.models import owner_name
 
     never: dict[str, Any] = {"consensus": None, "confidence": None, "convergence_rounds": None}
     debate = start_debate(topic=TOPIC, mode=mode, agents=agents, rounds=ROUNDS, poll=False, **never)

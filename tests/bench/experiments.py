@@ -88,7 +88,7 @@ def _many(server: Any, latency: float) -> Iterator[tuple[str, str, str]]:
 
 
 def _workers(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
-    from agents.models import WorkerHeartbeat
+    from agents.kit.models import WorkerHeartbeat
 
     server.program({"latency": WORKERS_LATENCY}, speaks="I would start with the smallest version.")
     own = {"ACTOR_BASE_URL": url, "JUDGE_BASE_URL": url, "ACTOR_MODEL": "claude-haiku-5-5", "DEBUG": "1"}
@@ -125,9 +125,9 @@ def _workers(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
 
 def _experiment(environments: int, *, steps: int = STEPS) -> Any:
     """An experiment whose people have their personas: those are the templates', so that turns alone are measured."""
+    from evaluation.experiments.models import Experiment
     from evaluation.experiments.play import start_experiment
     from evaluation.experiments.scenario import Scenario
-    from evaluation.models import Experiment
 
     scenario = Scenario.model_validate(
         {

@@ -64,7 +64,7 @@ def gating(url: str, server: Any, *, latency: float, repeats: int = 15) -> Itera
 
 def _cast() -> tuple[Any, Any]:
     from agents.models import Agent, Channel, ChannelMember, Message
-    from agents.persona import save_persona
+    from agents.personas.persona import save_persona
 
     agent = Agent(slug="ada", display_name="Ada", system_prompt="You are Ada, a dry and careful clerk. " * 50)
     save_persona(agent=agent, note="bench")

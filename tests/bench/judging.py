@@ -27,8 +27,8 @@ def propositions() -> list[Any]:
 
 
 def questions(per_call: int) -> Iterator[Any]:
-    from agents.llm import Label
-    from agents.text.fences import new_nonce
+    from agents.kit.llm import Label
+    from agents.kit.text.fences import new_nonce
     from evaluation.judge.questions import Question
     from evaluation.scorers.subjects import Context, Event, Window
 
@@ -82,7 +82,7 @@ def judging(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
             if server:
                 yield input_tokens(server, per_call)
             yield "   CPU per judgement, ledger rows included", f"{cpu_of(runs) / total * 1000:.2f} ms", "-"
-            with mock.patch("agents.llm.ledger.record_all", lambda calls: [None] * len(calls)):
+            with mock.patch("agents.kit.llm.ledger.record_all", lambda calls: [None] * len(calls)):
                 judge(per_call)
                 bare = [judge(per_call) for _ in range(REPEATS)]
             yield "   CPU per judgement before the database", f"{cpu_of(bare) / total * 1000:.2f} ms", "<= 2 ms"
@@ -95,7 +95,7 @@ def input_tokens(server: Any, per_call: int) -> tuple[str, str, str]:
     """Of a judgement with a persona of 1,300 characters and a window of 30 messages; four characters count as a token, cached or not."""
     from django.db.models import Max, Sum
 
-    from agents.models import LLMCall
+    from agents.kit.models import LLMCall
 
     newest = LLMCall.objects.aggregate(pk=Max("pk", default=0))["pk"]
     server.program({"latency": LATENCY}, cache={"minimum": 10**9, "delay": LATENCY})
@@ -107,7 +107,7 @@ def input_tokens(server: Any, per_call: int) -> tuple[str, str, str]:
 def long_channel(server: Any) -> tuple[str, str, str]:
     """Input tokens of judging 20 sampled messages of an agent in a long channel, each shown what was said around it."""
     from agents.models import Agent, Channel, Message
-    from agents.persona import save_persona
+    from agents.personas.persona import save_persona
     from evaluation.runs.execute import capture
     from evaluation.runs.planning import RunSpec
     from evaluation.runs.summary import spent_on

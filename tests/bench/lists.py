@@ -30,16 +30,16 @@ FILTERED = {
     "agents.agent": ("?q=agent%207", "?q=nobody"),
     "agents.channel": ("?q=room-777",),
     "agents.message": ("?agent__id__exact={agent}", "?q=people", "?tag=build%3D42"),
-    "agents.llmcall": ("?agent__id__exact={agent}", "?status__exact=timeout"),
+    "kit.llmcall": ("?agent__id__exact={agent}", "?status__exact=timeout"),
     "agents.run": ("?agent__id__exact={agent}", "?status__exact=errored"),
     "evaluation.evaluationrun": ("?agent__id__exact={agent}", "?dimension=fluency"),
     "evaluation.evaluationscore": ("?run={run}",),
-    "evaluation.baseline": ("?agent__id__exact={agent}",),
-    "evaluation.driftalert": ("?agent__id__exact={agent}",),
+    "change.baseline": ("?agent__id__exact={agent}",),
+    "change.driftalert": ("?agent__id__exact={agent}",),
     "correction.agentevaluationconfig": ("?q=agent-777",),
     "correction.correctionlog": ("?agent__id__exact={agent}", "?outcome=corrected", "?failed=any", "?mark=none"),
-    "correction.behaviorrequest": ("?status__exact=rejected", "?agent__id__exact={agent}"),
-    "correction.interventionlog": ("?agent__id__exact={agent}",),
+    "behavior.behaviorrequest": ("?status__exact=rejected", "?agent__id__exact={agent}"),
+    "interventions.interventionlog": ("?agent__id__exact={agent}",),
 }
 OTHERS = {  # pages that list or sum up without being the list of a table
     "home": "index",
@@ -108,7 +108,7 @@ def spread(say: Callable[[str], None]) -> None:
     """Let the rows of the logs be of the last `DAYS` days instead of now, and sum up, as workers do."""
     from django.db import connection
 
-    from agents.ops.sums import LEDGER, roll_up
+    from agents.kit.ops.sums import LEDGER, roll_up
     from correction.gate.statistics import GATE
 
     begun = time.perf_counter()
@@ -125,7 +125,8 @@ def _pages() -> Iterator[tuple[str, ...]]:
     from django.apps import apps
     from django.urls import reverse
 
-    from agents.models import Agent, WorkerHeartbeat
+    from agents.kit.models import WorkerHeartbeat
+    from agents.models import Agent
     from evaluation.models import EvaluationRun
     from tests.console import signed_in, superuser
     from tests.listed_rows import MAKERS

@@ -17,12 +17,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from agents.llm.requests import CHARACTERS_PER_TOKEN
-from agents.models import Agent, Channel, DialogState, DialogSummary, Message, owner_name
+from agents.kit.llm.requests import CHARACTERS_PER_TOKEN
+from agents.kit.models import owner_name
+from agents.kit.text.voices import vocabulary
+from agents.models import Agent, Channel, Message
 from agents.swarm import memory
 from agents.swarm.calibration import by_rules
+from agents.swarm.models import DialogState, DialogSummary
 from agents.swarm.state import MANY, ONE, add_answer, add_quoted, advance, updating
-from agents.text.voices import vocabulary
 from agents.turn.pipeline import TraceEntry
 from agents.turn.prompt import lines, new_turn
 from tests.factories import make_agent, make_channel, say

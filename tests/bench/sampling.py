@@ -41,7 +41,7 @@ def sampling() -> Iterator[tuple[str, str, str]]:
 
 
 def _row(name: str, calls: float, sent: float, claims: float) -> tuple[str, str, str]:
-    from agents.llm.ledger import estimate_cost
+    from agents.kit.llm.ledger import estimate_cost
     from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM
 
     per_call = (round(sent / calls), round(claims * OUTPUT_TOKENS_PER_CLAIM / calls))

@@ -21,8 +21,9 @@ def make_rows(say: Say) -> None:
     """Fill an empty, migrated database, and sum up."""
     from django.db import connection
 
-    from agents.models import Agent, Channel, LLMCall, Rollup
-    from agents.ops.sums import roll_up
+    from agents.kit.models import LLMCall, Rollup
+    from agents.kit.ops.sums import roll_up
+    from agents.models import Agent, Channel
     from correction.gate.statistics import GATE
     from correction.models import CorrectionLog, GateDimensionResult
 

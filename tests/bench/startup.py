@@ -20,7 +20,7 @@ assert all(verdict.status == "scored" for verdict in verdicts) and len(verdicts)
 """
 SPEAKER = """
 from agents.models import Agent, Channel
-from agents.persona import save_persona
+from agents.personas.persona import save_persona
 agent = Agent(slug="early", display_name="Early", system_prompt="You are Early, a dry and careful clerk. " * 50)
 save_persona(agent=agent, note="bench")
 for slug in ("off", "gated"):

@@ -15,12 +15,12 @@ def swarming() -> Iterator[tuple[str, str, str]]:
     """Rows for the table: milliseconds of both stages together in health, and of the slower one where calls go wrong."""
     from django.test import override_settings
 
-    from agents.llm.endpoints import forget
-    from agents.models import LLMCall
+    from agents.kit.llm.endpoints import forget
+    from agents.kit.models import LLMCall
     from tests.agents.swarm.speaking import BROKEN, Mind, asks, milliseconds, with_swarm
     from tests.llm_server import LLMServer
 
-    logging.getLogger("agents.swarm").setLevel(logging.ERROR)  # each failed call is a warning
+    logging.getLogger("swarm.swarm").setLevel(logging.ERROR)  # each failed call is a warning
     stages = ["agents.swarm.stages.Calibration", "agents.swarm.stages.Polish"]
     with LLMServer() as server, override_settings(ACTOR_BASE_URL=server.url, TURN_PIPELINE=stages):
         agent, over = with_swarm("swarm-bench"), []

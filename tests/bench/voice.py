@@ -56,7 +56,7 @@ def _means(scores: Sequence[float], window: int) -> list[float]:
 
 def scorer(known: Sequence[str], others: Sequence[Sequence[str]]) -> Callable[[str], float]:
     """Score messages as the offline judge would, 4.5 where the voice cannot be told from the others'."""
-    from agents.text.authors import learn_voice, own_voice
+    from agents.kit.text.authors import learn_voice, own_voice
 
     voice = learn_voice(known, others) if others else None
     return lambda text: 4.5 if voice is None else round(9 * own_voice(text, voice)[0])
@@ -82,7 +82,7 @@ def measure_voice(paths: Sequence[Path]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from agents.text.authors import NameMask
+    from agents.kit.text.authors import NameMask
     from evaluation.scorers.consistency import LEAST_OWN
 
     console = Console(width=150)

@@ -24,7 +24,8 @@ HEADERS = {"Host": "localhost", "X-Forwarded-Proto": "https", "Content-Type": "a
 
 def web(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
     """Rows for the table, measured in the database that settings name; `server` answers the gate's questions at once."""
-    from agents.models import Agent, ApiToken, Channel
+    from agents.kit.models import ApiToken
+    from agents.models import Agent, Channel
     from tests.console import superuser
 
     token = ApiToken.make(user=superuser("bench"), name="bench", expires_at=None)[1]

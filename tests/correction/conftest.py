@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.models import Agent, Channel
-from tests.correction.steering import chatter
+from tests.correction.interventions.steering import chatter
 from tests.factories import make_agent, make_channel
 
 

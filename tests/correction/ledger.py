@@ -6,7 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from agents.models import Agent, LLMCall
+from agents.kit.models import LLMCall
+from agents.models import Agent
 
 
 def call(

@@ -14,10 +14,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.models import Agent, LLMCall
+from agents.kit.models import LLMCall
+from agents.models import Agent
 from correction.config.configure import config_history, configure
 from correction.config.settings import resolve_config
-from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, InterventionLog
+from correction.interventions.models import InterventionLog
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult
 from tests.console import list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in
 from tests.evaluation.change.measured import flattened

@@ -12,7 +12,8 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from agents.models import Agent, LLMCall, Message
+from agents.kit.models import LLMCall
+from agents.models import Agent, Message
 from correction.config.configure import ConfigConflict, configure
 from correction.config.settings import resolve_config
 from correction.gate.observe import Needs, judge_later, needs_of, work_one

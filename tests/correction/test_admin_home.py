@@ -9,11 +9,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from agents.models import Agent, Channel, LLMCall
-from agents.ops import sums
-from agents.ops.sums import sum_up
+from agents.kit.models import LLMCall
+from agents.kit.ops import sums
+from agents.kit.ops.sums import sum_up
+from agents.models import Agent, Channel
+from correction.behavior.models import BehaviorRequest
 from correction.config.configure import configure
-from correction.models import BehaviorRequest, CorrectionLog
+from correction.models import CorrectionLog
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
 from tests.console import HOSTILE, list_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.judged_drafts import make_log
@@ -22,7 +24,7 @@ from tests.evaluation.test_admin_home import drift, fell
 from tests.factories import make_agent, make_channel
 
 pytestmark = pytest.mark.django_db
-SEES = ("evaluation.view_baseline", "evaluation.view_evaluationrun", "agents.view_agent", "agents.view_llmcall")
+SEES = ("change.view_baseline", "evaluation.view_evaluationrun", "agents.view_agent", "kit.view_llmcall")
 
 
 def logged(

@@ -10,7 +10,8 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.models import Message, Run
-from correction.models import CorrectionLog, GateDimensionResult, InterventionLog
+from correction.interventions.models import InterventionLog
+from correction.models import CorrectionLog, GateDimensionResult
 from tests.console import HOSTILE, Browser, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.judged_drafts import corrected, make_log, verdict
 from tests.factories import make_agent, make_channel, say

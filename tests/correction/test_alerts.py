@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
-from agents.models import Agent, Alert
-from agents.ops.sums import sum_up
+from agents.alerts.models import Alert
+from agents.kit.ops.sums import sum_up
+from agents.models import Agent
 from correction.alerts import look
 from correction.config.configure import configure
 from correction.models import CorrectionLog

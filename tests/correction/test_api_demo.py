@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.models import ModelPrice
+from agents.kit.models import ModelPrice
 from tests.api_client import program
 from tests.console import superuser
 from tests.correction.gating import join, judge, send

@@ -16,8 +16,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from agents.models import Agent, Channel, LLMCall, ModelPrice
-from agents.ops.sums import sum_up
+from agents.kit.models import LLMCall, ModelPrice
+from agents.kit.ops.sums import sum_up
+from agents.models import Agent, Channel
 from correction.config.configure import configure
 from correction.config.settings import resolve_config
 from correction.costs import BudgetDay, budgets_today, evaluation_over_budget, over_budget, spent_today

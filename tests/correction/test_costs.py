@@ -21,8 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from agents.models import Agent, LedgerHour, LLMCall, Rollup
-from agents.ops.sums import LEDGER, prunable_before, roll_up
+from agents.kit.models import LedgerHour, LLMCall, Rollup
+from agents.kit.ops.sums import LEDGER, prunable_before, roll_up
+from agents.models import Agent
 from correction.costs import (
     CORRECTION,
     GROUPINGS,

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from agents.models import LLMCall, Message
+from agents.kit.models import LLMCall
+from agents.models import Message
 from correction.config.settings import merge
 from correction.gate.check import Action, GateResult, check_action_quality, scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.llm import complete_many, runtime
-from agents.llm.runtime import PROBE_PAUSE, Breaker
-from agents.models import Agent, Channel, LLMCall
+from agents.kit.llm import complete_many, runtime
+from agents.kit.llm.runtime import PROBE_PAUSE, Breaker
+from agents.kit.models import LLMCall
+from agents.models import Agent, Channel
 from correction.gate.statistics import get_gate_statistics
 from evaluation.judge.questions import Check, CheckResult, ask_together, score_proposition
 from tests.agents.test_admin_home import card, home

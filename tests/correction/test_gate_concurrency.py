@@ -9,7 +9,8 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, LLMCall, Message
+from agents.kit.models import LLMCall
+from agents.models import Agent, Channel, Message
 from agents.turn.pipeline import SendResult
 from correction.config.configure import ConfigConflict
 from correction.config.configure import configure as save

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from agents.llm import Label, LLMRequest, Reply, Status, complete_many
-from agents.llm.loop import Clients
-from agents.llm.requests import Block, Turn
-from agents.models import Agent, Channel, LLMCall, Message
+from agents.kit.llm import Label, LLMRequest, Reply, Status, complete_many
+from agents.kit.llm.loop import Clients
+from agents.kit.llm.requests import Block, Turn
+from agents.kit.models import LLMCall
+from agents.models import Agent, Channel, Message
 from correction.config.configure import notes_on
 from correction.config.settings import resolve_config
 from correction.gate.check import Part, combine, judge_parts

@@ -10,13 +10,15 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.chat import ask, ask_again, begin_chat, chats_of, delete_chat
-from agents.models import Agent, Message, Run, owner_name
+from agents.kit.models import owner_name
+from agents.models import Agent, Message, Run
 from agents.turn.orchestrator import run_turn, work_one
 from correction.config.settings import AgentEvaluationConfig
 from correction.gate import observe
 from correction.gate.statistics import get_gate_statistics
-from correction.models import CorrectionLog, InterventionLog, ObservedMessage
-from evaluation.models import ScoreLabel
+from correction.interventions.models import InterventionLog
+from correction.models import CorrectionLog, ObservedMessage
+from evaluation.calibration.models import ScoreLabel
 from tests.console import page_of, read, signed_in, superuser
 from tests.evaluation.judged import make_run as make_evaluation
 from tests.evaluation.judged import make_score

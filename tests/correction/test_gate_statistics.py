@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
 
+from agents.kit.ops.sums import prunable_before, roll_up, sum_up
 from agents.models import Agent, Channel
-from agents.ops.sums import prunable_before, roll_up, sum_up
 from correction.gate import stage
 from correction.gate.statistics import GATE, GateStatistics, get_gate_statistics
 from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome

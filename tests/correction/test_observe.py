@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from pytest_django import Settings
 
-from agents.models import LLMCall
+from agents.kit.models import LLMCall
 from correction.gate.observe import work_one
 from correction.gate.stage import is_sampled
 from correction.models import ObservedMessage

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from agents.models import Agent, Channel, LLMCall, Message, ModelPrice
+from agents.kit.models import LLMCall, ModelPrice
+from agents.models import Agent, Channel, Message
 from correction.config.configure import configure
 from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from agents.models import Agent, Channel, LLMCall, Message, owner_name
-from agents.text.ngrams import compute_corpus_repetition, extract_ngrams
-from agents.text.tokens import tokenize
+from agents.kit.models import LLMCall, owner_name
+from agents.kit.text.ngrams import compute_corpus_repetition, extract_ngrams
+from agents.kit.text.tokens import tokenize
+from agents.models import Agent, Channel, Message
 from agents.turn.orchestrator import run_turn, start_turn
 from agents.turn.prompt import build_prompt, preview_prompt
 from correction.repetition import (
@@ -26,7 +27,7 @@ from correction.repetition import (
 )
 from tests.agents.turn.playing import join
 from tests.correction.greetings import FRESH, HEY
-from tests.correction.steering import configure, entry_of, prepared
+from tests.correction.interventions.steering import configure, entry_of, prepared
 from tests.factories import MONDAY, make_agent, make_channel, say, talk
 from tests.llm_server import LLMServer
 
@@ -300,7 +301,7 @@ def test_demo_five_greetings_and_the_next_message_avoids_them(
     llm_server: LLMServer, settings: Settings, ada: Agent, office: Channel
 ) -> None:
     """S-7.2, demo 1 to 4, with a model that heeds what its prompt tells it to avoid."""
-    settings.TURN_PIPELINE = ["correction.stages.RepetitionSuppression", "correction.stages.Interventions"]
+    settings.TURN_PIPELINE = ["correction.stages.RepetitionSuppression", "correction.interventions.stages.Nudges"]
     join(office, ada)
     talk(ada, HEY, channel=office)
     configure(ada, repetition_suppression_enabled=True)

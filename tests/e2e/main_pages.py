@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from django.urls import reverse
 
-from agents.models import Agent, Alert, Channel, Debate, LLMCall, Run
+from agents.alerts.models import Alert
+from agents.debates.models import Debate
+from agents.kit.models import LLMCall
+from agents.models import Agent, Channel, Run
 from correction.models import CorrectionLog
 from evaluation.models import EvaluationRun
 from tests.console import list_of, page_of
@@ -54,7 +57,7 @@ def main_pages() -> dict[str, str]:
         "turn": page_of(Run.objects.filter(channel__slug="demo-1-picnic").latest("pk")),
         "debate": page_of(Debate.objects.latest("pk")),
         "correction-matrix": reverse("admin:correction_agentevaluationconfig_changelist"),
-        "behaviour-requests": reverse("admin:correction_behaviorrequest_changelist"),
+        "behaviour-requests": reverse("admin:behavior_behaviorrequest_changelist"),
         "import": reverse("admin:agents_import_changelist"),
         "ledger": list_of(LLMCall),
     }

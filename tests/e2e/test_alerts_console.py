@@ -11,9 +11,9 @@ from django.urls import reverse
 from playwright.sync_api import expect
 from pytest_django import Settings
 
-from agents.alerts import raise_alert
 from agents.alerts.delivery import work_one
-from agents.models import Alert, Delivery, Receiver
+from agents.alerts.models import Alert, Delivery, Receiver
+from agents.alerts.raising import raise_alert
 from tests.agents.alerts.receiving import listening
 from tests.console import HOSTILE, list_of, page_of
 from tests.e2e.axe import grave_faults
@@ -64,7 +64,7 @@ def test_a_receiver_is_added_and_tested(
     visitor = visit(width=width, scheme=scheme)
     page = visitor.page
     visitor.enter(operator)
-    visitor.open(reverse("admin:agents_receiver_add"))
+    visitor.open(reverse("admin:alerts_receiver_add"))
     page.locator("[name=name]").fill("pager")
     page.locator("[name=channel]").select_option("webhook")
     page.locator("[name=address]").fill("https://10.0.0.1/hook")

@@ -12,7 +12,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from playwright.sync_api import expect
 
-from agents.models import ApiToken
+from agents.kit.models import ApiToken
 from correction.models import CorrectionLog
 from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor

@@ -11,8 +11,8 @@ from playwright.sync_api import expect
 from pytest_django.live_server_helper import LiveServer
 
 from agents.models import Agent
-from agents.persona import TraitValue
-from correction.models import BehaviorRequest
+from agents.personas.persona import TraitValue
+from correction.behavior.models import BehaviorRequest
 from tests.console import list_of, page_of
 from tests.correction.behavior.proposals import CONCISE, proposed
 from tests.e2e.conftest import Visitor

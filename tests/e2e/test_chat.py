@@ -11,9 +11,10 @@ from playwright.sync_api import expect
 from pytest_django import Settings
 
 from agents.chat import ask, begin_chat, chats_of
-from agents.models import Channel, PersonaVersion, Run, WorkerHeartbeat, owner_name
+from agents.kit.models import WorkerHeartbeat, owner_name
+from agents.kit.work.worker import Worker
+from agents.models import Channel, PersonaVersion, Run
 from agents.turn.orchestrator import run_turn, work_one
-from agents.work.worker import Worker
 from tests.agents.turn.playing import plays
 from tests.console import HOSTILE, page_of
 from tests.e2e.axe import grave_faults

@@ -13,8 +13,9 @@ from django.contrib.auth.models import User
 from playwright.sync_api import expect
 from pytest_django.live_server_helper import LiveServer
 
-from agents.models import Agent, LLMCall
-from agents.persona import TraitValue
+from agents.kit.models import LLMCall
+from agents.models import Agent
+from agents.personas.persona import TraitValue
 from evaluation.models import EvaluationRun
 from tests.console import list_of, page_of
 from tests.e2e.conftest import Visitor

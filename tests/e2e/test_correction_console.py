@@ -15,7 +15,8 @@ from pytest_django.live_server_helper import LiveServer
 from agents.models import Agent, Run
 from correction.config.configure import config_history
 from correction.config.settings import resolve_config
-from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
+from correction.interventions.models import InterventionLog
+from correction.models import AgentEvaluationConfig, CorrectionLog
 from tests.console import list_of, page_of
 from tests.correction.judged_drafts import OFFLINE, make_log, verdict
 from tests.e2e.conftest import Visitor
@@ -190,7 +191,7 @@ def test_the_other_pages_can_be_read(visit: Callable[..., Visitor], ada: Agent, 
     visitor.open(page_of(log))
     expect(page.locator("td", has_text="silence(at_least=3)").first).to_be_visible()
     assert visitor.fits
-    visitor.open("/admin/correction/intervention/add/")
+    visitor.open("/admin/interventions/intervention/add/")
     expect(page.get_by_text("Functions and their parameters")).to_be_visible()
     assert visitor.fits
 

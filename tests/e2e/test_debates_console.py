@@ -9,7 +9,8 @@ from django.contrib.auth.models import User
 from playwright.sync_api import expect
 
 from agents.debates.debate import work_one
-from agents.models import Debate, owner_name
+from agents.debates.models import Debate
+from agents.kit.models import owner_name
 from tests.agents.debates.seats import TOPIC, seated
 from tests.console import page_of
 from tests.e2e.axe import grave_faults
@@ -23,7 +24,7 @@ def test_a_debate_is_started_and_followed(visit: Callable[..., Visitor], operato
     visitor = visit(width=390, scheme="dark")
     page = visitor.page
     visitor.enter(operator)
-    visitor.open("/admin/agents/debate/add/")
+    visitor.open("/admin/debates/debate/add/")
     assert visitor.fits
     assert grave_faults(page) == []
     page.get_by_label("Question").fill(TOPIC)

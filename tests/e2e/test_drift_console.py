@@ -10,10 +10,11 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from evaluation.models import DriftAlert, EvaluationSchedule
+from evaluation.change.models import DriftAlert
+from evaluation.models import EvaluationSchedule
 from tests.console import list_of, page_of
 from tests.e2e.conftest import Visitor
-from tests.evaluation.drift.test_admin import fallen
+from tests.evaluation.change.drift.test_admin import fallen
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from pytest_django.live_server_helper import LiveServer
 
 from agents.models import Agent, ChannelMember, Run
-from agents.persona import TraitValue, save_persona
+from agents.personas.persona import TraitValue, save_persona
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import work_one
 from tests.console import page_of

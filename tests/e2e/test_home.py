@@ -13,7 +13,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from agents.models import Agent
 from correction.config.configure import configure
-from evaluation.models import DriftAlert
+from evaluation.change.models import DriftAlert
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
 from tests.e2e.axe import grave_faults

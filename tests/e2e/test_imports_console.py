@@ -12,7 +12,7 @@ from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from agents.models import Import, Message
-from tests.agents.imports.uploading import lines, work
+from tests.agents.transcripts.imports.uploading import lines, work
 from tests.e2e.conftest import PASSWORD, Visitor
 from tests.factories import make_agent
 

@@ -11,7 +11,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from evaluation.calibration.agreement import refresh
 from evaluation.calibration.labels import draw_label_set
-from evaluation.models import LabelSet, ScoreLabel
+from evaluation.calibration.models import LabelSet, ScoreLabel
 from tests.console import page_of
 from tests.e2e.conftest import PASSWORD, Visitor
 from tests.evaluation.calibration.labelled import KEY, drawn, judgements, label_all
@@ -116,10 +116,10 @@ def test_what_came_of_it_can_be_read(visit: Callable[..., Visitor], operator: Us
     page.get_by_role("button", name="Show the figures anyway").click()
     expect(page.get_by_text("first: prediction-powered mean")).to_be_visible()
     assert visitor.fits
-    visitor.open("/admin/evaluation/labelset/")
+    visitor.open("/admin/calibration/labelset/")
     expect(page.get_by_text("60 of 60").first).to_be_visible()
     assert visitor.fits
-    visitor.open("/admin/evaluation/labelset/add/")
+    visitor.open("/admin/calibration/labelset/add/")
     page.get_by_label("name").fill("second")
     page.get_by_label("how many").fill("5")
     page.get_by_role("button", name="Draw").click()

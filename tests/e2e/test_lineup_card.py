@@ -9,8 +9,9 @@ from django.contrib.auth.models import User
 from playwright.sync_api import expect
 from pytest_django.live_server_helper import LiveServer
 
-from agents.models import Channel, owner_name
-from evaluation.lineup import work_one
+from agents.kit.models import owner_name
+from agents.models import Channel
+from evaluation.lineup.lineup import work_one
 from tests.console import page_of
 from tests.e2e.conftest import Visitor
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converse, in_turn

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from agents.chat import begin_chat, exchange
-from agents.models import DialogState, SwarmTurn
+from agents.swarm.models import DialogState, SwarmTurn
 from agents.swarm.state import Entry, add_quoted, updating
 from tests.agents.swarm.speaking import with_swarm
 from tests.console import page_of, superuser

@@ -9,9 +9,10 @@ from typing import Any
 from django.utils import timezone
 
 from agents.models import Agent, Message
-from agents.persona import current_digest
+from agents.personas.persona import current_digest
+from evaluation.change.models import Baseline, Evidence
 from evaluation.judge.questions import MALFORMED
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
+from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import FAILURES
 from tests.factories import make_channel
 

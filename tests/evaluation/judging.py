@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from agents.llm import Label
+from agents.kit.llm import Label
 from evaluation.propositions.schema import Proposition
 from evaluation.scorers.subjects import Context, Event, Window
 

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from pytest_django import Settings
 
 from agents.seed import loader
-from evaluation.models import Baseline
+from evaluation.change.models import Baseline
 from evaluation.propositions.files import PropositionError, load_all, propositions_for
 from evaluation.runs.summary import RunSummary
 from evaluation.scorers.subjects import parse_window

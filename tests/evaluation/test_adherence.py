@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from evaluation.models import EvaluationScore
 from evaluation.runs.execute import Captured
 from tests.evaluation.conftest import PropositionFolder

@@ -12,9 +12,11 @@ from django.test import Client
 from django.utils import timezone
 
 from agents.admin.transcript import transcript_url
-from agents.models import Agent, LLMCall, Message
-from agents.persona import TraitValue
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from agents.kit.models import LLMCall
+from agents.models import Agent, Message
+from agents.personas.persona import TraitValue
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun, EvaluationScore
 from tests.console import list_of, page_of, queries, read
 from tests.evaluation.judged import LLM, OFFLINE, cells, make_baseline, make_run, make_score
 from tests.factories import make_agent, make_channel, say

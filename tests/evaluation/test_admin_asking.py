@@ -9,7 +9,8 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
-from agents.models import Agent, LLMCall
+from agents.kit.models import LLMCall
+from agents.models import Agent
 from evaluation.models import EvaluationRun
 from tests.console import confirm, page_of, plain, read
 from tests.evaluation.judged import LLM, OFFLINE

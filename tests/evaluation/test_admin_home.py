@@ -11,10 +11,14 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.models import Agent, Alert, LLMCall, PersonaVersion
-from agents.persona import save_persona
+from agents.alerts.models import Alert
+from agents.kit.models import LLMCall
+from agents.models import Agent, PersonaVersion
+from agents.personas.persona import save_persona
 from evaluation.admin.home import USUAL_LINES
-from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, JudgeCalibration
+from evaluation.calibration.models import JudgeCalibration
+from evaluation.change.models import DriftAlert
+from evaluation.models import EvaluationRun, EvaluationSchedule
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
 from tests.console import HOSTILE, drawn, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.change.measured import capture, flattened, measure
@@ -191,7 +195,7 @@ def test_a_point_leads_to_its_message_for_those_who_may_read_it() -> None:
     message = ada.messages.latest("sent_at")
 
     assert points(home())[-1].endswith(f"/transcript/?at={message.position}#m{message.position}")
-    blind = home(staff("evaluation.view_baseline", "agents.view_agent", "evaluation.view_evaluationrun"))
+    blind = home(staff("change.view_baseline", "agents.view_agent", "evaluation.view_evaluationrun"))
     assert points(blind) == ["", ""]
 
 
@@ -257,7 +261,7 @@ def test_newest_evaluations_and_those_that_went_wrong_are_listed() -> None:
 
 def test_each_part_needs_its_own_permission() -> None:
     fell(make_agent())
-    html = home(staff("evaluation.view_baseline", "agents.view_agent"))
+    html = home(staff("change.view_baseline", "agents.view_agent"))
 
     assert "1 possibly drifted" in now(html)
     assert "<canvas" not in drift(html)

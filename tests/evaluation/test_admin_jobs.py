@@ -11,10 +11,15 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
-from agents.models import LLMCall, Message
-from evaluation import jobs, lineup
+from agents.kit.models import LLMCall
+from agents.models import Message
+from evaluation import jobs
+from evaluation.calibration.models import JudgeCalibration
+from evaluation.experiments.models import Experiment
 from evaluation.experiments.scenario import shipped
-from evaluation.models import BY_MESSAGE, EvaluationRun, Experiment, Job, JudgeCalibration, LineUpRun
+from evaluation.lineup.lineup import lineup
+from evaluation.lineup.models import LineUpRun
+from evaluation.models import BY_MESSAGE, EvaluationRun, Job
 from evaluation.propositions.files import load_file
 from evaluation.runs import execute
 from tests.console import confirm, page_of, plain, read, signed_in, staff
@@ -240,7 +245,7 @@ def test_an_experiment_starts_from_an_uploaded_scenario_that_is_shown_first(root
         make_agent(slug, sample_lines=["Fine."])
     text = re.sub(r"(?m)^cast:.*", "cast: [ada, bob]", shipped()["gate-on-off"].read_text())
     text = re.sub(r"(?m)^environments:.*", "environments: 2", text)
-    url = reverse("admin:evaluation_experiment_add")
+    url = reverse("admin:experiments_experiment_add")
     choices = {"shipped": "gate-on-off", "scale": "1", "judge": OFFLINE}
     page = root.post(url, {**choices, "file": SimpleUploadedFile("mine.yaml", text.encode())}).content.decode()
 
@@ -254,7 +259,7 @@ def test_an_experiment_starts_from_an_uploaded_scenario_that_is_shown_first(root
 def test_a_scenario_that_cannot_be_played_names_line_and_field(root: Client, settings: Settings) -> None:
     settings.JUDGE_MODEL = OFFLINE
     choices = {"shipped": "gate-on-off", "scale": "1", "judge": OFFLINE, "scenario": "name: mine\narms: 7\n"}
-    page = plain(confirm(root, reverse("admin:evaluation_experiment_add"), **choices).content.decode())
+    page = plain(confirm(root, reverse("admin:experiments_experiment_add"), **choices).content.decode())
 
     assert "YAML:2: arms" in page
     assert not Experiment.objects.exists()
@@ -264,7 +269,7 @@ def test_a_scenario_that_cannot_be_played_names_line_and_field(root: Client, set
 def test_a_line_up_compares_the_lines_and_speakers_that_were_chosen(root: Client) -> None:
     ada, _ = cast("ada", "bob")
     channel = Message.objects.filter(agent=ada).earliest("pk").channel
-    url = reverse("admin:evaluation_lineuprun_options", args=[channel.pk])
+    url = reverse("admin:lineup_lineuprun_options", args=[channel.pk])
     choices = {"where": "", "window": "last:20", "everybody": "on"}
     assert "Lines 20" in plain(root.post(url, choices).content.decode())
     answer = confirm(root, url, **choices)

@@ -10,7 +10,8 @@ from django.test import Client
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.models import Baseline, EvaluationScore
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationScore
 from tests.console import page_of, plain, read
 from tests.evaluation.judging import answers, entry, tail_of
 from tests.evaluation.measuring import measured, statuses

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from agents.models import Agent
-from evaluation.models import Baseline, ChannelShare, EvaluationRun
+from evaluation.change.models import Baseline
+from evaluation.models import ChannelShare, EvaluationRun
 from evaluation.runs.execute import capture, execute, work_one
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.summary import channels_of, summarize

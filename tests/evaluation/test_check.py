@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.models import LLMCall
+from agents.kit.models import LLMCall
 from evaluation.judge.questions import Check, CheckResult, Question, ask_together, check_proposition
 from evaluation.propositions.schema import Cues
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, entry, prompt_of

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from agents.models import Agent
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs import judging
 from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_of, queue_run, resume_run
 from evaluation.runs.execute import execute, work_one

@@ -9,7 +9,7 @@ from pytest_django import Settings
 from scipy.stats import fisher_exact
 
 from evaluation.change.change import ScoredShare, lost_dimensions, lost_propositions
-from evaluation.models import Baseline
+from evaluation.change.models import Baseline
 from evaluation.runs.summary import Share, percent, why_too_little
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.measuring import evaluate_agent

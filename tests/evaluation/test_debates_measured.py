@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agents.debates.debate import start_debate
-from agents.models import Agent, Channel, Debate, Message
+from agents.debates.models import Debate
+from agents.models import Agent, Channel, Message
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec, has_little_speech

@@ -10,8 +10,9 @@ import pytest
 
 from agents.models import Agent, Channel, Run, RunMessage
 from correction.models import CorrectionLog
-from evaluation.lineup import line_up
-from evaluation.models import Baseline, EvaluationScore
+from evaluation.change.models import Baseline
+from evaluation.lineup.lineup import line_up
+from evaluation.models import EvaluationScore
 from evaluation.runs.summary import RunSummary
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, converse

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.models import LLMCall
+from agents.kit.models import LLMCall
 from evaluation.judge.questions import Question, ask_all
 from evaluation.models import EvaluationScore
 from tests.evaluation.conftest import PropositionFolder

@@ -10,15 +10,19 @@ from django.core.management import CommandError, call_command
 from pytest_django.plugin import DjangoDbBlocker
 
 from agents.debates.debate import add_message, start_debate
-from agents.models import Agent, Channel, Debate, LLMCall, Message, Run, Swarm, SwarmTurn
+from agents.debates.models import Debate
+from agents.kit.models import LLMCall
+from agents.models import Agent, Channel, Message, Run
 from agents.seed import loader
-from correction import demonstration as scenes
+from agents.swarm.models import Swarm, SwarmTurn
+from correction.demo import demonstration as scenes
 from correction.models import AgentEvaluationConfig, CorrectionLog
-from evaluation.models import Baseline, EvaluationRun, EvaluationSchedule, EvaluationScore
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.console import superuser
-from tests.correction.steering import row as intervention_row
+from tests.correction.interventions.steering import row as intervention_row
 from tests.factories import MONDAY, make_agent, make_channel, say, talk
 from tests.once import rows_for_all
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from agents.llm import LLMRequest, Reply, Status
+from agents.kit.llm import LLMRequest, Reply, Status
 from evaluation.judge.questions import Question, build_recheck, build_request
 from evaluation.runs.ideas import collapse_request, listing_request
 from evaluation.scorers.subjects import Context, Event, Window

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.models import LLMCall
+from agents.kit.models import LLMCall
 from evaluation.judge.questions import score_proposition
 from evaluation.propositions.schema import Cues
 from tests.evaluation.judging import CONTEXT, LABEL, claim, entry

@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 from pytest_django import Settings
 
-from agents.models import Agent, Alert
+from agents.alerts.models import Alert
+from agents.models import Agent
+from evaluation.change.models import Baseline
 from evaluation.judge.questions import GIVE_UP_AFTER
-from evaluation.models import Baseline
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry, tail_of
 from tests.evaluation.measuring import measured, statuses

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agents.llm import Label, LLMRequest, estimate_tokens
+from agents.kit.llm import Label, LLMRequest, estimate_tokens
 from evaluation.judge.questions import Answer, Question, build_request, one_event, parse_answers
 from evaluation.propositions.schema import Proposition
 from evaluation.scorers.subjects import Context, Event, Window

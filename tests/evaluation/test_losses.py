@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from evaluation.change import evidence
-from evaluation.models import Baseline, EvaluationRun
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture, execute
 from evaluation.runs.judging import begin_judging
 from evaluation.runs.planning import prepare_run

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from agents.models import Agent, Channel
-from evaluation.models import Baseline, EvaluationRun
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.execute import capture
 from tests import zygote

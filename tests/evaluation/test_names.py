@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.text.fences import one_line
+from agents.kit.text.fences import one_line
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import prompt_of
 from tests.evaluation.measuring import measured

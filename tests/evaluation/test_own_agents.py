@@ -13,15 +13,15 @@ from django.urls import reverse
 from pytest_django import Settings
 
 from agents.models import Agent
-from agents.persona import upsert_agent
-from agents.personas_io.reader import import_agents
+from agents.personas.persona import upsert_agent
+from agents.personas.reader import import_agents
 from agents.seed import loader
 from correction.interventions.nudges import NudgeType, load_nudges, nudge_text
 from evaluation.runs.planning import RunSpec, make_plan
 from tests.api_client import program
 from tests.console import plain, read, superuser
 from tests.correction.gating import configure, join, logs, send
-from tests.correction.steering import context_of
+from tests.correction.interventions.steering import context_of
 from tests.factories import make_agent, make_channel
 
 pytestmark = pytest.mark.django_db

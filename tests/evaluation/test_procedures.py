@@ -13,7 +13,8 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.change.evidence import get_baseline
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.schema import PRECONDITIONS
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
@@ -185,7 +186,7 @@ def test_the_console_marks_what_was_judged_differently(llm_server: LLMServer, ad
     for page in (
         "/admin/evaluation/evaluationrun/",
         f"/admin/evaluation/evaluationrun/{found.summary.run.pk}/change/",
-        "/admin/evaluation/baseline/",
+        "/admin/change/baseline/",
         f"/admin/agents/agent/{ada.pk}/change/",
     ):
         assert "plumbline+hard" in root.get(page).content.decode(), page

@@ -13,7 +13,8 @@ from agents.models import Agent
 from evaluation.change.change import Change
 from evaluation.change.comparison import compare
 from evaluation.change.measurements import measurement_of, measurements_of_file
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun, EvaluationScore
 from tests.evaluation.measuring import evaluate_agent
 from tests.evaluation.test_fluency import COPIED, VARIED
 from tests.factories import make_agent, make_channel, talk

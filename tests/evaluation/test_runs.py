@@ -10,7 +10,8 @@ from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
-from agents.models import Agent, LLMCall
+from agents.kit.models import LLMCall
+from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import entry

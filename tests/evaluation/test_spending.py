@@ -11,7 +11,8 @@ import pytest
 from django.core.management import call_command
 from pytest_django import Settings
 
-from agents.models import Agent, LLMCall
+from agents.kit.models import LLMCall
+from agents.models import Agent
 from correction.costs import GROUPINGS, get_cost_summary
 from evaluation.runs.estimate import estimate, estimate_before, estimated
 from evaluation.runs.execute import capture

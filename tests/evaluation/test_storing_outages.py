@@ -9,7 +9,7 @@ import pytest
 from django.db import OperationalError, connection
 from pytest_django import DjangoAssertNumQueries
 
-from agents.text.patterns import TIMED_OUT
+from agents.kit.text.patterns import TIMED_OUT
 from evaluation.judge.questions import unscored
 from evaluation.models import ChannelShare, EvaluationScore
 from evaluation.runs.judging import save_verdicts

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
-from agents.models import LLMCall
+from agents.kit.models import LLMCall
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import dimension_summaries, overall, summarize, worst_judgement
 from tests.factories import make_agent

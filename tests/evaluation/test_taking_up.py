@@ -11,7 +11,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Agent
-from agents.persona import TraitValue, save_persona
+from agents.personas.persona import TraitValue, save_persona
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture, execute, work_one
 from evaluation.runs.planning import prepare_run

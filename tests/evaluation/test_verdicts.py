@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.llm.requests import InvalidAnswer
+from agents.kit.llm.requests import InvalidAnswer
 from evaluation.judge.questions import Abstention, Answer, hard_score, judged, parse_answers, trivial, unscored
 from evaluation.propositions.schema import Proposition
 

@@ -18,7 +18,7 @@ import time_machine
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from agents.llm import endpoints
+from agents.kit.llm import endpoints
 from agents.models import Agent, Channel, ChannelMember
 from correction.config.configure import configure
 from correction.models import CorrectionLog

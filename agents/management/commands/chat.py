@@ -13,12 +13,12 @@ import sentry_sdk
 from django.core.management.base import CommandError
 
 from agents.chat import Exchange, begin_chat, exchange
-from agents.commands import FAILED, STOPPED, BaseCommand, in_line, printable, unanswered, unusable, wrong
+from agents.kit.commands import FAILED, STOPPED, BaseCommand, in_line, printable, unanswered, unusable, wrong
+from agents.kit.work.running import stopping_on_sigterm
 from agents.models import Agent, Channel, Run
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.swarm.talk import trace_lines
 from agents.turn.send_message import SendRefused, TurnRefused
-from agents.work.running import stopping_on_sigterm
 
 LONGEST = 2_000  # characters of a line of a trace
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agents.commands import BaseCommand, unusable, wrong
+from agents.kit.commands import BaseCommand, unusable, wrong
 from agents.models import Channel
 from agents.transcripts.exporter import EXPORTS, export_transcript
 from agents.transcripts.records import NotThere, OptionError

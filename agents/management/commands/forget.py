@@ -7,9 +7,9 @@ from argparse import ArgumentParser
 from collections.abc import Iterable
 from typing import Any
 
-from agents.commands import BaseCommand, empty_tables, unusable, wrong
-from agents.ops import erasure
-from agents.registry import Person
+from agents import erasure
+from agents.kit.commands import BaseCommand, empty_tables, unusable, wrong
+from agents.kit.registry import Person
 
 OUT_OF_REACH = (
     "Not reached from here: backups and exports; log files, and Sentry where texts are sent to it; what the model provider keeps; "

@@ -10,11 +10,11 @@ from typing import Any
 
 from rich.table import Table
 
-from agents.commands import CodedCommand, console_on, unusable
+from agents.kit.commands import CodedCommand, console_on, unusable
 from agents.models import Agent
-from agents.persona import Outcome, UpsertResult
-from agents.personas_io.reader import import_agents
-from agents.personas_io.shape import PersonaError
+from agents.personas.persona import Outcome, UpsertResult
+from agents.personas.reader import import_agents
+from agents.personas.shape import PersonaError
 
 _EXAMPLES = (
     "Remove the examples first (manage.py seed --remove), name yours otherwise, or take their place with --reset."

@@ -11,7 +11,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from agents.commands import CodedCommand, console_for_bars, console_on, unusable, wrong
+from agents.kit.commands import CodedCommand, console_for_bars, console_on, unusable, wrong
 from agents.transcripts.importer import DAY_FIRST, MONTH_FIRST, ImportReport, ReadOptions, import_transcript
 from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import NotThere, OptionError, TranscriptError

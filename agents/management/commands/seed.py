@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from agents.commands import CodedCommand, unusable, wrong
+from agents.kit.commands import CodedCommand, unusable, wrong
 from agents.seed import loader
 from agents.seed.removing import remove_examples
 from agents.swarm.phases import seed_swarm

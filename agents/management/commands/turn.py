@@ -10,12 +10,13 @@ from typing import Any
 import sentry_sdk
 from django.core.management.base import CommandError
 
-from agents.commands import FAILED, STOPPED, BaseCommand, unanswered, unusable
-from agents.models import Agent, Channel, Run, owner_name
+from agents.kit.commands import FAILED, STOPPED, BaseCommand, unanswered, unusable
+from agents.kit.models import owner_name
+from agents.kit.work.running import stopping_on_sigterm
+from agents.models import Agent, Channel, Run
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.turn import timeline
 from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
-from agents.work.running import stopping_on_sigterm
 
 POLL = 0.5  # seconds between two tries while the agent is busy or a worker was faster
 

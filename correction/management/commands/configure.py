@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from getpass import getuser
 from typing import Any
 
-from agents.commands import BaseCommand, Cell, console_on, print_table, unusable, wrong
+from agents.kit.commands import BaseCommand, Cell, console_on, print_table, unusable, wrong
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
 from correction.config.configure import (

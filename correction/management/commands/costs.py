@@ -6,7 +6,7 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from agents.commands import BaseCommand, Cell, console_on, print_table, unusable, wrong
+from agents.kit.commands import BaseCommand, Cell, console_on, print_table, unusable, wrong
 from agents.models.conversations import UnknownAgent, find_agent
 from correction.costs import ALLOWED_WINDOWS, GROUPINGS, CostSummary, CostSums, get_cost_summary, groupings
 

@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from agents.commands import FAILED, BaseCommand, Cell, console_on, print_table, unusable
+from agents.kit.commands import FAILED, BaseCommand, Cell, console_on, print_table, unusable
 from agents.models import Channel
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.turn.pipeline import SendResult

@@ -9,9 +9,10 @@ from typing import Any
 
 from django.db.models import Q
 
-from agents.commands import BaseCommand, unusable
+from agents.kit.commands import BaseCommand, unusable
 from agents.models.conversations import UnknownAgent, find_agents
-from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.change.models import Baseline
+from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.export import write_csv, write_jsonl
 
 

@@ -9,11 +9,11 @@ from django.conf import settings
 from django.utils import timezone
 from rich.markup import escape
 
-from agents.commands import CodedCommand, console_on, print_table, unusable, wrong
+from agents.kit.commands import CodedCommand, console_on, print_table, unusable, wrong
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import as_text, check_batches, tag_pairs
 from evaluation.models import EvaluationSchedule
-from evaluation.schedules import (
+from evaluation.runs.schedules import (
     ALLOWED_EVERY,
     Fired,
     UnknownSchedule,

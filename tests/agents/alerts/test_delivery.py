@@ -17,12 +17,13 @@ from django.core import mail
 from django.core.exceptions import ValidationError
 from pytest_django import Settings
 
-from agents.alerts import raise_alert
 from agents.alerts.delivery import MOST_TRIES, send_test, work_one
+from agents.alerts.models import Alert, Delivery, Receiver
+from agents.alerts.raising import raise_alert
 from agents.alerts.webhook import Refused, Unreachable, headers_for, post, secret_of
-from agents.models import Alert, Delivery, Receiver, WorkerHeartbeat
-from agents.work.queues import work_queues
-from agents.work.worker import Worker
+from agents.kit.models import WorkerHeartbeat
+from agents.kit.work.queues import work_queues
+from agents.kit.work.worker import Worker
 from correction.models import ObservedMessage
 from tests.agents.alerts.receiving import Hook, listening, silent_mail_server
 from tests.correction.gating import gated, send
@@ -224,7 +225,7 @@ def test_a_dead_mail_server_is_left_after_its_time(settings: Settings) -> None:
 ONE_ALERT = """
 import sys, django
 django.setup()
-from agents.alerts import raise_alert
+from agents.alerts.raising import raise_alert
 from agents.models import Receiver
 Receiver.objects.create(name="hook", channel="webhook", address=sys.argv[1])
 raise_alert(kind="drift", about="x", title="It fell")

@@ -8,7 +8,8 @@ import pytest
 from django.utils import timezone
 
 from agents.alerts.judge import IN_A_ROW, look
-from agents.models import Alert, LLMCall
+from agents.alerts.models import Alert
+from agents.kit.models import LLMCall
 
 pytestmark = pytest.mark.django_db
 

@@ -7,9 +7,9 @@ import threading
 import pytest
 from django.db import connection, transaction
 
-from agents.alerts import acknowledge, end_alerts, raise_alert
-from agents.alerts.raising import reopen
-from agents.models import Agent, Alert, Delivery, Receiver
+from agents.alerts.models import Alert, Delivery, Receiver
+from agents.alerts.raising import acknowledge, end_alerts, raise_alert, reopen
+from agents.models import Agent
 from tests.factories import make_agent
 
 pytestmark = [pytest.mark.django_db, pytest.mark.databases_differ]

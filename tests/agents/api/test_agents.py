@@ -6,7 +6,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, PersonaVersion, Trait
-from agents.persona import TraitValue, save_persona
+from agents.personas.persona import TraitValue, save_persona
 from agents.turn.pipeline import Turn
 from tests.api_client import Program, listed, paged, program
 from tests.console import staff

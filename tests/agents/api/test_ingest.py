@@ -80,7 +80,7 @@ def test_a_batch_sent_again_adds_nothing_and_says_so(client: Program, ada: Agent
 
 
 def test_no_agent_answers_and_no_stage_hears_of_it(client: Program, ada: Agent, settings: Any) -> None:
-    settings.TURN_PIPELINE = ["correction.stages.Interventions", "correction.stages.ActionGate"]
+    settings.TURN_PIPELINE = ["correction.interventions.stages.Nudges", "correction.stages.ActionGate"]
 
     send(client, {"external_id": "q", "outsider": "Customer", "text": "@ada are you there?"}, spoken(2))
 

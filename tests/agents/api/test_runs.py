@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, Run, owner_name
+from agents.kit.models import owner_name
+from agents.models import Agent, Channel, Run
 from agents.turn.orchestrator import run_turn
 from tests.agents.turn.playing import plays, take_turn
 from tests.api_client import Program, queries

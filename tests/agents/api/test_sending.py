@@ -112,7 +112,7 @@ def test_the_gate_sends_back_and_lets_the_next_attempt_of_the_session_pass(
 
 
 def test_a_key_whose_answer_was_lost_says_nothing_twice_either(client: Program, ada: Agent, office: Channel) -> None:
-    from agents.models import IdempotentRequest
+    from agents.kit.models import IdempotentRequest
 
     long_key = "k" * 255
     first = client.post(SEND, HI, headers={"Idempotency-Key": long_key}).json()
@@ -180,7 +180,7 @@ def test_sending_is_no_page_to_read(client: Program, ada: Agent) -> None:
 
 def test_a_send_with_every_mechanism_off_costs_few_statements(client: Program, ada: Agent, settings: Settings) -> None:
     settings.TURN_PIPELINE = [
-        "correction.stages.RepetitionSuppression", "correction.stages.Interventions", "correction.stages.ActionGate",
+        "correction.stages.RepetitionSuppression", "correction.interventions.stages.Nudges", "correction.stages.ActionGate",
     ]  # fmt: skip
     client.post(SEND, HI)
 

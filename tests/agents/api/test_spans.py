@@ -25,7 +25,8 @@ from pytest_django.live_server_helper import LiveServer
 
 from agents.api import otlp
 from agents.api.transcripts import MOST_BYTES
-from agents.models import ApiToken, Channel, Message
+from agents.kit.models import ApiToken
+from agents.models import Channel, Message
 from agents.transcripts import spans
 from agents.transcripts.spans import ingest_spans
 from agents.transcripts.store import NotEntitled, Rights

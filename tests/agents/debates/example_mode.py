@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from agents.debates.models import DebateSeat
 from agents.debates.modes import Context, Fields, Mode, confidence_range, register, required_fields
-from agents.models import DebateSeat
 
 
 def short(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:

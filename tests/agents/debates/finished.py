@@ -10,7 +10,9 @@ from django.utils import timezone
 
 from agents.debates.answers import Answer, Stance
 from agents.debates.measures import Exit, changes, groupthink, offline_consensus, statistics, vote
-from agents.models import Agent, Channel, Debate, DebateRound, DebateSeat, DebateTurn, LLMCall, Message, Run
+from agents.debates.models import Debate, DebateRound, DebateSeat, DebateTurn
+from agents.kit.models import LLMCall
+from agents.models import Agent, Channel, Message, Run
 from tests.factories import make_agent
 
 TOPIC = "Should the office move to Stamford?"

@@ -6,7 +6,8 @@ from typing import Any
 
 from django.db.models import Model
 
-from agents.models import Channel, ChannelMember, Debate, DebateSeat, DebateTurn, Message, Run
+from agents.debates.models import Debate, DebateSeat, DebateTurn
+from agents.models import Channel, ChannelMember, Message, Run
 
 GOOD: dict[str, Any] = {"topic": "Should we move?", "mode": "delphi", "agents": ["ada", "bob", "cleo"]}
 WRITTEN: tuple[type[Model], ...] = (Debate, DebateSeat, DebateTurn, Channel, ChannelMember, Message, Run)

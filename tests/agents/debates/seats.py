@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agents.debates.debate import ask_rounds, play, start_debate
-from agents.models import Agent, Debate, DebateRound, DebateTurn, Message, owner_name
+from agents.debates.models import Debate, DebateRound, DebateTurn
+from agents.kit.models import owner_name
+from agents.models import Agent, Message
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 

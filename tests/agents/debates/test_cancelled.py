@@ -13,8 +13,10 @@ from django.db import connection
 from pytest_django import Settings
 
 from agents.debates.debate import DebateRefused, add_message, ask_rounds, cancel, play, start_debate, work_one
+from agents.debates.models import Debate
 from agents.debates.report import as_markdown, report
-from agents.models import Debate, Message, Run, owner_name
+from agents.kit.models import owner_name
+from agents.models import Message, Run
 from tests.agents.debates.seats import TOPIC, Panel, debated, played, seat_of, seated
 from tests.agents.debates.test_killed import MAKE, Installation, install
 from tests.factories import say

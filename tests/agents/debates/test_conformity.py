@@ -8,7 +8,7 @@ import pytest
 
 from agents.debates.debate import start_debate
 from agents.debates.measures import Changes
-from agents.models import Debate
+from agents.debates.models import Debate
 from tests.agents.debates.minds_changed import DEBATES
 from tests.agents.debates.minds_changed import Debate as Scripted
 from tests.agents.debates.seats import played

@@ -10,7 +10,8 @@ from pytest_django import Settings
 from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
 from agents.debates.debate import start_debate
-from agents.models import Debate, LLMCall
+from agents.debates.models import Debate
+from agents.kit.models import LLMCall
 from tests.agents.debates.seats import TOPIC, Panel, debated, seated
 from tests.llm_server import LLMServer
 

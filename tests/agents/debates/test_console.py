@@ -12,8 +12,10 @@ from pytest_django import Settings
 
 from agents.debates.debate import play
 from agents.debates.measures import Exit
+from agents.debates.models import Debate
 from agents.debates.report import report, talking_lines
-from agents.models import Debate, Message, owner_name
+from agents.kit.models import owner_name
+from agents.models import Message
 from agents.models.conversations import Agent
 from tests.agents.debates.finished import TOPIC, Said, make_debate, says
 from tests.agents.debates.seats import seated
@@ -22,8 +24,8 @@ from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
-ADD = "/admin/agents/debate/add/"
-VIEWING = ("agents.view_debate", "agents.view_channel", "agents.view_agent")
+ADD = "/admin/debates/debate/add/"
+VIEWING = ("debates.view_debate", "agents.view_channel", "agents.view_agent")
 POLL: list[Said] = [says(1, "yes", 0.9), says(2, "no", 0.8), says(3, "no", 0.6, position="Stay.")]
 LAST: list[Said] = [says(1, "yes", 0.9), says(2, "yes", 0.85, position="I agree."), "the model refused"]
 EXIT = Exit(ends=True, reason="max_rounds", details="round 1 of 1")
@@ -206,7 +208,7 @@ def test_hostile_answers_questions_and_messages_are_shown_and_never_run(root: Cl
     assert html.count("&lt;script&gt;alert") > 10
     assert "\u202e" not in html
     assert "{{ 7|add:7 }}" in html
-    assert "&lt;script&gt;alert" in read(root, reverse("admin:agents_debate_changelist"))
+    assert "&lt;script&gt;alert" in read(root, reverse("admin:debates_debate_changelist"))
 
 
 def test_a_page_of_fifty_rounds_takes_as_few_queries_as_one_of_two(root: Client) -> None:

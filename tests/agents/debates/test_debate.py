@@ -13,21 +13,11 @@ from pytest_django import Settings
 
 from agents.debates.debate import DebateRefused, add_message, ask_rounds, play, start_debate, work_one
 from agents.debates.measures import Changes
+from agents.debates.models import Debate, DebateRound, DebateSeat, DebateTurn
 from agents.debates.modes import MODES
 from agents.debates.report import as_markdown, report
-from agents.models import (
-    Agent,
-    Channel,
-    ChannelMember,
-    Debate,
-    DebateRound,
-    DebateSeat,
-    DebateTurn,
-    LLMCall,
-    Message,
-    Run,
-    owner_name,
-)
+from agents.kit.models import LLMCall, owner_name
+from agents.models import Agent, Channel, ChannelMember, Message, Run
 from tests.agents.debates.seats import TOPIC, Panel, debated, played, record, seated
 from tests.factories import make_agent, make_channel
 from tests.llm_server import LLMServer

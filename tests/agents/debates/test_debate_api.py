@@ -9,8 +9,10 @@ import pytest
 
 from agents.debates.debate import play
 from agents.debates.measures import Exit
+from agents.debates.models import Debate
 from agents.debates.report import DebateReport, as_json, as_markdown, report
-from agents.models import Agent, Debate, owner_name
+from agents.kit.models import owner_name
+from agents.models import Agent
 from tests.agents.debates.finished import make_debate, says
 from tests.agents.debates.refusals import CASES, GOOD, written
 from tests.api_client import Program, listed, program, queries, refused

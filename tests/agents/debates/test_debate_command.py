@@ -11,8 +11,9 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.debates.measures import Exit
+from agents.debates.models import Debate
 from agents.debates.report import DebateReport, report
-from agents.models import Agent, Debate
+from agents.models import Agent
 from tests.agents.debates.finished import make_debate, says
 from tests.agents.debates.refusals import CASES, GOOD, written
 from tests.factories import make_agent

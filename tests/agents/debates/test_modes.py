@@ -12,8 +12,9 @@ import pytest
 from pydantic import ValidationError
 
 from agents.debates.debate import start_debate
+from agents.debates.models import DebateSeat
 from agents.debates.modes import LAYERS, MODES, PERSPECTIVES, Context, Mode, mode_of, register
-from agents.models import DebateSeat, Message
+from agents.models import Message
 from tests.agents.debates.seating import TOPIC, clerks
 from tests.agents.debates.seats import debated, played
 

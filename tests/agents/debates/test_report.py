@@ -13,9 +13,10 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from agents.debates.measures import Exit
+from agents.debates.models import Debate, DebateTurn
 from agents.debates.report import DebateReport, as_json, as_markdown, report
-from agents.llm.ledger import totals
-from agents.models import Debate, DebateTurn, Message
+from agents.kit.llm.ledger import totals
+from agents.models import Message
 from tests.agents.debates.finished import make_debate, play_round, says
 from tests.agents.debates.seats import Panel, debated
 from tests.factories import say

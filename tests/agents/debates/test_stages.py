@@ -18,13 +18,14 @@ from pytest_django import Settings
 from agents.debates import measures
 from agents.debates.answers import Answer
 from agents.debates.debate import add_message
+from agents.debates.models import Debate
 from agents.debates.modes import MODES, answer_of
-from agents.models import Agent, ChannelMember, Debate, MemoryBlock, Message, Run, RunMessage
+from agents.models import Agent, ChannelMember, MemoryBlock, Message, Run, RunMessage
 from agents.seed import loader
 from agents.turn.pipeline import Draft, Revise, StageFailed, pipeline
 from agents.turn.prompt import build_prompt, preview_prompt
 from agents.turn.send_message import RequiredStageFailed, send_message
-from correction.models import Intervention
+from correction.interventions.models import Intervention
 from tests.agents.debates.seating import TOPIC, answered, clerks, debate_of, read, section, text_of, turn_of
 from tests.agents.debates.seats import LINES, Panel, played, seat_of, seated
 from tests.agents.turn.playing import answer_text, answers, shown, take_turn

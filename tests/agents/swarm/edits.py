@@ -16,9 +16,9 @@ from pathlib import Path
 import yaml
 from django.conf import settings
 
+from agents.kit.text.tokens import split_sentences
+from agents.kit.text.voices import STOP_WORDS
 from agents.swarm.guards import refusal
-from agents.text.tokens import split_sentences
-from agents.text.voices import STOP_WORDS
 
 Edit = Callable[[str, random.Random], str]  # the text itself where the edit does not apply
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from agents.models import Agent, Channel, Message, Run, SwarmTurn
+from agents.models import Agent, Channel, Message, Run
+from agents.swarm.models import SwarmTurn
 from agents.swarm.phases import ensure_default_swarm
 from tests.agents.turn.playing import join, take_turn
 from tests.factories import make_agent, make_channel, say

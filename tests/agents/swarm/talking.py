@@ -7,8 +7,10 @@ from typing import Any
 
 from django.db import transaction
 
-from agents.models import Agent, Channel, DialogState, DialogSummary, Message, owner_name
+from agents.kit.models import owner_name
+from agents.models import Agent, Channel, Message
 from agents.swarm.memory import newest_summary, queue_summary, remember, work_one
+from agents.swarm.models import DialogState, DialogSummary
 from agents.swarm.state import Entry, add_quoted, advance, entries, updating
 from agents.turn.pipeline import TraceEntry
 from agents.turn.prompt import Prompt, build_prompt, new_turn

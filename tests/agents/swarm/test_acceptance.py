@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.models import Agent, DialogState, Run, RunMessage
+from agents.models import Agent, Run, RunMessage
 from agents.swarm.assign import assign_swarms
 from agents.swarm.food import ensure_food_swarms
+from agents.swarm.models import DialogState
 from agents.swarm.phases import ensure_default_swarm
 from tests.agents.swarm.speaking import Mind, asks, noted, prompt_of, system_of, with_swarm
 from tests.llm_server import LLMServer

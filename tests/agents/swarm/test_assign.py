@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from agents.models import Swarm, SwarmPhase
 from agents.swarm.assign import SwarmRefused, assign_swarms, save_swarm
 from agents.swarm.food import ensure_food_swarms
 from agents.swarm.intents import chosen, intents
+from agents.swarm.models import Swarm, SwarmPhase
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, DialogState, LLMCall, Message, SwarmPhase
+from agents.kit.models import LLMCall
+from agents.models import Agent, Channel, Message
 from agents.swarm.calibration import (
     SCHEMA,
     Calibration,
@@ -22,6 +23,7 @@ from agents.swarm.calibration import (
     stated_preferences,
 )
 from agents.swarm.intents import INTENTS, intent_of, intents, register_intent
+from agents.swarm.models import DialogState, SwarmPhase
 from agents.swarm.state import add_quoted
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer

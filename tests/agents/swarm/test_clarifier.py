@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.models import DialogState, Message
+from agents.models import Message
 from agents.swarm.calibration import Calibration, by_rules
 from agents.swarm.clarifier import Decision, decide, settle
+from agents.swarm.models import DialogState
 from agents.swarm.state import entries
 
 UNCLEAR: dict[str, Any] = {

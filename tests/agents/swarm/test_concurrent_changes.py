@@ -9,8 +9,8 @@ from threading import Barrier
 import pytest
 from django.db import connection, transaction
 
-from agents.models import Swarm
 from agents.swarm.assign import SwarmRefused, assign_swarms, save_swarm
+from agents.swarm.models import Swarm
 from tests.factories import make_agent
 
 pytestmark = [pytest.mark.service, pytest.mark.django_db(transaction=True)]

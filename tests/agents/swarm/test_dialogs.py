@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agents.models import Agent, Channel, DialogState, Message, SwarmTurn
+from agents.models import Agent, Channel, Message
 from agents.swarm.intents import intent_of
 from agents.swarm.memory import memory_section, queue_summary, quotes_of
 from agents.swarm.memory import work_one as summarise_one
+from agents.swarm.models import DialogState, SwarmTurn
 from agents.swarm.stages import Calibration
 from agents.swarm.state import Entry, add_quoted, entries, folded, pin, updating
 from agents.turn.pipeline import TraceEntry

@@ -17,19 +17,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.models import (
-    Agent,
-    Channel,
-    DialogState,
-    DialogSummary,
-    LLMCall,
-    Message,
-    Run,
-    Swarm,
-    SwarmTurn,
-    UserPreferences,
-)
-from agents.ops.erasure import find_outsider, find_user, forget
+from agents.erasure import find_outsider, find_user, forget
+from agents.kit.models import LLMCall
+from agents.models import Agent, Channel, Message, Run
+from agents.swarm.models import DialogState, DialogSummary, Swarm, SwarmTurn, UserPreferences
 from agents.swarm.phases import ensure_default_swarm
 from agents.swarm.state import Entry, add_quoted, updating
 from tests.api_client import Program, program, refused
@@ -221,7 +212,7 @@ def test_a_change_that_nobody_said_is_a_400_and_changes_nothing(
 
 
 def test_a_state_is_read_with_the_right_to_view_messages_and_changed_by_operators(remembered: DialogState) -> None:
-    reader, blind = program(viewer()), program(staff("agents.view_dialogstate"))
+    reader, blind = program(viewer()), program(staff("swarm.view_dialogstate"))
 
     assert reader.get(dialog(reader)).status_code == 200
     assert reader.patch(dialog(reader), {"facts": []}).status_code == 403
@@ -352,7 +343,7 @@ def test_the_page_of_a_state_shows_entries_with_quotes_and_lets_those_who_may_pi
     root = signed_in(superuser("c"))
     entry = Entry.model_validate(DialogState.objects.get().facts[0])
     page = plain(read(root, page_of(remembered)))
-    blind = plain(read(signed_in(staff("agents.view_dialogstate")), page_of(remembered)))
+    blind = plain(read(signed_in(staff("swarm.view_dialogstate")), page_of(remembered)))
     url = f"{page_of(remembered).removesuffix('change/')}entry/"
     root.post(url, {"pin": entry.key, f"text-{entry.key}": entry.text})
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, DialogState, Run, RunMessage
+from agents.models import Agent, Channel, Run, RunMessage
+from agents.swarm.models import DialogState
 from agents.turn.pipeline import Turn
 from tests.agents.turn.playing import answer_text, answers, join, plays, take_turn, texts
 from tests.factories import make_agent, make_channel, say

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, DialogState, Message, Run, SwarmTurn, UserPreferences
+from agents.models import Agent, Channel, Message, Run
+from agents.swarm.models import DialogState, SwarmTurn, UserPreferences
 from agents.swarm.polish import Material, _shown
 from agents.turn.pipeline import ToolOutcome
 from tests.agents.swarm.speaking import ANSWER, Mind, asks, with_swarm

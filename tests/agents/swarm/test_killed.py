@@ -28,7 +28,7 @@ from django.db import connection
 from django.db.backends.signals import connection_created
 from agents.models import Agent, Channel, ChannelMember
 from agents.turn.receive import receive_message
-from agents.work.queues import release_lost_leases
+from agents.kit.work.queues import release_lost_leases
 from tests.agents.swarm.speaking import with_swarm
 from tests.agents.swarm.talking import spoken
 from tests.factories import make_channel

@@ -13,19 +13,9 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.llm.requests import CHARACTERS_PER_TOKEN, LLMRequest
-from agents.models import (
-    Agent,
-    Channel,
-    ChannelMember,
-    DialogState,
-    DialogSummary,
-    LLMCall,
-    Message,
-    Run,
-    RunMessage,
-    owner_name,
-)
+from agents.kit.llm.requests import CHARACTERS_PER_TOKEN, LLMRequest
+from agents.kit.models import LLMCall, owner_name
+from agents.models import Agent, Channel, ChannelMember, Message, Run, RunMessage
 from agents.swarm.assign import assign_swarms
 from agents.swarm.memory import (
     memory_section,
@@ -41,6 +31,7 @@ from agents.swarm.memory import (
     work_one,
     write_summary,
 )
+from agents.swarm.models import DialogState, DialogSummary
 from agents.swarm.phases import ensure_default_swarm
 from agents.swarm.state import Entry, StateRefused, add_quoted, advance, edit, entries, folded, pinned, remove, updating
 from agents.turn import orchestrator

@@ -6,7 +6,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from agents.models import Agent, Swarm, SwarmPhase
+from agents.models import Agent
+from agents.swarm.models import Swarm, SwarmPhase
 from agents.swarm.phases import ensure_default_swarm, seed_swarm
 from tests.factories import make_agent
 

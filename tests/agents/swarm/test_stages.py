@@ -12,8 +12,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
-from agents.llm.endpoints import forget
-from agents.models import Agent, Channel, DialogState, LLMCall, Message, Run, Swarm, SwarmTurn, owner_name
+from agents.kit.llm.endpoints import forget
+from agents.kit.models import LLMCall, owner_name
+from agents.models import Agent, Channel, Message, Run
+from agents.swarm.models import DialogState, Swarm, SwarmTurn
 from agents.swarm.phases import ensure_default_swarm
 from agents.turn.orchestrator import run_turn, start_turn
 from agents.turn.pipeline import Turn
@@ -93,7 +95,7 @@ def test_temperatures_are_those_of_the_phases_and_shown_as_applied(llm_server: L
 def test_the_log_says_which_way_a_message_went(llm_server: LLMServer, caplog: pytest.LogCaptureFixture) -> None:
     Mind(llm_server)
 
-    with caplog.at_level("INFO", logger="agents.swarm"):
+    with caplog.at_level("INFO", logger="swarm.swarm"):
         asks(with_swarm(), "Which of the two lamps should I buy?")
 
     assert [record.getMessage() for record in caplog.records] == [

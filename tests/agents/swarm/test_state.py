@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.models import Agent, Channel, DialogState, Message
+from agents.models import Agent, Channel, Message
 from agents.swarm import state as states
+from agents.swarm.models import DialogState
 from agents.swarm.state import (
     MOST_PINNED,
     MOST_UNPINNED,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.models import Agent, Channel, ChannelMember, Message, Run, owner_name
+from agents.kit.models import owner_name
+from agents.models import Agent, Channel, ChannelMember, Message, Run
 from agents.turn.orchestrator import run_turn, start_turn
 from tests.llm_server import LLMServer
 

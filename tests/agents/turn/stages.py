@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import transaction
 
-from agents import llm
+from agents.kit import llm
 from agents.models import Agent, MemoryPassage, Message, Run, RunStep
 from agents.turn.orchestrator import cancel
 from agents.turn.pipeline import Accept, Answer, Draft, Revise, Turn

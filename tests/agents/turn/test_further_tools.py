@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import pytest
 from pytest_django import Settings
 
-from agents.llm import ToolCall
-from agents.models import Agent, Channel, Run, RunMessage, owner_name
+from agents.kit.llm import ToolCall
+from agents.kit.models import owner_name
+from agents.models import Agent, Channel, Run, RunMessage
 from agents.turn.orchestrator import run_turn, start_turn
 from agents.turn.pipeline import Accept, Draft, ToolOutcome, Turn
 from agents.turn.tools import TOOLS, Performed, Tool, ToolFault

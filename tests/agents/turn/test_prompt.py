@@ -16,7 +16,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, MemoryBlock, Message, Run
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from agents.turn.pipeline import pipeline
 from agents.turn.prompt import Prompt, build_prompt, new_turn, preview_prompt
 from tests.agents.turn.playing import join, plays, shown, take_turn

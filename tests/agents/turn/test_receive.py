@@ -8,7 +8,8 @@ import pytest
 from django.contrib.auth.models import User
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, Message, Run, owner_name
+from agents.kit.models import owner_name
+from agents.models import Agent, Channel, Message, Run
 from agents.turn.orchestrator import start_turn, work_one
 from agents.turn.receive import receive_message, uncalled
 from agents.turn.send_message import SendRefused
@@ -274,7 +275,7 @@ def test_a_turn_is_one_transaction_with_its_steps(
 
     (transaction,) = sentry.of_type("transaction")
     assert tree(transaction) == {
-        ("agents.turn", "agents.work"): 1,
+        ("agents.turn", "agents.kit.work"): 1,
         ("agents.turn.tool", "agents.turn"): 1,
         ("agents.send_message", "agents.turn.tool"): 1,
         ("llm.call", "agents.turn"): 2,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.llm import Block, Label, LLMRequest, Reply, Status, Tool, Turn, complete
+from agents.kit.llm import Block, Label, LLMRequest, Reply, Status, Tool, Turn, complete
 
 pytestmark = pytest.mark.django_db
 

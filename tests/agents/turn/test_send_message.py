@@ -204,7 +204,7 @@ def test_with_everything_off_it_costs_at_most_three_statements_more_than_saving(
 
 REAL_PIPELINE = [
     "correction.stages.RepetitionSuppression",
-    "correction.stages.Interventions",
+    "correction.interventions.stages.Nudges",
     "correction.stages.ActionGate",
 ]
 

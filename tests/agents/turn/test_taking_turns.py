@@ -8,20 +8,10 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.models import (
-    Agent,
-    Channel,
-    ChannelMember,
-    MemoryPassage,
-    Message,
-    Reaction,
-    Run,
-    RunMessage,
-    RunStep,
-    owner_name,
-)
+from agents.kit.models import owner_name
+from agents.kit.models.lease import CANDIDATES
+from agents.models import Agent, Channel, ChannelMember, MemoryPassage, Message, Reaction, Run, RunMessage, RunStep
 from agents.turn.orchestrator import TurnRefused, cancel, run_turn, start_turn, work_one
-from agents.work.lease import CANDIDATES
 from tests.agents.turn import stages
 from tests.agents.turn.playing import answer_text, answers, join, plays, shown, take_turn, texts
 from tests.factories import make_channel, say

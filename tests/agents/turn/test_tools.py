@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.llm import ToolCall
+from agents.kit.llm import ToolCall
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, MemoryPassage, Reaction, Run
 from agents.turn.pipeline import Turn
 from agents.turn.tools import TOOLS, Performed, perform

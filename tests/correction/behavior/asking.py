@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agents.models import Agent, Channel, ChannelMember, Message
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from agents.turn.receive import receive_message
 from correction.behavior.rules import own_words
 from correction.behavior.tiers import Subject

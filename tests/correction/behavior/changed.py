@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_django import Settings
 
-from correction.models import BehaviorRequest
+from correction.behavior.models import BehaviorRequest
 from tests.correction.behavior.measured import ask_for, clerk, reads, speak
 from tests.llm_server import LLMServer
 

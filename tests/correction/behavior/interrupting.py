@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from agents.chat import chats, delete_chat
-from agents.llm import LLMRequest
+from agents.kit.llm import LLMRequest
 from agents.models import Agent, Run, Trait
-from correction.models import BehaviorRequest
+from correction.behavior.models import BehaviorRequest
 from tests.correction.behavior.asking import CONCISE, SHORTER, YES
 
 HERE = "tests.correction.behavior.interrupting."

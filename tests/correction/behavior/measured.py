@@ -12,10 +12,10 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from agents.turn.receive import receive_message
+from correction.behavior.models import BehaviorRequest
 from correction.behavior.work import work_one
-from correction.models import BehaviorRequest
 from evaluation.change.comparison import Comparison, compare_to_baseline
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from agents.models import Agent, Channel
+from correction.behavior.models import BehaviorRequest
 from correction.behavior.rules import as_value, find_trait
-from correction.models import BehaviorRequest
 from tests.factories import make_channel, say
 
 CONCISE: dict[str, Any] = {

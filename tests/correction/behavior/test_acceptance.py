@@ -9,9 +9,9 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Channel
-from agents.persona import TraitValue, render_persona
+from agents.personas.persona import TraitValue, render_persona
+from correction.behavior.models import BehaviorRequest
 from correction.behavior.work import work_one
-from correction.models import BehaviorRequest
 from tests.correction.behavior.asking import (
     CONCISE,
     NO,

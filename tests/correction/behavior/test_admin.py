@@ -10,9 +10,9 @@ from django.urls import reverse
 
 from agents.admin.transcript import transcript_url
 from agents.models import Agent
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from correction.behavior.applying import apply_request
-from correction.models import BehaviorRequest
+from correction.behavior.models import BehaviorRequest
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
 from tests.factories import make_agent
@@ -26,7 +26,7 @@ def ada() -> Agent:
 
 
 def press(client: Client, row: BehaviorRequest, act: str, **data: Any) -> str:
-    url = reverse(f"admin:correction_behaviorrequest_{act}", args=[row.pk])
+    url = reverse(f"admin:behavior_behaviorrequest_{act}", args=[row.pk])
     answer = client.post(url, data, follow=True)
     assert answer.status_code == 200
     return plain(answer.content.decode())
@@ -106,7 +106,7 @@ def test_several_that_failed_are_tried_again_at_once(ada: Agent) -> None:
 def test_who_may_only_look_sees_no_button_and_cannot_decide(ada: Agent) -> None:
     client, row = signed_in(viewer()), proposed(ada)
     assert "Decide" not in plain(read(client, page_of(row)))
-    url = reverse("admin:correction_behaviorrequest_apply", args=[row.pk])
+    url = reverse("admin:behavior_behaviorrequest_apply", args=[row.pk])
     assert client.post(url).status_code == 403
     assert client.get(url).status_code == 405
     assert signed_in(staff("agents.view_agent")).get(list_of(BehaviorRequest)).status_code == 403
@@ -116,7 +116,7 @@ def test_who_may_only_look_sees_no_button_and_cannot_decide(ada: Agent) -> None:
 def test_who_may_not_read_messages_reads_none_in_the_queue_nor_what_quotes_them(ada: Agent) -> None:
     row = proposed(ada, "Keep it shorter, you windbag!", why="it says windbag", error="windbag",
                    extract_result={"requested_change": "no windbag"}, warnings=["windbag"])  # fmt: skip
-    client = signed_in(staff("correction.view_behaviorrequest"))
+    client = signed_in(staff("behavior.view_behaviorrequest"))
     for url in (list_of(BehaviorRequest), page_of(row)):
         page = plain(read(client, url))
         assert "windbag" not in page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.models import Agent
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from tests.api_client import Program, listed, paged, program
 from tests.console import staff, superuser
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
@@ -91,8 +91,8 @@ def test_the_queue_says_why_one_was_cancelled(client: Program, ada: Agent) -> No
 
 def test_deciding_needs_the_right_to_change_agents_and_reading_texts_the_right_to_read_messages(ada: Agent) -> None:
     row = proposed(ada)
-    reader = program(staff("correction.view_behaviorrequest", username="reader"))
-    half = program(staff("correction.view_behaviorrequest", "correction.change_behaviorrequest", username="half"))
+    reader = program(staff("behavior.view_behaviorrequest", username="reader"))
+    half = program(staff("behavior.view_behaviorrequest", "behavior.change_behaviorrequest", username="half"))
 
     assert program().get(REQUESTS).status_code == 401
     complete, brief = reader.get(f"{REQUESTS}{row.pk}/").json(), reader.get(REQUESTS).json()["results"][0]

@@ -14,7 +14,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Agent, Message, PersonaVersion, Trait
-from agents.persona import TraitValue, current_digest, save_persona
+from agents.personas.persona import TraitValue, current_digest, save_persona
 from correction.behavior.applying import (
     BehaviorError,
     Conflict,
@@ -26,10 +26,10 @@ from correction.behavior.applying import (
     settle_request,
     write_trait,
 )
+from correction.behavior.models import BehaviorRequest
 from correction.behavior.rules import applied_today
 from correction.behavior.work import work_one
 from correction.config.configure import configure
-from correction.models import BehaviorRequest
 from tests.console import superuser
 from tests.correction.behavior.asking import dm_with, write
 from tests.correction.behavior.proposals import CONCISE, Status, proposed

@@ -12,8 +12,9 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.models import Agent, PersonaVersion
-from agents.persona import TraitValue
-from correction.models import AgentEvaluationConfig, BehaviorRequest
+from agents.personas.persona import TraitValue
+from correction.behavior.models import BehaviorRequest
+from correction.models import AgentEvaluationConfig
 from tests.correction.behavior.asking import CONCISE, NO, SHORTER, YES, judge, traits_of
 from tests.factories import make_agent
 from tests.llm_server import LLMServer

@@ -13,8 +13,9 @@ from agents.models import Agent, Channel, ChannelMember, Message
 from agents.turn.receive import receive_message
 from agents.turn.send_message import append
 from correction.behavior.applying import apply_request
+from correction.behavior.models import BehaviorRequest
 from correction.behavior.work import work_one
-from correction.models import AgentEvaluationConfig, BehaviorRequest
+from correction.models import AgentEvaluationConfig
 from tests.console import superuser
 from tests.correction.behavior.asking import CONCISE, SHORTER, dm_with, judge, tier_of, traits_of, write
 from tests.evaluation.judging import prompt_of

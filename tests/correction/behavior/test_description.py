@@ -8,11 +8,13 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from agents.models import Agent, DescriptionUpdate, LLMCall
-from agents.persona import TraitValue, upsert_agent
-from agents.personas_io.shape import PersonaSpec
+from agents.kit.models import LLMCall
+from agents.models import Agent
+from agents.personas.persona import TraitValue, upsert_agent
+from agents.personas.shape import PersonaSpec
 from correction.behavior.applying import apply_request
 from correction.behavior.description import LONGEST, describe_request, queue_description, work_one
+from correction.behavior.models import DescriptionUpdate
 from correction.behavior.postponing import resume_paused
 from correction.config.configure import configure
 from tests.correction.behavior.proposals import proposed

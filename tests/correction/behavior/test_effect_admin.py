@@ -13,7 +13,7 @@ from pytest_django import Settings
 from agents.models import Agent
 from correction.behavior.applying import revert_request
 from correction.behavior.effects import work_one
-from correction.models import BehaviorEffect, BehaviorRequest
+from correction.behavior.models import BehaviorEffect, BehaviorRequest
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.behavior.changed import Changed
 from tests.correction.behavior.measured import reads
@@ -31,7 +31,7 @@ def row(changed: Changed) -> BehaviorRequest:
 
 
 def measure_url(row: BehaviorRequest) -> str:
-    return reverse("admin:correction_behaviorrequest_measure", args=[row.pk])
+    return reverse("admin:behavior_behaviorrequest_measure", args=[row.pk])
 
 
 def press(client: Client, row: BehaviorRequest, **data: Any) -> str:
@@ -125,7 +125,7 @@ def test_who_may_not_ask_for_evaluations_sees_results_and_no_button(row: Behavio
     assert measure_url(row) not in html
     assert client.post(measure_url(row)).status_code == 403
     assert client.get(measure_url(row)).status_code == 405
-    measurer = signed_in(staff("correction.view_behaviorrequest", "evaluation.add_evaluationrun"))
+    measurer = signed_in(staff("behavior.view_behaviorrequest", "evaluation.add_evaluationrun"))
     assert measure_url(row) in read(measurer, page_of(row))
     assert "is queued" in press(measurer, row)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from correction.behavior.effects import queue_effect, work_one
-from correction.models import BehaviorRequest
+from correction.behavior.models import BehaviorRequest
 from tests.api_client import Program, program, queries
 from tests.console import staff, superuser
 from tests.correction.behavior.changed import Changed
@@ -85,7 +85,7 @@ def test_what_cannot_be_judged_is_a_409_that_says_why(client: Program, row: Beha
 
 
 def test_measuring_needs_the_right_to_ask_for_evaluations_not_to_change_requests(row: BehaviorRequest) -> None:
-    view, measure = "correction.view_behaviorrequest", "evaluation.add_evaluationrun"
+    view, measure = "behavior.view_behaviorrequest", "evaluation.add_evaluationrun"
     reader = program(staff(view, username="reader"))
     assert program().get(url(row)).status_code == 401
     assert program(staff(measure, username="blind")).get(url(row)).status_code == 403

@@ -17,17 +17,18 @@ from django.core.management.base import CommandError
 from django.db import connection
 from django.utils import timezone
 
-from agents.models import Channel, LLMCall, Message, ModelPrice, owner_name
-from agents.persona import changes_since
-from agents.work.lease import LeaseLost
+from agents.kit.models import LLMCall, ModelPrice, owner_name
+from agents.kit.models.lease import LeaseLost
+from agents.models import Channel, Message
+from agents.personas.persona import changes_since
 from correction.behavior import effects
 from correction.behavior.applying import BehaviorError, apply_request, revert_request
 from correction.behavior.effects import plan_request, queue_effect, work_one
+from correction.behavior.models import BehaviorEffect, BehaviorRequest
 from correction.behavior.postponing import resume_paused
 from correction.config.configure import configure
-from correction.models import BehaviorEffect, BehaviorRequest
 from evaluation.change.evidence import is_stale, stale_reasons
-from evaluation.models import Baseline
+from evaluation.change.models import Baseline
 from tests.correction.behavior.changed import LESS, MORE, Changed
 from tests.correction.behavior.measured import (
     TRAIT_CLAIM,

@@ -8,10 +8,10 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from correction.behavior.applying import MAPPED_AGAIN, BehaviorError, apply_request, reject_request
+from correction.behavior.models import BehaviorRequest
 from correction.behavior.work import work_one
-from correction.models import BehaviorRequest
 from tests.api_client import program
 from tests.console import superuser
 from tests.correction.behavior.asking import CONCISE, SHORTER, dm_with, judge, tier_of, traits_of, write

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from agents.llm.requests import Label, LLMRequest
-from agents.persona import TraitValue
+from agents.kit.llm.requests import Label, LLMRequest
+from agents.personas.persona import TraitValue
 from correction.behavior.patterns import extract, gate, map_trait, read_request, written_name
 from correction.behavior.rules import own_words, strength_of
 from correction.behavior.tiers import detect, read_extract, read_gate, read_map_answer

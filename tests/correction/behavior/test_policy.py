@@ -9,11 +9,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from agents.llm.requests import LLMRequest
+from agents.kit.llm.requests import LLMRequest
 from agents.models import Channel, ChannelMember, Message
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from agents.transcripts.ingest import NewMessages, Spoken, ingest_messages
 from correction.behavior import patterns, work
+from correction.behavior.models import BehaviorRequest
 from correction.behavior.rules import (
     Change,
     Decision,
@@ -32,7 +33,7 @@ from correction.behavior.rules import (
 )
 from correction.behavior.tiers import tier_request
 from correction.config.settings import ResolvedConfig, merge
-from correction.models import AgentEvaluationConfig, BehaviorRequest
+from correction.models import AgentEvaluationConfig
 from tests.correction.behavior.asking import CONCISE, dm_with, subject, write
 from tests.correction.gating import join, send, statements
 from tests.factories import make_agent, make_channel, say

@@ -95,7 +95,7 @@ PREPARE = """
 import json, sys, django; django.setup()
 from django.contrib.auth.models import User
 from agents.models import Message
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from correction.config.configure import configure
 from tests.correction.behavior.proposals import CONCISE, proposed
 from tests.factories import make_agent

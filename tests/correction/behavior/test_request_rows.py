@@ -10,10 +10,11 @@ from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from agents.models import Agent, LLMCall, Message, Trait
-from agents.ops.erasure import find_outsider, forget
+from agents.erasure import find_outsider, forget
+from agents.kit.models import LLMCall
+from agents.models import Agent, Message, Trait
 from correction.behavior.applying import apply_request, revert_request
-from correction.models import BehaviorRequest
+from correction.behavior.models import BehaviorRequest
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
 from tests.factories import make_agent
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from correction.behavior.rules import LONGEST_NAME, Change, change_to, find_trait, name_key, read_map, strength_of
 
 DRY = TraitValue("dry wit", "Jokes with a straight face.", 0.4, 0.7)

@@ -10,15 +10,16 @@ from django.contrib.auth.models import Group, User
 from django.core.management import call_command
 
 from agents.chat import ask, begin_chat, delete_chat
-from agents.models import Agent, Channel, ChannelMember, DescriptionUpdate, Message, Run
-from agents.persona import TraitValue
+from agents.models import Agent, Channel, ChannelMember, Message, Run
+from agents.personas.persona import TraitValue
 from agents.turn.prompt import preview_prompt
 from agents.turn.receive import receive_message
 from agents.turn.send_message import send_message
 from correction.behavior.applying import BehaviorError, apply_request, revert_request
+from correction.behavior.models import BehaviorRequest, DescriptionUpdate
 from correction.behavior.scope import holds_in
 from correction.behavior.work import queue, work_one
-from correction.models import AgentEvaluationConfig, BehaviorRequest
+from correction.models import AgentEvaluationConfig
 from tests.api_client import program
 from tests.console import signed_in, superuser
 from tests.correction.behavior.asking import CONCISE, dm_with, judge, tier_of, traits_of, write
@@ -290,9 +291,9 @@ def test_its_effect_is_not_evaluated_and_people_see_where_it_holds(llm_server: L
     row = program(eve).get(f"/api/behavior-requests/{request.pk}/").json()
     assert row["holds"] == f"only towards Zed in {channel}"
     assert "only towards Zed" in program(eve).get(f"/api/behavior-requests/{request.pk}/effect/").json()["why_not"]
-    page = signed_in(eve).get(f"/admin/correction/behaviorrequest/{request.pk}/change/")
+    page = signed_in(eve).get(f"/admin/behavior/behaviorrequest/{request.pk}/change/")
     assert "only towards Zed" in page.content.decode()
-    assert "only towards Zed" in signed_in(eve).get("/admin/correction/behaviorrequest/").content.decode()
+    assert "only towards Zed" in signed_in(eve).get("/admin/behavior/behaviorrequest/").content.decode()
 
 
 def test_a_trial_says_where_it_would_hold(llm_server: LLMServer) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.llm import InvalidAnswer, LLMRequest, Reply
-from agents.models import LLMCall
-from agents.persona import TraitValue
+from agents.kit.llm import InvalidAnswer, LLMRequest, Reply
+from agents.kit.models import LLMCall
+from agents.personas.persona import TraitValue
 from correction.behavior.rules import LONGEST_WORDS, own_words
 from correction.behavior.tiers import (
     EXAMPLES,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from correction.behavior.rules import Requester, decide, read_map
 from correction.behavior.tiers import MOST_EARLIER
 from correction.config.configure import configure

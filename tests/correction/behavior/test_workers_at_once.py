@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from agents.models import owner_name
+from agents.kit.models import owner_name
 from correction.behavior import work
+from correction.behavior.models import BehaviorRequest
 from correction.behavior.work import work_one
-from correction.models import BehaviorRequest
 from tests.correction.behavior.asking import CONCISE, SHORTER, YES, dm_with, judge, tier_of, traits_of, write
 from tests.evaluation.judging import prompt_of
 from tests.llm_server import LLMServer

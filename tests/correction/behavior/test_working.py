@@ -14,14 +14,16 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.chat import ask, begin_chat
-from agents.models import Agent, ChannelMember, DescriptionUpdate, Message, ModelPrice
-from agents.persona import TraitValue, render_persona
+from agents.kit.models import ModelPrice
+from agents.models import Agent, ChannelMember, Message
+from agents.personas.persona import TraitValue, render_persona
 from correction.behavior import description, work
 from correction.behavior.applying import retry_request
+from correction.behavior.models import BehaviorRequest, DescriptionUpdate
 from correction.behavior.postponing import resume_paused
 from correction.behavior.tiers import CHECKED_BY_RULE, SPECIFIED, TIERS, Tier
 from correction.behavior.work import work_one
-from correction.models import AgentEvaluationConfig, BehaviorRequest
+from correction.models import AgentEvaluationConfig
 from tests.correction.behavior import interrupting
 from tests.correction.behavior.asking import CONCISE, SHORTER, YES, dm_with, judge, tier_of, traits_of, write
 from tests.correction.behavior.interrupting import HERE

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.models import Agent, ModelPrice
+from agents.kit.models import ModelPrice
+from agents.models import Agent
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import work_one
 from tests.api_client import RUNS, Program, program, refused

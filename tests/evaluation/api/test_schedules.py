@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from agents.models import Alert
-from evaluation.models import DriftAlert, EvaluationSchedule
+from agents.alerts.models import Alert
+from evaluation.change.models import DriftAlert
+from evaluation.models import EvaluationSchedule
 from tests.api_client import RUNS, Program, listed, program, queries
 from tests.console import superuser
 from tests.evaluation.judged import OFFLINE, make_run

@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from agents.models import Agent, Channel
 from evaluation.calibration.labels import Key, save_label
-from evaluation.models import EvaluationRun, EvaluationScore, LabelSet, ScoreLabel
+from evaluation.calibration.models import LabelSet, ScoreLabel
+from evaluation.models import EvaluationRun, EvaluationScore
 from tests.console import page_of, signed_in, staff
 from tests.evaluation.judged import LLM, make_run, make_score
 from tests.factories import make_agent, talk
@@ -76,7 +77,7 @@ def drawn(label_set: LabelSet) -> list[EvaluationScore]:
 
 def annotator(name: str = "ann") -> Client:
     """A user who may label and nothing else, at the console."""
-    return signed_in(staff("evaluation.add_scorelabel", username=name))
+    return signed_in(staff("calibration.add_scorelabel", username=name))
 
 
 def label_page(label_set: LabelSet, query: str = "") -> str:

@@ -20,8 +20,9 @@ from evaluation.calibration.agreement import (
     work_one,
 )
 from evaluation.calibration.labels import draw_label_set, save_label, withdraw_label
+from evaluation.calibration.models import JudgeCalibration, LabelSet, ScoreLabel
+from evaluation.change.models import Baseline
 from evaluation.commands import outcome_table
-from evaluation.models import Baseline, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.runs.execute import run_json
 from evaluation.runs.summary import summarize
 from evaluation.statistics.agreement import krippendorff_alpha, quadratic_weighted_kappa

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from evaluation.calibration.labels import save_label
-from evaluation.models import JudgeCalibration, ScoreLabel
+from evaluation.calibration.models import JudgeCalibration, ScoreLabel
 from tests.evaluation.calibration.labelled import judgements, label_all
 from tests.evaluation.judged import LLM
 

@@ -11,7 +11,8 @@ from django.urls import reverse
 
 from evaluation.calibration.agreement import calibration
 from evaluation.calibration.labels import add_by_hand, draw_label_set, drawn_ids
-from evaluation.models import EvaluationScore, JudgeCalibration, LabelSet
+from evaluation.calibration.models import JudgeCalibration, LabelSet
+from evaluation.models import EvaluationScore
 from tests.console import HOSTILE, page_of, plain, read, signed_in, staff, superuser
 from tests.correction.judged_drafts import make_log
 from tests.evaluation.calibration.labelled import KEY, judgements, label_all
@@ -20,7 +21,7 @@ from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
 
-CHOOSE = reverse("admin:evaluation_labelset_choose")
+CHOOSE = reverse("admin:calibration_labelset_choose")
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_a_judgement_is_added_from_its_message_score_and_gate_log_and_once(root:
     label_set = LabelSet.objects.get()
     assert drawn_ids(label_set) == [score.pk, other.pk]
     assert label_set.by_hand
-    text = plain(read(root, reverse("admin:evaluation_labelset_label", args=[label_set.pk])))
+    text = plain(read(root, reverse("admin:calibration_labelset_label", args=[label_set.pk])))
     assert "0 of 2" in text
 
 
@@ -107,7 +108,7 @@ def test_labels_of_chosen_judgements_are_in_no_figure_of_the_judge() -> None:
 def test_a_set_is_assigned_and_waits_in_the_queue_of_that_person_until_all_is_labelled(root: Client) -> None:
     [score] = judgements([2])
     label_set, _ = add_by_hand(name="odd ones", scores=[score])
-    pam = staff("evaluation.add_scorelabel", username="pam")
+    pam = staff("calibration.add_scorelabel", username="pam")
     page = read(root, page_of(label_set))
     assert 'name="assign"' in page
     html = root.post(page_of(label_set, "assign"), {"assign": str(pam.pk)}, follow=True).content.decode()
@@ -121,7 +122,7 @@ def test_a_set_is_assigned_and_waits_in_the_queue_of_that_person_until_all_is_la
 
 def test_only_who_may_add_label_sets_and_read_messages_chooses() -> None:
     [score] = judgements([2])
-    for n, permission in enumerate(("evaluation.add_labelset", "agents.view_message")):
+    for n, permission in enumerate(("calibration.add_labelset", "agents.view_message")):
         client = signed_in(staff(permission, "evaluation.view_evaluationscore", username=f"p{n}"))
         assert client.get(f"{CHOOSE}?score={score.pk}").status_code == 403
         assert CHOOSE not in read(client, page_of(score))

@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from evaluation.calibration.labels import draw_label_set, drawn_ids, population_of
-from evaluation.models import EvaluationRun, EvaluationScore, LabelSet
+from evaluation.calibration.models import LabelSet
+from evaluation.models import EvaluationRun, EvaluationScore
 from tests.evaluation.calibration.labelled import judgements
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
 from tests.factories import make_agent

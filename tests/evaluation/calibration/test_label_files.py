@@ -15,7 +15,8 @@ from hypothesis.extra.django import TestCase
 
 from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels
 from evaluation.calibration.labels import draw_label_set, save_label
-from evaluation.models import EvaluationScore, JudgeCalibration, ScoreLabel
+from evaluation.calibration.models import JudgeCalibration, ScoreLabel
+from evaluation.models import EvaluationScore
 from tests.console import superuser
 from tests.evaluation.calibration.labelled import (
     channel_of,

@@ -7,9 +7,10 @@ import re
 import pytest
 from django.test import Client
 
-from agents.persona import current_digest, save_persona
+from agents.personas.persona import current_digest, save_persona
 from evaluation.calibration.labels import draw_label_set, save_label
-from evaluation.models import EvaluationScore, LabelSet, ScoreLabel
+from evaluation.calibration.models import LabelSet, ScoreLabel
+from evaluation.models import EvaluationScore
 from tests.console import list_of, page_of, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.calibration.labelled import annotator, drawn, judgements, label_all, label_page, window_judgement
 from tests.evaluation.judged import LLM, cells, make_score

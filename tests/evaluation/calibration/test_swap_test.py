@@ -16,21 +16,25 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.models import Agent, Alert, LLMCall, Message, ModelPrice
+from agents.alerts.models import Alert
+from agents.kit.models import LLMCall, ModelPrice
+from agents.models import Agent, Message
 from correction.config.configure import configure
 from evaluation.calibration.agreement import calibration_of, swap_text
 from evaluation.calibration.labels import draw_label_set
+from evaluation.calibration.models import JudgeCalibration
+from evaluation.change.models import Baseline, DriftAlert, Evidence
 from evaluation.dimensions import BY_MESSAGE
-from evaluation.models import Baseline, DriftAlert, EvaluationRun, EvaluationScore, Evidence, JudgeCalibration
+from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import capture, work_one
 from evaluation.runs.planning import RunSpec, propositions_asked, subject_of
 from evaluation.scorers import SCORERS
 from evaluation.scorers.foils import load_foils
 from tests.console import page_of, plain, read
-from tests.evaluation.batches.conftest import price as priced
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, prompt_of
+from tests.evaluation.runs.batches.conftest import price as priced
 from tests.factories import MONDAY, make_agent, make_channel, say, talk
 from tests.llm_server import LLMServer
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents.models import Agent, Message
-from agents.persona import current_digest
+from agents.personas.persona import current_digest
 from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import Card, drift_overview
 from evaluation.models import EvaluationRun, EvaluationScore

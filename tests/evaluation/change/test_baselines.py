@@ -11,9 +11,10 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
-from agents.persona import TraitValue, save_persona
+from agents.personas.persona import TraitValue, save_persona
 from evaluation.change.evidence import get_baseline, is_stale
-from evaluation.models import Baseline, EvaluationRun
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun
 from evaluation.runs.control import cancel_run, queue_run, resume_run
 from evaluation.runs.execute import Captured, capture, existing, work_one
 from evaluation.runs.planning import RunSpec

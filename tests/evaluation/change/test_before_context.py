@@ -6,7 +6,7 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Message
-from correction.models.behavior import MOST_MESSAGES
+from correction.behavior.models import MOST_MESSAGES
 from evaluation.change.before_after import just_before
 from evaluation.scorers.subjects import Event
 from tests.factories import make_agent, make_channel, say

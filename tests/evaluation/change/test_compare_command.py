@@ -17,17 +17,18 @@ from pytest_django import Settings
 from agents.models import Agent
 from agents.seed import loader
 from evaluation.change.comparison import Comparison, compare
+from evaluation.change.management.commands.compare import comparisons_table
 from evaluation.change.measurements import Measurement
-from evaluation.management.commands.compare import comparisons_table
-from evaluation.models import DriftAlert, EvaluationRun
+from evaluation.change.models import DriftAlert
+from evaluation.models import EvaluationRun
 from tests.agents.test_seed import CAST
 from tests.evaluation.change.samples import OFFLINE, adherence, measurement, of
 from tests.evaluation.change.test_against_baseline import ada, judge, run_of
+from tests.evaluation.change.test_planted_drift import LOSE_THEIR_VOICE
 from tests.evaluation.ci.building import own_bot
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import answers, claims_of, entry, tail_of
-from tests.evaluation.test_planted_drift import LOSE_THEIR_VOICE
 from tests.factories import MONDAY, make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 

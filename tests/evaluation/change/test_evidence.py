@@ -14,13 +14,13 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Agent, Message
-from agents.persona import TraitValue, save_persona
+from agents.personas.persona import TraitValue, save_persona
 from evaluation.change.evidence import Judged, judged_ways, newest_since_baselines
 from evaluation.change.overview import Card, drift_overview, sentence_of
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs.execute import capture, work_one
 from evaluation.runs.planning import RunSpec
-from evaluation.schedules import fire_now
+from evaluation.runs.schedules import fire_now
 from tests.agents.test_admin_home import HOME
 from tests.console import plain, read, signed_in, superuser
 from tests.evaluation.change.test_against_baseline import judge, run_of

@@ -10,11 +10,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent
-from agents.persona import TraitValue, save_persona
+from agents.personas.persona import TraitValue, save_persona
 from evaluation.change.comparison import compare_to_baseline
 from evaluation.change.evidence import judged_ways
+from evaluation.change.models import Baseline
 from evaluation.change.overview import drift_overview, sentence_of, short_name, why_drifted
-from evaluation.models import Baseline, EvaluationRun
+from evaluation.models import EvaluationRun
 from tests.evaluation.change.measured import capture, card_of, flattened, measure
 from tests.evaluation.judged import LLM, OFFLINE
 from tests.factories import make_agent

@@ -127,13 +127,13 @@ def test_every_group_sees_the_cast_and_is_offered_only_what_it_may_do(
 
 def test_without_the_right_to_read_messages_there_are_no_quotes(overview_url: str) -> None:
     flattened(make_agent())
-    page = read(signed_in(staff("evaluation.view_baseline", "agents.view_agent")), overview_url)
+    page = read(signed_in(staff("change.view_baseline", "agents.view_agent")), overview_url)
 
     assert "Stopped “dry wit”" in page
     assert "Noted. 2" not in page
 
 
-@pytest.mark.parametrize("rights", [[], ["evaluation.view_baseline"], ["agents.view_agent"]])
+@pytest.mark.parametrize("rights", [[], ["change.view_baseline"], ["agents.view_agent"]])
 def test_who_may_not_see_baselines_of_agents_sees_no_cast(overview_url: str, rights: list[str]) -> None:
     assert signed_in(staff(*rights)).get(overview_url).status_code == 403
 

@@ -9,8 +9,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from agents.models import Agent, ModelPrice
-from evaluation.models import Baseline, EvaluationRun
+from agents.kit.models import ModelPrice
+from agents.models import Agent
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun
 from tests.evaluation.ci.building import baseline, half, planted, report, run
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, tail_of
@@ -112,7 +114,7 @@ def test_what_cannot_be_told_passes_loudly_and_fails_only_when_strict(two: Agent
 
 
 def test_an_edited_persona_is_said_beside_the_change(two: Agent, llm_server: LLMServer) -> None:
-    from agents.persona import save_persona
+    from agents.personas.persona import save_persona
 
     planted(llm_server, mood=3)
     baseline()
@@ -160,7 +162,7 @@ def test_a_crash_is_no_regression(two: Agent, llm_server: LLMServer, monkeypatch
     def breaks(*args: object, **kwargs: object) -> None:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("evaluation.management.commands.evaluate.measure", breaks)
+    monkeypatch.setattr("evaluation.ci.management.commands.evaluate.measure", breaks)
 
     code, _, said = run()
 

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
+from agents.kit.work.running import stopping_on_sigterm
 from agents.models import Agent, Channel
-from agents.work.running import stopping_on_sigterm
-from evaluation.models import Baseline, EvaluationRun
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun
 from tests import zygote
 from tests.evaluation.ci.building import planted, refused, report, run
 from tests.evaluation.judging import answers

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agents.models import Agent
+from evaluation.ci.management.commands.evaluate import parse_thresholds
 from evaluation.ci.verdict import EVERY, Limits
-from evaluation.management.commands.evaluate import parse_thresholds
 from tests.evaluation.ci.building import baseline, planted, refused, run, two_builds
 from tests.evaluation.conftest import PropositionFolder
 from tests.llm_server import LLMServer

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
+from agents.kit.text.markdown import as_code, plain
 from agents.models import Agent
-from agents.text.markdown import as_code, plain
 from evaluation.ci.render import as_xml, shortened
 from tests.evaluation.ci.building import baseline, own_bot, planted, report, run
 from tests.evaluation.conftest import PropositionFolder

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.models import Agent, Channel, LLMCall, Message
+from agents.kit.models import LLMCall
+from agents.models import Agent, Channel, Message
 from evaluation.models import EvaluationRun
 from tests.evaluation.ci.building import report, run
 from tests.evaluation.conftest import PropositionFolder

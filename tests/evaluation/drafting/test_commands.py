@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 from pytest_django import Settings
 
-from agents.models import LLMCall
+from agents.kit.models import LLMCall
 from evaluation.models import EvaluationRun
 from evaluation.propositions.files import load_file
 from tests.evaluation.conftest import PropositionFolder

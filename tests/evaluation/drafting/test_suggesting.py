@@ -12,10 +12,12 @@ from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.llm import Label
-from agents.llm.ledger import totals
-from agents.models import Agent, LLMCall
-from agents.persona import TraitValue
+from agents.kit.llm import Label
+from agents.kit.llm.ledger import totals
+from agents.kit.models import LLMCall
+from agents.models import Agent
+from agents.personas.persona import TraitValue
+from evaluation.drafting.editing import CannotSave
 from evaluation.drafting.suggesting import (
     EXAMPLE,
     SCHEMA,
@@ -27,7 +29,6 @@ from evaluation.drafting.suggesting import (
     suggestions_request,
     write_suggestions,
 )
-from evaluation.propositions.editing import CannotSave
 from evaluation.propositions.files import load_file
 from evaluation.wording import spent_json
 from tests.evaluation.conftest import PropositionFolder

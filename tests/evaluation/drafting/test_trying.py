@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from agents.models import Agent, LLMCall, ModelPrice
+from agents.kit.models import LLMCall, ModelPrice
+from agents.models import Agent
 from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.schema import Rule

@@ -9,8 +9,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, LLMCall
-from evaluation.models import Experiment
+from agents.kit.models import LLMCall
+from agents.models import Agent, Channel
+from evaluation.experiments.models import Experiment
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db

@@ -12,11 +12,13 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, LLMCall
+from agents.kit.models import LLMCall
+from agents.models import Agent, Channel
 from evaluation.experiments.bundle import read_bundle, write_bundle
+from evaluation.experiments.models import Experiment
 from evaluation.experiments.play import ExperimentRefused, judge_here, play, start_experiment
 from evaluation.experiments.report import ExperimentReport, report
-from evaluation.models import EvaluationRun, Experiment
+from evaluation.models import EvaluationRun
 from tests.evaluation.experiments.test_planted import respond
 from tests.evaluation.experiments.test_play import scenario
 from tests.factories import make_agent

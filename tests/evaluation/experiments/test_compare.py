@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluation.experiments.compare import Comparison, Measure, Row, Values, compare_family
-from evaluation.experiments.tables import row_cells
+from evaluation.experiments.printed import row_cells
 from evaluation.statistics.arms import detectable_d
 from tests.machinery import THOROUGH
 

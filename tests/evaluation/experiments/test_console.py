@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pytest_django import Settings
 
+from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.play import judge_here, play, start_experiment
 from evaluation.experiments.report import report
-from evaluation.models import Experiment, ExperimentEnvironment
 from tests.console import list_of, page_of, plain, queries, read, signed_in, superuser
 from tests.evaluation.experiments.test_play import scenario
 

@@ -9,11 +9,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from agents.models import Agent, LLMCall, owner_name
+from agents.kit.models import LLMCall, owner_name
+from agents.models import Agent
 from correction.config.configure import configure
+from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.play import evaluations, go_on, judge_here, play, start_experiment, work_one
 from evaluation.experiments.report import ExperimentReport, report
-from evaluation.models import Experiment, ExperimentEnvironment
 from tests.evaluation.experiments.test_planted import respond
 from tests.evaluation.experiments.test_play import scenario
 from tests.factories import make_agent

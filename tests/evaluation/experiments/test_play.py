@@ -9,9 +9,9 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Message
+from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.play import ExperimentRefused, evaluations, play, start_experiment
 from evaluation.experiments.scenario import Scenario
-from evaluation.models import Experiment, ExperimentEnvironment
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db

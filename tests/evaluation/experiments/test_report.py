@@ -7,10 +7,10 @@ from io import StringIO
 import pytest
 from pytest_django import Settings
 
-from agents.commands import console_on
+from agents.kit.commands import console_on
 from evaluation.experiments.play import judge_here, play, start_experiment
+from evaluation.experiments.printed import as_markdown, show
 from evaluation.experiments.report import ExperimentReport, report
-from evaluation.experiments.tables import as_markdown, show
 from tests.evaluation.experiments.test_play import scenario
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from agents.models import Swarm
+from agents.swarm.models import Swarm
 from evaluation.experiments.play import ExperimentRefused, start_experiment
 from evaluation.experiments.report import ExperimentReport, groups
 from evaluation.experiments.scenario import read_scenario, shipped

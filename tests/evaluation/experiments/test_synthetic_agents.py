@@ -7,7 +7,7 @@ import pytest
 from agents.models import Agent
 from agents.models.conversations import find_agent, find_agents
 from evaluation.models import EvaluationSchedule
-from evaluation.schedules import agents_of
+from evaluation.runs.schedules import agents_of
 from tests.api_client import listed, program
 from tests.console import read, signed_in, superuser
 from tests.factories import MONDAY, make_agent

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
-from evaluation.admin.propositions import page_url, propositions_url
+from evaluation.drafting.admin.propositions import page_url, propositions_url
 from evaluation.models import Proposition
 from evaluation.propositions.files import DEFAULT, load_file, propositions_for
 from tests.console import list_of, plain, read

@@ -10,8 +10,8 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from agents.admin.transcript import transcript_url
-from agents.models import ModelPrice
-from evaluation.admin.propositions import propositions_url
+from agents.kit.models import ModelPrice
+from evaluation.drafting.admin.propositions import propositions_url
 from evaluation.models import Proposition
 from evaluation.propositions.files import all_entries, load_file
 from tests.console import HOSTILE, Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer

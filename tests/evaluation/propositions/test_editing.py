@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from evaluation.propositions.editing import (
+from evaluation.drafting.editing import (
     NO_FOLDER,
     CannotSave,
     Decision,

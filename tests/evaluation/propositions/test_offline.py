@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from agents.models import LLMCall
+from agents.kit.models import LLMCall
+from agents.kit.text.ngrams import ngrams_of, typical_recurrence
 from agents.swarm.guards import agent_rules, refusal
-from agents.text.ngrams import ngrams_of, typical_recurrence
 from evaluation.judge.questions import Verdict, score_proposition, score_propositions
 from evaluation.propositions.offline import check_draft
 from evaluation.propositions.schema import GUARDED, Cues

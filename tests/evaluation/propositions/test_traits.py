@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from agents.models import Agent
-from agents.persona import TraitValue
+from agents.personas.persona import TraitValue
 from evaluation.models import EvaluationScore
 from evaluation.propositions.files import (
     PropositionError,

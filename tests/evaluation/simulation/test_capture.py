@@ -12,7 +12,8 @@ from django.test import Client
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Run
-from evaluation.models import Baseline, EvaluationRun
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
@@ -221,10 +222,10 @@ def test_numbers_of_simulated_speech_say_so(root: Client, settings: Settings, pr
 
     for page in (
         f"/admin/evaluation/evaluationrun/{run.pk}/change/",
-        f"/admin/evaluation/baseline/{baseline.pk}/change/",
+        f"/admin/change/baseline/{baseline.pk}/change/",
     ):
         html = root.get(page).content.decode()
         assert ">simulated</span>" in html
         assert "offline:scripted-1" in html
-    for page in ("/admin/evaluation/evaluationrun/", "/admin/evaluation/baseline/"):
+    for page in ("/admin/evaluation/evaluationrun/", "/admin/change/baseline/"):
         assert ">simulated</span>" in root.get(page).content.decode()

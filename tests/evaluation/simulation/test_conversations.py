@@ -10,7 +10,7 @@ from django.db import OperationalError
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, MemoryBlock, MemoryPassage, Message, Run
-from agents.persona import save_persona
+from agents.personas.persona import save_persona
 from agents.turn import orchestrator
 from agents.turn.orchestrator import run_turn, start_turn
 from agents.turn.pipeline import Revise

@@ -11,7 +11,8 @@ from pytest_django import Settings
 
 from agents.models import Agent, Message, Run
 from correction.config.configure import configure
-from evaluation.models import Baseline, EvaluationRun
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun
 from evaluation.runs.control import cancel_run, queue_run, resume_run
 from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec

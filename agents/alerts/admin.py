@@ -1,0 +1,259 @@
+"""Alerts in the console: the list, acknowledging with a note, receivers and what was sent to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django import forms
+from django.apps import apps
+from django.conf import settings
+from django.contrib import admin
+from django.db.models import Prefetch, QuerySet
+from django.http import HttpRequest, HttpResponseRedirect
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.safestring import SafeString
+
+from agents.alerts.delivery import MOST_TRIES, payload, send_test
+from agents.alerts.models import Alert, AlertKind, Delivery, Receiver
+from agents.alerts.raising import acknowledge, reopen
+from agents.alerts.webhook import secret_of
+from agents.kit.admin.access import user_of
+from agents.kit.console import display
+from agents.kit.console.forms import confirmed, tell_done
+from agents.kit.console.panels import facts, table
+from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
+from agents.kit.console.site import ModelAdmin, ReadOnlyAdmin, TextInput, console_action
+from agents.models import Agent
+
+if TYPE_CHECKING:
+    ReceiverModelForm = forms.ModelForm[Receiver]
+else:
+    ReceiverModelForm = forms.ModelForm
+
+DELIVERIES_SHOWN = 10
+
+
+class NoteForm(forms.Form):
+    note = forms.CharField(
+        max_length=500,
+        required=False,
+        widget=TextInput,
+        help_text="For your colleagues: what you do about it. May be empty.",
+    )
+
+
+def alert_state(alert: Alert) -> SafeString:
+    """Whether it is acknowledged, by whom, when and with what note; or whether it lasts."""
+    if alert.acknowledged_at is None:
+        return display.badge("new" if alert.ended_at else "new, lasts", "bad")
+    by = display.isolated(alert.acknowledged_by) if alert.acknowledged_by else ""
+    badge = display.badge("acknowledged" if alert.ended_at else "acknowledged, lasts", "good")
+    return display.lines(badge, display.moment(alert.acknowledged_at), by, display.visible(alert.note))
+
+
+def page_url(alert: Alert) -> str:
+    """The page of this console that shows what it is about; its own where there is none."""
+    own = reverse("admin:alerts_alert_change", args=[alert.pk])
+    return f"{reverse('admin:index')}{alert.page}" if alert.page else own
+
+
+def next_pages(alert: Alert) -> list[SafeString]:
+    """Where to go on from it: what it is about, by its name, and what changed in the agent that drifted."""
+    app, _, rest = alert.page.partition("/")
+    links = []
+    try:
+        model = apps.get_model(app, rest.partition("/")[0])
+        links.append(display.link(page_url(alert), f"the {model._meta.verbose_name}"))
+    except LookupError:  # it has no page
+        pass
+    if alert.agent is not None and alert.kind == AlertKind.DRIFT:
+        changed = f"what changed in {alert.agent.display_name}, and what to do"
+        links.append(display.link(f"{display.page_url(alert.agent)}#change", changed))
+    return links
+
+
+@admin.register(Alert)
+class AlertAdmin(ReadOnlyAdmin[Alert]):
+    list_select_related = ("agent", "acknowledged_by")
+    own_filters: ClassVar = {"acknowledged_at": ("acknowledged_at", admin.EmptyFieldListFilter)}
+    actions = ("acknowledge",)  # type: ignore[assignment]
+
+    def has_acknowledge_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("alerts.change_alert")
+
+    def get_panels(self, request: HttpRequest, obj: Alert) -> list[SafeString]:
+        context = {
+            "alert": obj,
+            "pages": next_pages(obj),
+            "may": self.has_acknowledge_permission(request),
+            "acknowledge": reverse("admin:alerts_alert_acknowledge_one", args=[obj.pk]),
+            "take_back": reverse("admin:alerts_alert_take_back_one", args=[obj.pk]),
+        }
+        return [*super().get_panels(request, obj), render_to_string("admin/alerts/alert/page.html", context, request)]
+
+    @admin.action(description="Acknowledge", permissions=["acknowledge"])
+    @confirmed("Acknowledge", "They leave the first page and the bell, and stay in this list.", form=NoteForm)
+    def acknowledge(self, request: HttpRequest, queryset: QuerySet[Alert], form: NoteForm) -> None:
+        done = acknowledge(queryset, user=user_of(request), note=form.cleaned_data["note"])
+        tell_done(self, request, "alert", "acknowledged", done=done, chosen=queryset.count())
+
+    @console_action("acknowledge", "alerts.change_alert")
+    def acknowledge_one(self, request: HttpRequest, alert: Alert) -> str:
+        _decide(request, alert, request.POST.get("note", ""))
+        return "Acknowledged."
+
+    @console_action("take-back", "alerts.change_alert")
+    def take_back_one(self, request: HttpRequest, alert: Alert) -> str:
+        _undo(request, alert)
+        return "It is new again."
+
+    state = display.column("state", alert_state, ordering="acknowledged_at")
+
+    @admin.display(description="sent to")
+    def deliveries_link(self, alert: Alert) -> SafeString:
+        return display.link(display.list_url(Delivery, alert__id__exact=alert.pk), "its deliveries")
+
+
+class ReceiverForm(ReceiverModelForm):
+    """What can be sent to is said by the model, field by field."""
+
+    kinds = forms.MultipleChoiceField(
+        choices=AlertKind.choices, required=False, widget=forms.CheckboxSelectMultiple, help_text="none = all"
+    )
+
+    class Meta:
+        model = Receiver
+        fields = ("name", "is_active", "channel", "address", "kinds", "agents")
+
+
+@admin.register(Receiver)
+class ReceiverAdmin(ModelAdmin[Receiver]):
+    form = ReceiverForm
+    autocomplete_fields = ("agents",)
+    fieldsets = (
+        (None, {"fields": ("name", "is_active", "channel", "address")}),
+        ("What is sent", {"fields": ("kinds", "agents")}),
+    )
+
+    def get_fieldsets(self, request: HttpRequest, obj: Receiver | None = None) -> Any:
+        """The address of a webhook can be a secret: it is for those who may change it."""
+        if obj is None or self.has_change_permission(request, obj):
+            return super().get_fieldsets(request, obj)
+        return [(None, {"fields": ("name", "is_active", "channel", "where_to", "kinds_wanted", "agents_wanted")})]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Receiver | None = None) -> Any:
+        return ("where_to", "kinds_wanted", "agents_wanted")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Receiver]:
+        return (
+            super()
+            .get_queryset(request)
+            .prefetch_related(Prefetch("agents", Agent.objects.only("slug", "display_name")))
+        )
+
+    def get_panels(self, request: HttpRequest, obj: Receiver) -> list[SafeString]:
+        stored = Receiver.objects.get(pk=obj.pk)  # a form that was refused has put what was typed into `obj`
+        log = []
+        for one in stored.deliveries.select_related("alert").order_by("-pk")[:DELIVERIES_SHOWN]:
+            due = display.moment(one.lease_expires_at) if one.status == "pending" and one.tries else ""
+            again = SafeString(f"next try {due}") if due else ""
+            outcome = display.lines(display.status_badge(one), display.visible(one.error), again)
+            about = display.page_of(one.alert) if one.alert else "test"
+            answer = one.answer_code or display.EMPTY
+            log.append((about, outcome, answer, f"{one.tries} of {MOST_TRIES}", display.moment(one.tried_at)))
+        alert = Alert.objects.select_related("agent").order_by("-pk").first()
+        may = self.has_change_permission(request, obj)
+        context = {
+            "receiver": stored,
+            "may": may,
+            "console_url": settings.CONSOLE_URL,
+            "is_webhook": stored.channel == Receiver.Channel.WEBHOOK,
+            "secret": secret_of(stored.salt.hex) if may else "",
+            "payload": json.dumps(payload(alert), indent=2, ensure_ascii=False),
+            "is_test": alert is None,
+            "test": reverse("admin:alerts_receiver_test", args=[obj.pk]),
+            "log": log and table(("Alert", "Outcome", "Answer", "Tries", "Last try"), log, label="Deliveries"),
+            "all": display.list_url(Delivery, receiver__id__exact=obj.pk),
+        }
+        return [
+            *super().get_panels(request, obj),
+            render_to_string("admin/alerts/alert/receiver.html", context, request),
+        ]
+
+    @console_action("test", "alerts.change_receiver")
+    def test(self, request: HttpRequest, receiver: Receiver) -> str:
+        if not receiver.is_active:
+            raise ValueError("it is not active: nothing is sent to it")
+        send_test(receiver)
+        return "A test alert waits for a worker. Load this page again in a few seconds to see what became of it."
+
+    def response_post_save_add(self, request: HttpRequest, obj: Receiver) -> HttpResponseRedirect:
+        """Its page: the test is there."""
+        return HttpResponseRedirect(self.url("change", obj))
+
+    def save_model(self, request: HttpRequest, obj: Receiver, form: Any, change: bool) -> None:
+        if not change:
+            obj.created_by = user_of(request)
+        if "address" in form.changed_data:
+            obj.failures, obj.retry_at = 0, None
+        super().save_model(request, obj, form, change)
+
+    where_to = display.column("to", lambda receiver: display.isolated(receiver.where))
+
+    @admin.display(description="kinds")
+    def kinds_wanted(self, receiver: Receiver) -> str:
+        names = dict(AlertKind.choices)
+        return ", ".join(str(names.get(kind, kind)) for kind in receiver.kinds) or "all"
+
+    @admin.display(description="agents")
+    def agents_wanted(self, receiver: Receiver) -> SafeString | str:
+        slugs = [display.isolated(agent.display_name) for agent in receiver.agents.all()]
+        return SafeString(", ".join(slugs)) if slugs else "all"
+
+
+# -- the review queue
+def _waiting(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
+    return newest(Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk"), agent, keys)
+
+
+def _show(request: HttpRequest, alert: Alert) -> SafeString:
+    return facts(
+        ("Kind", alert.get_kind_display()),
+        ("Raised", display.moment(alert.created_at)),
+        ("How often", f"{alert.times:,}"),
+        *([("Still so", "yes")] if alert.ended_at is None else []),
+        ("See", SafeString(" · ".join(next_pages(alert))) or display.EMPTY),
+    )
+
+
+def _decide(request: HttpRequest, alert: Alert, note: str) -> None:
+    if not acknowledge(Alert.objects.filter(pk=alert.pk), user=user_of(request), note=note):
+        raise ValueError("it is acknowledged already")
+
+
+def _undo(request: HttpRequest, alert: Alert) -> None:
+    if not reopen(alert):
+        raise ValueError("it is not acknowledged, or the same was raised again since")
+
+
+add_review(
+    ReviewKind(
+        name="alerts",
+        title="Alerts",
+        one="alert to acknowledge",
+        many="alerts to acknowledge",
+        order=10,
+        permissions=("alerts.change_alert",),
+        fills="raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed.",
+        waiting=_waiting,
+        find=partial(by_key, Alert.objects.select_related("agent")),
+        line=lambda alert: display.visible(alert.title),
+        show=_show,
+        note="For your colleagues: what you do about it.",
+        decisions=(Decision("acknowledge", "Acknowledge", "a", "is acknowledged", _decide, _undo, main=True),),
+    )
+)

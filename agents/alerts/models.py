@@ -1,0 +1,205 @@
+"""Alerts, the receivers that are sent them, and what happened to each delivery."""
+
+from __future__ import annotations
+
+import uuid
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import models
+from django.db.models import F, Q, Value
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+from agents.kit.models.lease import Leasable
+from agents.models.conversations import Agent
+
+
+class AlertKind(models.TextChoices):
+    DRIFT = "drift", "drift"
+    GATE_PASS_RATE = "gate_pass_rate", "gate pass rate fell"
+    JUDGE_DOWN = "judge_down", "judge down"
+    BUDGET = "budget", "budget reached"
+    EVALUATION_FAILED = "evaluation_failed", "evaluation failed"
+
+
+class Alert(models.Model):
+    """Something that a person has to know of. Of one kind and object there is one until it is acknowledged and has ended."""
+
+    Kind = AlertKind
+
+    kind = models.CharField(max_length=20, choices=AlertKind.choices)
+    about = models.CharField(max_length=300, help_text="the object; one of a kind and object is open at a time")
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="alerts")
+    title = models.CharField(max_length=300)
+    page = models.CharField(
+        max_length=300, blank=True, default="", help_text="address that shows it, below the console's"
+    )
+    times = models.PositiveIntegerField(default=1, help_text="how often it was raised while it was open")
+    created_at = models.DateTimeField(auto_now_add=True)
+    last_at = models.DateTimeField(auto_now_add=True, help_text="when it was raised last")
+    ended_at = models.DateTimeField(
+        null=True, blank=True, help_text="when what it is about was over; at once for something that only happened"
+    )
+    acknowledged_at = models.DateTimeField(null=True, blank=True)
+    acknowledged_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    note = models.CharField(max_length=500, blank=True, default="", help_text="of who acknowledged it")
+
+    class Meta:
+        db_table = "alerts"
+        ordering: ClassVar = ["-pk"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["kind", "about"],
+                condition=Q(acknowledged_at__isnull=True) | Q(ended_at__isnull=True),
+                name="alert_open_once",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["-id"], condition=Q(acknowledged_at__isnull=True), name="alert_unacknowledged"),
+            models.Index(fields=["agent", "-id"], name="alert_of_agent"),
+        ]
+
+    def __str__(self) -> str:
+        return self.title
+
+    @property
+    def url(self) -> str:
+        """Where the console shows it; only the end of the address where the setting CONSOLE_URL is empty."""
+        return f"{settings.CONSOLE_URL.rstrip('/')}/{self.page}" if settings.CONSOLE_URL else self.page
+
+    @classmethod
+    def open(cls) -> Q:
+        """Condition for alerts that are not acknowledged, or that last."""
+        return Q(acknowledged_at__isnull=True) | Q(ended_at__isnull=True)
+
+
+class Receiver(models.Model):
+    """Whom alerts are sent to: by e-mail, or to a webhook."""
+
+    class Channel(models.TextChoices):
+        EMAIL = "email", "e-mail"
+        WEBHOOK = "webhook", "webhook"
+
+    name = models.CharField(max_length=80, unique=True, help_text="for your colleagues, such as: on call")
+    channel = models.CharField(
+        "sent by",
+        max_length=8,
+        choices=Channel.choices,
+        default=Channel.EMAIL,
+        help_text="a webhook is sent JSON; e-mail needs the setting EMAIL_URL",
+    )
+    address = models.CharField(
+        max_length=500, help_text="e-mail addresses separated by commas, or the https address of the webhook"
+    )
+    kinds = models.JSONField(default=list, blank=True, help_text="kinds of alerts; empty = all")
+    agents = models.ManyToManyField(
+        Agent,
+        blank=True,
+        related_name="receivers",
+        help_text="empty = all; alerts that are of no agent are always sent",
+    )
+    is_active = models.BooleanField("active", default=True, help_text="clear it to send nothing for now")
+    salt = models.UUIDField(default=uuid.uuid4, editable=False, help_text="a new one makes a new signing secret")
+    failures = models.PositiveIntegerField(default=0, editable=False, help_text="tries in a row that did not reach it")
+    retry_at = models.DateTimeField(null=True, editable=False, help_text="nothing is sent before")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, editable=False, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "alert_receivers"
+        ordering: ClassVar = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def addresses(self) -> list[str]:
+        """The e-mail addresses."""
+        return [address.strip() for address in self.address.split(",") if address.strip()]
+
+    @property
+    def where(self) -> str:
+        """The address without what may be secret in it: of a webhook only the host."""
+        return self.address if self.channel == self.Channel.EMAIL else urlsplit(self.address).hostname or ""
+
+    def clean(self) -> None:
+        """Refuse what could not be sent to; names field, value and what is allowed."""
+        from agents.alerts.webhook import Refused, target_of
+
+        try:
+            if self.channel == self.Channel.WEBHOOK:
+                target_of(self.address)
+            elif not self.addresses:
+                raise ValidationError("")
+            else:
+                for address in self.addresses:
+                    validate_email(address)
+        except Refused as refused:
+            raise ValidationError({"address": str(refused)}) from None
+        except ValidationError:
+            allowed = "allowed: addresses such as ops@example.com, separated by commas"
+            raise ValidationError({"address": f"address {self.address!r}: {allowed}"}) from None
+
+
+class Delivery(Leasable):
+    """An alert on its way to a receiver. It is sent at least once: the id is the same at every try."""
+
+    WHOSE: ClassVar = Coalesce(F("receiver_id"), Value(0))
+    STATES: ClassVar = [
+        ("pending", "waiting"),
+        ("running", "being sent"),
+        ("completed", "delivered"),
+        ("failed", "given up"),
+        ("errored", "given up after crashes"),
+        ("cancelled", "not sent: the receiver was switched off or deleted"),
+    ]
+
+    status = models.CharField(max_length=16, choices=STATES, default=Leasable.Status.PENDING)
+    alert = models.ForeignKey(
+        Alert, null=True, blank=True, on_delete=models.CASCADE, related_name="deliveries", help_text="empty = a test"
+    )
+    receiver = models.ForeignKey(
+        Receiver, null=True, on_delete=models.SET_NULL, related_name="deliveries", db_index=False
+    )
+    message_id = models.UUIDField(default=uuid.uuid4, help_text="in the header of every try")
+    tries = models.PositiveIntegerField(default=0)
+    tried_at = models.DateTimeField(null=True, blank=True, help_text="when the last try ended")
+    answer_code = models.PositiveIntegerField(null=True, blank=True, help_text="HTTP status of the last answer")
+
+    class Meta:
+        db_table = "alert_deliveries"
+        verbose_name_plural = "deliveries"
+        ordering: ClassVar = ["-pk"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["receiver"], condition=Q(status="running"), name="alert_delivery_one_at_a_time"
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                Coalesce(F("receiver_id"), Value(0)),
+                F("created_at"),
+                F("id"),
+                condition=Q(status__in=["pending", "running"]),
+                name="alert_delivery_open",
+            ),
+            models.Index(fields=["receiver", "-id"], name="alert_delivery_of_receiver"),
+            models.Index(fields=["status", "finished_at"], name="alert_delivery_status_finished"),
+        ]
+
+    def __str__(self) -> str:
+        return f"delivery {self.pk}"
+
+    @classmethod
+    def leasable(cls) -> Q:
+        """Those that are due, of receivers that are not left alone for a while."""
+        left_alone = Receiver.objects.filter(retry_at__gt=timezone.now())
+        return cls.leasable_when_due() & (Q(receiver=None) | ~Q(receiver__in=left_alone))

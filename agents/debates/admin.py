@@ -1,0 +1,288 @@
+"""Debates in the console: start one, play it round by round, say something in between, and read what it came to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils.safestring import SafeString
+
+from agents.debates.debate import (
+    MOST_ROUNDS,
+    NOT_ENDED,
+    TOPIC_CHARACTERS,
+    DebateRefused,
+    add_message,
+    ask_rounds,
+    cancel,
+    lacks_lines,
+    start_debate,
+)
+from agents.debates.measures import STANCES
+from agents.debates.models import Debate
+from agents.debates.modes import MODES, PERSPECTIVES, Perspectives
+from agents.debates.report import (
+    EVIDENCE_HEADS,
+    DebateReport,
+    Remark,
+    actor_line,
+    evidence_cells,
+    exit_line,
+    report,
+    round_name,
+    talking_lines,
+)
+from agents.kit.admin.access import user_of
+from agents.kit.commands import Cell
+from agents.kit.console import display
+from agents.kit.console.charts import steps
+from agents.kit.console.logs import READING, LogAdmin
+from agents.kit.console.panels import table
+from agents.kit.console.site import GrowingTextarea, NumberInput, Select, TextInput, console_action, console_page
+from agents.kit.work.worker import alive
+from agents.models import Agent
+from agents.turn.send_message import SendRefused
+
+PAGES = "admin/debates/debate/"
+STARTING, PLAYING, SPEAKING = "debates.add_debate", "debates.change_debate", "agents.add_message"
+STANCE_TONES: dict[str | None, display.Tone] = {"yes": "good", "no": "bad", "neutral": "plain"}
+
+
+class StartForm(forms.Form):
+    """A question, its mode, who debates, its rounds. Criteria that end it, and other models for a seat, are the command's and the API's."""
+
+    topic = forms.CharField(
+        label="question",
+        max_length=TOPIC_CHARACTERS,
+        widget=GrowingTextarea(attrs={"rows": 2}),
+        help_text="what is debated; where the mode has stances, a question that yes or no answers",
+    )
+    mode = forms.ChoiceField(
+        widget=Select,
+        choices=[(mode.name, f"{mode.title}: {mode.about}") for mode in MODES.values()],
+        help_text="the rules: who speaks after whom, in which role, and who sees what",
+    )
+    agents = forms.CharField(
+        widget=TextInput,
+        max_length=2_000,
+        help_text="ids (slugs) in the order of speaking, at least two, e.g. michael,dwight,pam. The mode gives the roles in this "
+        "order: in devil's advocate the first argues for yes, the second for no.",
+    )
+    rounds = forms.IntegerField(
+        initial=5, min_value=1, max_value=MOST_ROUNDS, widget=NumberInput, help_text="at most; the poll does not count"
+    )
+    poll = forms.BooleanField(
+        label="blind poll first",
+        required=False,
+        initial=True,
+        help_text="every seat answers once alone: talking is compared with it",
+    )
+    judge = forms.BooleanField(
+        label="judge each round",
+        required=False,
+        initial=True,
+        help_text="one call a round: how far do the answers agree?",
+    )
+    real = forms.BooleanField(
+        label="real speech",
+        required=False,
+        help_text="measured like other messages; else only when selected by its tag",
+    )
+    perspectives = forms.CharField(
+        required=False,
+        initial=", ".join(PERSPECTIVES),
+        widget=TextInput,
+        help_text="of an expert panel, one after the other to the seats; separated by commas, also your own",
+    )
+
+    @property
+    def round_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in ("rounds", "poll", "judge", "real", "perspectives")]
+
+    def start(self, user: User) -> Debate:
+        """Start the debate that a valid form describes.
+
+        Raises:
+            DebateRefused: It is not allowed.
+        """
+        given = dict(self.cleaned_data)
+        named = [name for part in given.pop("perspectives").split(",") if (name := part.strip())]
+        if MODES[given["mode"]].config is Perspectives:
+            given["perspectives"] = named
+        agents = [slug for part in given.pop("agents").split(",") if (slug := part.strip())]
+        return start_debate(agents=agents, user=user, **given)
+
+
+@admin.register(Debate)
+class DebateAdmin(LogAdmin[Debate]):
+    """Users who may add debates start them; those who may change them ask for rounds and cancel."""
+
+    list_select_related = ("created_by",)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return request.user.has_perm(STARTING)
+
+    @admin.display(description="mode", ordering="mode")
+    def rules(self, debate: Debate) -> str | SafeString:
+        return MODES[debate.mode].title if debate.mode in MODES else display.visible(debate.mode)
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The form of a new debate; it starts waiting, or with the rounds that the pressed button asks for."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        user = user_of(request)
+        may_play, form = user.has_perm(PLAYING), StartForm(request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            try:
+                debate = form.start(user)
+            except DebateRefused as refused:
+                form.add_error(refused.field if refused.field in form.fields else None, str(refused))
+            else:
+                self.log_addition(request, debate, "started")
+                if may_play and "wait" not in request.POST:
+                    ask_rounds(debate, 1 if "next" in request.POST else None)
+                return HttpResponseRedirect(self.url("change", debate))
+        agents = Agent.objects.filter(is_active=True).only("slug", "model_id", "sample_lines").order_by("slug")
+        silent = [agent.slug for agent in agents if lacks_lines(agent)]
+        return self.page(request, f"{PAGES}start.html", "Start a debate", form=form, may_play=may_play, silent=silent)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """What a debate came to so far."""
+        debate = self._visible(request, int(object_id) if object_id.isdecimal() else 0)
+        shown, reads = report(debate), request.user.has_perm(READING)
+        remarks = defaultdict[int, list[Remark]](list)
+        for remark in shown.evidence.remarks:
+            remarks[remark.before_round].append(remark)
+        begun = {one.round for one in shown.agent_responses}
+        rounds = sorted(begun | {row.round for row in shown.evidence.rounds})
+        last = shown.evidence.rounds[-1] if shown.evidence.rounds else None
+        waits = debate.status == Debate.WAITING
+        return self.page(
+            request,
+            f"{PAGES}page.html",
+            f"Debate {debate.pk}",
+            debate=debate,
+            shown=shown,
+            reads=reads,
+            rules=self.rules(debate),
+            is_open=debate.status in Debate.OPEN,
+            no_worker=debate.status == Debate.Status.PENDING and not alive().exists(),
+            may_play=request.user.has_perm(PLAYING) and (waits or debate.status == Debate.Status.ERRORED),
+            may_cancel=request.user.has_perm(PLAYING) and debate.status in NOT_ENDED,
+            may_speak=request.user.has_perm(SPEAKING) and waits,
+            exit_line=exit_line(shown),
+            actor_line=actor_line(shown),
+            talking=list(talking_lines(shown.decision.what_talking_changed)),
+            judge=last.consensus if last else None,
+            charts=_charts(shown),
+            rounds=[{"name": round_name(number), "remarks": remarks[number]} for number in rounds],
+            next_remarks=[one for one in shown.evidence.remarks if one.before_round not in rounds],
+            matrix=_matrix(debate, shown, rounds),
+            evidence=table(
+                [head.removeprefix(">") for head in EVIDENCE_HEADS],
+                [list(map(_shown, evidence_cells(row))) for row in shown.evidence.rounds],
+                label="What each round came to",
+                stacking=False,
+            ),
+            urls={name: self.url(name, debate) for name in ("next", "finish", "cancel", "message", "progress")},
+            export=reverse("debate-export", args=[debate.pk]),
+        )
+
+    @console_action("next", PLAYING)
+    def next_view(self, request: HttpRequest, row: Debate) -> str:
+        ask_rounds(row, 1)
+        return "The next round is queued."
+
+    @console_action("finish", PLAYING)
+    def finish_view(self, request: HttpRequest, row: Debate) -> str:
+        ask_rounds(row, None)
+        return "All rounds that are left are queued."
+
+    @console_action("cancel", PLAYING)
+    def cancel_view(self, request: HttpRequest, row: Debate) -> str:
+        return f"Debate {cancel(row).pk} is cancelled. What was said stays."
+
+    @console_page("<int:pk>/message/", SPEAKING, post=True)
+    def message_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Say something to the seats (POST); they read it in the next round."""
+        debate = self._visible(request, pk)
+        text = request.POST.get("text", "").strip()
+        try:
+            add_message(debate, text=text, user=user_of(request))
+        except (DebateRefused, SendRefused) as refused:
+            self.message_user(request, f"Nothing was said: {refused}.", messages.ERROR)
+        else:
+            self.message_user(request, "Said; the seats read it in the next round.", messages.SUCCESS)
+        return HttpResponseRedirect(self.url("change", debate))
+
+    @console_page("<int:pk>/progress/")
+    def progress_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """How far it is, for the page that asks every two seconds whether anything changed."""
+        debate = self._visible(request, pk)
+        ended = debate.turns.exclude(status="pending").count()
+        return JsonResponse({"status": debate.status, "turns": ended, "rounds": debate.rounds.count()})
+
+    def _visible(self, request: HttpRequest, pk: int) -> Debate:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        debate: Debate = get_object_or_404(Debate.objects.select_related("channel"), pk=pk)
+        return debate
+
+
+def _charts(shown: DebateReport) -> list[tuple[str, SafeString]]:
+    """Stances and confidence over the rounds, each with its title; nothing before the first round."""
+    rounds = shown.evidence.rounds
+    names, charts = [round_name(row.round) for row in rounds], []
+    if any(any(row.vote.counts.values()) for row in rounds):
+        taken: dict[str, list[float | None]] = {
+            stance: [row.vote.counts[stance] for row in rounds] for stance in STANCES
+        }
+        ticks = range(len(shown.metadata.seats) + 1)
+        charts.append(
+            (
+                "Stances",
+                steps(taken, names=names, label="Seats by stance and round", ticks=ticks, shown="{:.0f}".format),
+            )
+        )
+    given = {(one.seat, one.round): one.confidence for one in shown.agent_responses}
+    lines = {
+        f"{seat.number}. {seat.name}": [given.get((seat.number, row.round)) for row in rounds]
+        for seat in shown.metadata.seats
+    }
+    if any(value is not None for values in lines.values() for value in values):
+        charts.append(("Confidence", steps(lines, names=names, label="Confidence of each seat by round")))
+    return charts
+
+
+def _shown(cell: Cell) -> object:
+    """A cell of the report's table as the console shows it."""
+    value, emphasis = cell if isinstance(cell, tuple) else (cell, "")
+    if emphasis == "warning":
+        return display.badge(value, "warning")
+    return display.count(value) if isinstance(value, int | None) else display.visible(value)
+
+
+def _matrix(debate: Debate, shown: DebateReport, rounds: list[int]) -> list[dict[str, Any]]:
+    """A row per seat with a cell per round; a cell is None where the seat has had no turn."""
+    by_place = {(one.seat, one.round): one for one in shown.agent_responses}
+    moved = {(move.seat, row.round): move for row in shown.evidence.rounds if row.changes for move in row.changes.moves}
+    rows = []
+    for seat in debate.seats.select_related("agent").order_by("number"):
+        cells: list[dict[str, Any] | None] = []
+        for place in ((seat.number, number) for number in rounds):
+            said = by_place.get(place)
+            tone = STANCE_TONES.get(said.stance, "plain") if said else ""
+            cells.append({"said": said, "tone": tone, "move": moved.get(place)} if said else None)
+        rows.append({"seat": seat, "cells": cells})
+    return rows

@@ -1,0 +1,198 @@
+"""Debates: listed, started, asked for rounds, cancelled, read and exported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from pydantic import Field
+from rest_framework.decorators import action
+from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agents.api.overrides import NEEDED, ModelName
+from agents.debates.debate import (
+    MOST_ROUNDS,
+    MOST_SEATS,
+    TOPIC_CHARACTERS,
+    DebateRefused,
+    ask_rounds,
+    cancel,
+    start_debate,
+)
+from agents.debates.measures import Criteria
+from agents.debates.models import Debate
+from agents.debates.modes import MODES
+from agents.debates.report import DebateReport, as_json, as_markdown, report
+from agents.kit.api import filters
+from agents.kit.api.bodies import ABSENT, AgentSlug, Body, OneOf
+from agents.kit.api.filters import Filters, InTime
+from agents.kit.api.headers import etag_of, located
+from agents.kit.api.pagination import Log
+from agents.kit.api.problems import Conflict
+from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
+from agents.kit.api.rows import Row
+from agents.kit.api.schema import answers
+from agents.kit.api.views import Rows
+
+EXPORTS: dict[str, tuple[str, Callable[[DebateReport], str]]] = {
+    "markdown": ("text/markdown", as_markdown),
+    "json": ("application/json", as_json),
+}
+ENDINGS = {"markdown": "md", "json": "json"}
+
+
+class DebateRow(Row):
+    """A debate, without what was said in it."""
+
+    class Meta:
+        model = Debate
+        fields = (
+            *("id", "url", "channel", "channel_url", "mode", "topic", "status", "error", "rounds_asked"),
+            *("exit_reason", "exit_details", "created_by", "created_at", "started_at", "finished_at"),
+            *("rounds_url", "cancel_url", "export_url"),
+        )
+
+
+def _setting(name: str, about: str) -> Any:
+    """A field that is as `Criteria` has it where it is left out."""
+    return Field(Criteria.model_fields[name].default, description=f"{about}; null switches the criterion off")
+
+
+class NewDebate(Body):
+    """A question, who debates it, and how. What is left out is as the command line has it."""
+
+    topic: str = Field(description=f"the question, at most {TOPIC_CHARACTERS:,} characters")
+    mode: Annotated[str, OneOf(*MODES)] = Field(description="its rules")
+    agents: list[AgentSlug] = Field(
+        max_length=MOST_SEATS, description="slugs, in the order of the seats; active, and not busy elsewhere"
+    )
+    rounds: int = Field(5, description=f"at most, 1 to {MOST_ROUNDS}; the poll does not count")
+    models: dict[str, ModelName] = Field(
+        {},
+        max_length=MOST_SEATS,
+        description=f"number of a seat, or slug, to the model that acts there; for users with {NEEDED}",
+    )
+    perspectives: list[str] = Field(ABSENT, max_length=100, description="of an expert panel, also your own")
+    assignment: str = Field(ABSENT, description="of perspectives to seats: round-robin, random or explicit")
+    seed: int = Field(ABSENT, description="of the random assignment")
+    poll: bool = Field(True, description="ask every seat alone before the first round")
+    judge: bool = Field(True, description="ask a judge after each round how far the answers agree")
+    consensus: float | None = _setting("consensus", "ends with this agreement, 0 to 1")
+    convergence_rounds: int | None = _setting("convergence_rounds", "ends when no seat moved for so many rounds")
+    convergence_similarity: float = Field(
+        Criteria.model_fields["convergence_similarity"].default,
+        description="from which two positions of a seat are the same, 0 to 1",
+    )
+    confidence: float | None = _setting("confidence", "ends when every seat is so sure, 0 to 1")
+    extra_rounds_on_groupthink: int = Field(
+        0, description="played at most where it would end and they agree too easily"
+    )
+    real: bool = Field(False, description="its messages are ordinary speech of the agents, measured as such")
+
+
+class MoreRounds(Body):
+    """How many rounds are to be played."""
+
+    rounds: int | None = Field(1, ge=1, le=MOST_ROUNDS, description="so many more; null = to the end")
+
+
+class DebateFilters(InTime):
+    mode = filters.choice(MODES)
+    status = filters.choice([value for value, _ in Debate.STATES])
+    exit_reason = filters.choice(("consensus", "convergence", "confidence", "max_rounds"))
+    channel = filters.channel()
+    agent = filters.agent("seats__agent")
+
+
+class ExportFilters(Filters):
+    vars()["as"] = filters.choice(EXPORTS, about="default markdown")
+
+
+class Debates(Rows):
+    """Debates, newest first.
+
+    Filters: `mode`, `status`, `exit_reason`, `channel`, `agent` (has a seat), `since`, `until`; `ordering=id` for the oldest first.
+    """
+
+    queryset = Debate.objects.select_related("channel", "created_by").defer("channel__topic", "channel__tags")
+    row_class = DebateRow
+    serializer_class = DebateRow
+    pagination_class = Log
+    filterset_class = DebateFilters
+    throttle_scope = PAID
+    etags = ("retrieve",)
+    bodies: ClassVar = {"create": NewDebate, "rounds": MoreRounds}
+
+    def get_permissions(self) -> Any:
+        return [ReadsMessages()] if self.action in ("retrieve", "export") else super().get_permissions()
+
+    def get_queryset(self) -> QuerySet[Debate]:
+        return self.queryset.all()
+
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
+        """An export answers in the form that `as` names and not in that of its `Accept`."""
+        return super().perform_content_negotiation(request, force=force or self.action == "export")
+
+    @answers({201: DebateRow})
+    def create(self, request: Request) -> Response:
+        """Start a debate. 201: it waits, and asks no model, until you ask for `rounds`."""
+        body: NewDebate = self.read_body()
+        if body.models and not request.user.has_perm(NEEDED):
+            raise PermissionDenied(f"models: only for users with the permission {NEEDED}")
+        try:
+            debate = start_debate(**body.sent, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
+        except DebateRefused as error:
+            raise ValidationError({error.field: [str(error)]}) from None
+        return located(self.get_serializer(debate).data)
+
+    @answers(DebateReport)
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """What a debate came to, in four layers: decision, agent responses, evidence, metadata.
+
+        `decision.what_talking_changed` holds the vote of the blind poll beside that of the last round, and what the rounds between used.
+        Ask again with `If-None-Match` while it is played: 304 as long as nothing happened.
+        """
+        shown = report(self.get_object()).model_dump(mode="json")
+        return self.tagged(request, shown, etag_of(shown))
+
+    @answers({202: DebateRow})
+    @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,))
+    def rounds(self, request: Request, pk: int) -> Response:
+        """Ask for one more round of a debate that waits, for several, or for all that are left. 202: a worker plays them.
+
+        Asked again while it is played, it stays as it is. 409 when it has ended.
+        """
+        try:
+            debate = ask_rounds(self.get_object(), self.read_body().rounds)
+        except DebateRefused as error:
+            raise Conflict(str(error)) from None
+        return located(self.get_serializer(debate).data, status=202)
+
+    @answers(DebateRow)
+    @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,))
+    def cancel(self, request: Request, pk: int) -> Response:
+        """End a debate: at once, or before the next seat's turn where it is being played. 409 when it has ended already.
+
+        What was said stays, and the debate cannot go on. Cancelled again, it stays as it is.
+        """
+        self.read_body()
+        try:
+            debate = cancel(self.get_object())
+        except DebateRefused as error:
+            raise Conflict(str(error)) from None
+        return Response(self.get_serializer(debate).data)
+
+    @answers({(200, "text/markdown"): OpenApiTypes.STR, (200, "application/json"): DebateReport})
+    @action(detail=True, filterset_class=ExportFilters)
+    def export(self, request: Request, pk: int) -> HttpResponse:
+        """A debate as a file: a page of Markdown, or JSON that holds every word."""
+        form = self.query["as"] or "markdown"
+        debate, (kind, text_of) = self.get_object(), EXPORTS[form]
+        response = HttpResponse(text_of(report(debate)), content_type=f"{kind}; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="{debate.channel.slug}.{ENDINGS[form]}"'
+        return response

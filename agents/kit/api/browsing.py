@@ -1,0 +1,109 @@
+"""The API as pages for people: Django REST framework's browsable API. Programs, which do not ask for HTML, get JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+from django.template import loader
+from pydantic import BaseModel
+from rest_framework.parsers import MultiPartParser
+from rest_framework.renderers import BrowsableAPIRenderer
+from rest_framework.request import override_method
+
+from agents.kit.api.requests import BoundedJSONParser, read_bounded
+
+ETAG = "etag"  # hidden field of an HTML form: of what the page showed
+_EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": [], "object": {}}
+
+
+class BrowsablePages(BrowsableAPIRenderer):
+    """Shows forms of what a route takes. DRF would make them of a view's serializer, which here is that of the answer."""
+
+    renderer_context: dict[str, Any]
+
+    def get_rendered_html_form(self, data: Any, view: Any, method: str, request: Any) -> Any:
+        if method != "PUT":
+            return super().get_rendered_html_form(data, view, method, request)
+        typed = request.data if self._is_refused(method) and isinstance(request.data, FormFields) else None
+        with override_method(view, request, method) as asked:
+            if not self.show_form_for_method(view, method, asked, None):
+                return None
+            form = view.html_form(typed, self.renderer_context["response"].get("ETag", ""))
+        if form is None:
+            return None
+        if typed is not None:  # it stays, with what is wrong with it
+            form.is_valid()
+            form._errors = data.get("errors", {})
+        return self.render_form_for_serializer(form)
+
+    def get_raw_data_form(self, data: Any, view: Any, method: str, request: Any) -> Any:
+        form: Any = super().get_raw_data_form(data, view, method, request)
+        if form is None:
+            return None
+        if self._is_refused(method) and request.data:
+            content = request.data
+        else:
+            with override_method(view, request, method):
+                content = view.example({} if self.renderer_context["response"].status_code >= 400 else data)
+        media_type = BoundedJSONParser.media_type
+        form.fields["_content_type"].choices = [(media_type, media_type)]
+        form.fields["_content"].initial = json.dumps(content, indent=4, ensure_ascii=False, default=str)
+        return form
+
+    def get_filter_form(self, data: Any, view: Any, request: Any) -> Any:
+        """Return the form of the parameters of a GET, with what is wrong with them. Its fields are texts and choices: it shows no rows."""
+        status = self.renderer_context["response"].status_code
+        if request.method != "GET" or status not in (200, 400) or not view.get_filterset_class().base_filters:
+            return None
+        [backend] = view.filter_backends
+        form = backend().to_html(request, view.queryset, view)
+        return loader.get_template(self.filter_template).render({"elements": [form]})
+
+    def _is_refused(self, method: str) -> bool:
+        """Whether this page answers a form of this method whose fields are wrong."""
+        response = self.renderer_context["response"]
+        return bool(self.renderer_context["request"].method == method and response.status_code == 400)
+
+
+class FormFields(dict[str, Any]):
+    """What the HTML form of a page sends: a text per field; `etag` is that of what the page showed, None where the form has none."""
+
+    etag: str | None = None
+
+
+class FormParser(MultiPartParser):
+    """Reads an HTML form as the JSON object that a program would send."""
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        body = BytesIO(read_bounded(stream, parser_context))
+        sent = super().parse(body, media_type, parser_context).data
+        fields = FormFields({name: sent[name] for name in sent})
+        fields.etag = fields.pop(ETAG, None) or None  # the page of a refused raw form has none
+        return fields
+
+
+def example_of(body: Any, shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the raw form of a page holds at first: what is there of the body's fields, and each other that must be given, empty."""
+    if not (isinstance(body, type) and issubclass(body, BaseModel)):
+        return {}
+    schema = body.model_json_schema()
+    fields, definitions = schema["properties"], schema.get("$defs", {})
+    there = {name: shown[name] for name in fields if shown.get(name) is not None}
+    example = {name: _fitting(value, fields[name], definitions) for name, value in there.items()}
+    for name in schema.get("required", ()):
+        example.setdefault(name, _EMPTY.get(fields[name].get("type", "string"), ""))
+    return example
+
+
+def _fitting(value: Any, schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Any:
+    """The parts of a value that a body may have."""
+    schema = definitions.get(schema.get("$ref", "").rpartition("/")[2], schema)
+    if isinstance(value, list) and "items" in schema:
+        return [_fitting(part, schema["items"], definitions) for part in value]
+    if isinstance(value, dict) and "properties" in schema:
+        fields = schema["properties"]
+        return {name: _fitting(part, fields[name], definitions) for name, part in value.items() if name in fields}
+    return value

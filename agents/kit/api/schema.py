@@ -1,0 +1,206 @@
+"""What the OpenAPI schema says of a route beside what drf-spectacular reads from it: refusals, headers, and answers by `answers`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from drf_spectacular.contrib.pydantic import PydanticExtension
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent, get_doc
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.serializers import CharField, DictField, IntegerField, ListField, Serializer
+
+from agents.kit.api.filters import Backend
+from agents.kit.api.headers import HEADER, REPLAYED
+from agents.kit.api.problems import CONTENT_TYPE
+
+PROBLEMS = {
+    400: "a parameter, header or field is not allowed; `errors` names each and says what is",
+    401: "no token and no session, or a wrong one",
+    403: "the user may not do this",
+    404: "there is no such thing",
+    406: "the route cannot answer in what `Accept` asks for",
+    409: "as things stand it cannot be done; the detail says why",
+    412: "it was changed meanwhile; the answer's `ETag` is the current one",
+    413: "the body is too large",
+    415: "the body is not of a type that the route reads",
+    422: f"this `{HEADER}` was used for another request",
+    429: "asked too often, or with too many wrong tokens; `Retry-After` says for how many seconds to wait",
+    503: "what it needs, such as the database, does not work just now; try again",
+}
+_DONE = {200: "done", 201: "made", 202: "a worker does it; `Location` says where to look", 204: "done"}
+_ALWAYS = (400, 401, 403, 406, 429, 503)
+_WITH_BODY = (413, 415)
+_KEY = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[\\x21-\\x7e]+$"}
+_TAG = {"type": "string", "minLength": 1}
+_HEADERS_OF_PROBLEMS: dict[int, list[tuple[str, str, dict[str, Any]]]] = {
+    412: [("ETag", "of what there is now", _TAG)],
+    429: [("Retry-After", "seconds", {"type": "integer"})],
+    503: [("Retry-After", "seconds, where it is known", {"type": "integer"})],
+}
+
+
+class Problem(Serializer[Any]):
+    """An error (RFC 9457)."""
+
+    title = CharField(help_text="the status in words")
+    status = IntegerField()
+    detail = CharField(help_text="a sentence that says what is wrong and what is allowed")
+    errors = DictField(  # type: ignore[assignment]  # a name of the answer
+        child=ListField(child=CharField()),
+        required=False,
+        help_text="per field, parameter or header what is wrong and what is allowed",
+    )
+
+
+def answers(responses: Mapping[Any, Any] | Any, *problems: int, **more: Any) -> Callable[[Any], Any]:
+    """Say what an action answers where it is not its view's serializer with 200 (201 of a create).
+
+    Args:
+        responses: Status, or status and media type, to serializer; a serializer alone is that of 200.
+        problems: Statuses that this action adds to what every view of its kind can answer, such as 409.
+        more: What else `extend_schema` takes.
+    """
+    by_status = isinstance(responses, Mapping) and all(isinstance(key, int | tuple) for key in responses)
+    shown: dict[Any, Any] = dict(responses) if by_status else {200: responses}
+    for key, answer in shown.items():
+        shown[key] = OpenApiResponse(answer, description=_DONE.get(key[0] if isinstance(key, tuple) else key, ""))
+    refusals = {(status, CONTENT_TYPE): OpenApiResponse(Problem, description=PROBLEMS[status]) for status in problems}
+    return extend_schema(responses={**shown, **refusals}, **more)
+
+
+class Models(PydanticExtension):
+    """Pydantic models: a body as it is read, an answer as it is dumped."""
+
+    priority = 1
+
+    def map_serializer(self, auto_schema: Any, direction: str) -> Any:
+        mode: Any = "validation" if direction == "request" else "serialization"
+        schema = self.target.model_json_schema(mode=mode, ref_template="#/components/schemas/{model}")
+        for name, inner in schema.pop("$defs", {}).items():
+            component = ResolvedComponent(name=name, type=ResolvedComponent.SCHEMA, object=name, schema=inner)  # type: ignore[no-untyped-call]
+            auto_schema.registry.register_on_missing(component)
+        return schema
+
+
+class Schema(AutoSchema):
+    """Adds what follows from a view's kind: problems, the headers of idempotency and of ETags."""
+
+    view: Any
+
+    def get_operation_id(self) -> str:
+        """The method and the path, variables included: unique of itself."""
+        parts = [part.strip("{}").replace("-", "_") for part in self.path.split("/") if part]
+        return "_".join([self.method.lower(), *(parts[1:] or ["root"])])
+
+    def get_summary(self) -> str | None:
+        """What it does, in a line: the description's first sentence."""
+        first = re.match(r"(?:POST )?(.+?)(?:[.;:] |\.?$)", " ".join(self.get_description().replace("`", "").split()))
+        return first[1][0].upper() + first[1][1:] if first else None
+
+    def get_description(self) -> str:  # type: ignore[override]  # as its base
+        """The action's docstring, else the view's; of one row that of its serializer."""
+        if self.view.action == "retrieve" and hasattr(self.view, "list") and not self.view.retrieve.__doc__:
+            return get_doc(type(self._get_serializer()))  # type: ignore[no-untyped-call]
+        return super().get_description()
+
+    def get_request_serializer(self) -> Any:
+        """The body that the view has for the action."""
+        return self.view.bodies.get(self.view.action, {})
+
+    def get_filter_backends(self) -> list[Any]:
+        return [Backend] if self.method == "GET" else []
+
+    def get_operation(self, *args: Any, **kwargs: Any) -> Any:
+        operation = super().get_operation(*args, **kwargs)
+        if operation is None:
+            return None
+        responses = operation["responses"]
+        said = [int(status) for status, answer in responses.items() if CONTENT_TYPE in answer.get("content", ())]
+        for status in {*said, *self._problems(operation)}:
+            responses[str(status)] = self._problem(status)
+        self._headers(operation)
+        operation["responses"] = dict(sorted(responses.items()))
+        return operation
+
+    def _problems(self, operation: dict[str, Any]) -> list[int]:
+        problems = [*_ALWAYS]
+        names = {parameter["name"] for parameter in operation.get("parameters", ())}
+        if "{" in self.path or "page" in names:
+            problems.append(404)
+        if self.method not in ("GET", "DELETE"):
+            problems += _WITH_BODY
+        if self.method == "POST":
+            problems += [409, 422]
+        if self.method in ("PUT", "PATCH") and self.view.action in self.view.etags:
+            problems.append(412)
+        return problems
+
+    def _problem(self, status: int) -> dict[str, Any]:
+        problem = self.resolve_serializer(Problem, "response").ref
+        answer = {"description": PROBLEMS[status], "content": {CONTENT_TYPE: {"schema": problem}}}
+        for name, description, schema in _HEADERS_OF_PROBLEMS.get(status, ()):
+            _answers([answer], name, description, schema)
+        name = f"Problem{status}"
+        component = ResolvedComponent(name=name, type=ResolvedComponent.RESPONSE, schema=answer, object=name)  # type: ignore[no-untyped-call]
+        self.registry.register_on_missing(component)
+        return dict(component.ref)
+
+    def _headers(self, operation: dict[str, Any]) -> None:
+        responses, parameters = operation["responses"], operation.setdefault("parameters", [])
+        good = [response for status, response in responses.items() if status < "300"]
+        if self.method == "POST":
+            parameters.append(
+                _header(HEADER, "of your choosing, a new one per request: sent again, it acts once", _KEY)
+            )
+            _answers(good, REPLAYED, "`true`: the answer of an earlier request with this key", {"enum": ["true"]})
+        for status in ("201", "202"):
+            if status in responses:
+                _answers([responses[status]], "Location", "where it is to be seen", {"format": "uri"})
+        if self.view.action in self.view.etags:
+            _answers(good, "ETag", "of what there is now", _TAG)
+            if self.method == "GET":
+                parameters.append(_header("If-None-Match", "an ETag: 304 while it is still current", _TAG))
+                responses["304"] = {"description": "as the ETag of `If-None-Match` has it"}
+            else:
+                parameters.append(_header("If-Match", "the ETag that was read: 412 when it changed since", _TAG))
+        if not parameters:
+            del operation["parameters"]
+
+
+def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"in": "header", "name": name, "description": description, "schema": schema}
+
+
+def _answers(responses: Iterable[dict[str, Any]], name: str, description: str, schema: dict[str, Any]) -> None:
+    for response in responses:
+        response.setdefault("headers", {})[name] = {"description": description, "schema": {"type": "string", **schema}}
+
+
+def tidied(result: Any, **kwargs: Any) -> Any:
+    """After the schema is made: without bounds that only say how large a database's integers are, which differ between databases,
+    and what pydantic adds of itself; ``anyOf`` for ``oneOf``, for what one of several shapes describes may fit another as well.
+    """
+    return {**_tidied(result), "info": result["info"]}
+
+
+def _tidied(result: Any) -> Any:
+    if isinstance(result, list):
+        return [_tidied(part) for part in result]
+    if not isinstance(result, dict):
+        return result
+    if "x-row" in result:
+        return {"$ref": f"#/components/schemas/{result['x-row']}"}
+    return {
+        "anyOf" if key == "oneOf" else key: _tidied(value)
+        for key, value in result.items()
+        if not (key in ("minimum", "maximum") and value in _BOUNDS)
+        and not (key == "title" and isinstance(value, str))
+        and key != "x-spec-enum-id"
+        and (key, value) not in (("format", "int64"), ("default", None))
+    }
+
+
+_BOUNDS = {bound for bits in (15, 31, 63) for bound in (2**bits - 1, -(2**bits))}

@@ -1,0 +1,46 @@
+"""What a Django app of Plumbline says of itself: an app is installed by one line of INSTALLED_APPS, and nothing else names it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.apps import AppConfig, apps
+from django.conf import settings
+from django.utils.module_loading import import_string, module_has_submodule
+
+
+class Capability(AppConfig):
+    """An app with the files that Django knows, and whose modules `checks`, `tables` and `urls` are found by their names.
+
+    What workers, turns and commands need of it stands in attributes of its own class, as dotted paths that are imported when they are
+    needed: ``work_queues = {"debates": "agents.debates.debate.work_one"}``. `declared` collects them.
+    """
+
+    def ready(self) -> None:
+        if module_has_submodule(self.module, "checks"):
+            import_string(f"{self.name}.checks.__name__")
+
+
+def capabilities() -> list[Capability]:
+    """Return the installed apps of Plumbline in the order of INSTALLED_APPS, lower ones first."""
+    return [config for config in apps.get_app_configs() if isinstance(config, Capability)]
+
+
+def declared(name: str) -> dict[str, Any]:
+    """Return what the installed apps declare under `name`, lower ones first; the setting of that name replaces it where there is one.
+
+    Args:
+        name: Of the attribute, such as ``work_queues``; the setting is ``WORK_QUEUES``.
+    """
+    setting: dict[str, Any] | None = getattr(settings, name.upper(), None)
+    if setting is not None:
+        return setting
+    return {key: value for app in capabilities() for key, value in getattr(app, name, {}).items()}
+
+
+def declared_list(name: str) -> list[Any]:
+    """Return the same for attributes that are lists."""
+    setting: list[Any] | None = getattr(settings, name.upper(), None)
+    if setting is not None:
+        return setting
+    return [value for app in capabilities() for value in getattr(app, name, ())]

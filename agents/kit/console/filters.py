@@ -1,0 +1,183 @@
+"""List filters that stay fast on tables of any size, on the theme's own: choices, recent values, days, tags, related rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.core.exceptions import ValidationError
+from django.db.models import Exists, Q, QuerySet, TextField
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
+from django.http import HttpRequest
+from django.utils import timezone
+
+from agents.kit.console.display import shortened
+from agents.models.conversations import TAG_KEY
+
+if TYPE_CHECKING:  # the theme is untyped; its filters keep the interface of Django's
+    from django.contrib.admin import ChoicesFieldListFilter as ChoicesFilter
+    from django.contrib.admin import FieldListFilter as DaysFilter
+    from django.contrib.admin import RelatedFieldListFilter as RelatedRowFilter
+    from django.contrib.admin import SimpleListFilter as DropdownFilter
+    from django.contrib.admin import SimpleListFilter as TextFilter
+else:
+    from unfold.contrib.filters.admin import AutocompleteSelectFilter as RelatedRowFilter
+    from unfold.contrib.filters.admin import ChoicesDropdownFilter as ChoicesFilter
+    from unfold.contrib.filters.admin import DropdownFilter, TextFilter
+    from unfold.contrib.filters.admin import RangeDateFilter as DaysFilter
+
+__all__ = ["ChoicesFilter", "DropdownFilter"]
+
+
+class RelatedFilter(RelatedRowFilter):
+    """The related row, searched by its name."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        if any(len(str(key)) >= 19 for key in self.lookup_val or ()):  # no database compares such a number
+            raise IncorrectLookupParameters
+        return super().queryset(request, queryset)
+
+
+class OptionFilter(DropdownFilter):
+    """A choice among `options`: value to its label and the condition that rows meet."""
+
+    options: ClassVar[dict[str, tuple[str, Q | Exists]]]
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        return [(value, label) for value, (label, _) in self.options.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if not value:
+            return queryset
+        return queryset.filter(self.options[value][1]) if value in self.options else queryset.none()
+
+
+class ErrorFilter(OptionFilter):
+    """Rows that tell of an error in their column `error`, and those that do not."""
+
+    title = "error"
+    parameter_name = "error"
+    options: ClassVar = {"yes": ("has an error", ~Q(error="")), "no": ("has none", Q(error=""))}
+
+
+class RecentValuesFilter(DropdownFilter):
+    """The values that a column has in the newest rows, and the chosen one; a whole table is not read for choices."""
+
+    field: ClassVar[str]
+    newest_rows: ClassVar[int]
+    most_choices: ClassVar[int]
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        rows = model_admin.model._default_manager.order_by("-pk")
+        newest = rows.filter(
+            pk__in=rows.values("pk")[: self.newest_rows]
+        )  # PostgreSQL reads all for "above a subquery"
+        values = newest.order_by(self.field).exclude(**{self.field: ""}).values_list(self.field, flat=True).distinct()
+        shown = [str(value) for value in values[: self.most_choices]]
+        if (chosen := self.value()) and chosen not in shown:
+            shown.append(chosen)
+        return [(value, shortened(value, 60)) for value in shown]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(**{self.field: self.value()}) if self.value() else queryset
+
+
+def recent_values(path: str, title: str, *, newest_rows: int = 5_000, most: int = 25) -> type[RecentValuesFilter]:
+    names = {"title": title, "parameter_name": path, "field": path, "newest_rows": newest_rows, "most_choices": most}
+    return type("RecentValuesFilter", (RecentValuesFilter,), names)
+
+
+class ChosenFilter(DropdownFilter):
+    """A filter that only a link sets: shown while it is set, so that one sees it and can take it off."""
+
+    field: ClassVar[str]
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        value = self.value()
+        return [(value, f"{self.title} {value}")] if value else []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if not value:
+            return queryset
+        field: Any = queryset.model._meta.get_field(self.field)
+        try:
+            key = (field.related_model._meta.pk if field.is_relation else field).to_python(value)
+        except ValidationError:
+            return queryset.none()
+        return (
+            queryset.none() if isinstance(key, int) and not 0 <= key < 2**63 else queryset.filter(**{self.field: key})
+        )
+
+
+def chosen(field: str, parameter: str) -> type[ChosenFilter]:
+    """A filter by the column `field`, set by links with `parameter`."""
+    names = {"title": parameter.replace("_", " "), "parameter_name": parameter, "field": field}
+    if field == "evaluation_run":
+        names["title"] = "evaluation"
+    return type("ChosenFilter", (ChosenFilter,), names)
+
+
+class DateRangeFilter(DaysFilter):
+    """Rows of a range of days, both ends included, in the console's time zone."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        typed: Any = self.used_parameters
+        first, last = (day_of(str(typed.get(f"{self.field_path}_{end}", ""))) for end in ("from", "to"))
+        if first is not None:
+            queryset = queryset.filter(**{f"{self.field_path}__gte": midnight(first)})
+        if last is not None:
+            queryset = queryset.filter(**{f"{self.field_path}__lt": midnight(last + timedelta(days=1))})
+        return queryset
+
+
+def day_of(text: str) -> date | None:
+    """A day of the years that every database can compare; None for anything else."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return day if 1900 <= day.year < 9000 else None
+
+
+def midnight(day: date) -> datetime:
+    """The beginning of a day in the console's time zone."""
+    return timezone.make_aware(datetime.combine(day, time.min))
+
+
+def number_in(query: Mapping[str, str], name: str) -> int | None:
+    """A whole number from the query string; None when it is missing or none."""
+    value = query.get(name, "")
+    return int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else None
+
+
+class TagFilter(TextFilter):
+    """Rows with a tag, as ``build=41``, or with any value of one, as ``build``. Subclasses say where the tags are."""
+
+    title = "tag, such as build=41, or build for any"
+    parameter_name = "tag"
+    paths: ClassVar[tuple[str, ...]] = ("tags",)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        key, separator, value = (self.value() or "").strip().partition("=")
+        if not key and not separator:
+            return queryset
+        if not TAG_KEY.fullmatch(key):
+            return queryset.none()
+        wanted = Q()
+        for number, path in enumerate(self.paths):
+            # As in `evaluation.scorers.subjects.with_tags`: the key as it is, and a comparison of texts.
+            name = f"tag_{number}"
+            queryset = queryset.alias(**{name: Cast(KeyTextTransform(key, path), TextField())})
+            wanted |= Q(**{name: value}) if separator else Q(**{f"{name}__isnull": False})
+        return queryset.filter(wanted)
+
+
+def tag_filter(*paths: str) -> type[TagFilter]:
+    """A tag filter over these columns, each a path of lookups to tags."""
+    return type("TagFilter", (TagFilter,), {"paths": paths})

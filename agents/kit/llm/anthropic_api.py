@@ -1,0 +1,365 @@
+"""One request to Anthropic's Messages API, or to a server that speaks it, from waiting for a slot to the re-ask."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agents.kit.llm import endpoints
+from agents.kit.llm.endpoints import Ability, Route
+from agents.kit.llm.loop import SPEND_LIMIT, Background, Limiter, Trace, trace_of_call
+from agents.kit.llm.requests import (
+    Block,
+    Exchange,
+    LLMRequest,
+    Reply,
+    Status,
+    Turn,
+    Usage,
+    call_part,
+    one_line,
+    read_answer,
+    request_digest,
+    result_part,
+    storable,
+    tool_blocks,
+    tool_part,
+)
+
+MAX_BREAKPOINTS = 4  # the API refuses more
+EXAMPLE_QUESTION = (
+    "Show the form of the answer with an example: one JSON object and nothing else. Its content is invented."
+)
+
+
+def body_of(
+    request: LLMRequest, *, model: str, structured: bool, example: bool, temperature: bool = False
+) -> dict[str, Any]:
+    """What is sent, key and headers aside.
+
+    Args:
+        structured: Whether to send the schema as `output_config`; not for servers that refuse it.
+        example: Whether to put the request's example before the last user turn, as an exchange that already happened.
+            Small models follow such an example far better than a description; the conversation still ends with the
+            user.
+        temperature: Whether to send the request's temperature.
+    """
+    system = _texts(request.system)
+    messages = [message for turn in request.turns if (message := _message(turn))["content"]]
+    _limit_breakpoints([*system, *(part for message in messages for part in message["content"])])
+    if example and request.example is not None:
+        answer = json.dumps(request.example, ensure_ascii=False)
+        messages[-1:-1] = [
+            {"role": "user", "content": [{"type": "text", "text": EXAMPLE_QUESTION}]},
+            {"role": "assistant", "content": [{"type": "text", "text": answer}]},
+        ]
+    body: dict[str, Any] = {"model": model, "max_tokens": request.max_tokens, "messages": messages}
+    if system:
+        body["system"] = system
+    if request.tools:
+        body["tools"] = [tool_part(tool) for tool in request.tools]
+    if temperature and request.temperature is not None:
+        body["temperature"] = request.temperature
+    if structured and request.schema is not None:
+        body["output_config"] = {"format": {"type": "json_schema", "schema": dict(request.schema)}}
+    if model.startswith("claude-haiku-5"):
+        body["thinking"] = {"type": "disabled"}  # it thinks by default, and thoughts count against max_tokens
+    return body
+
+
+def with_example(request: LLMRequest) -> LLMRequest:
+    """The request with its example as an exchange that already happened, for a second try of its own."""
+    answer = json.dumps(request.example, ensure_ascii=False)
+    shown = (Turn("user", (Block(EXAMPLE_QUESTION),)), Turn("assistant", (Block(answer),)))
+    return replace(request, turns=(*request.turns[:-1], *shown, request.turns[-1]), example=None, reask=False)
+
+
+def _message(turn: Turn) -> dict[str, Any]:
+    """Results of tools first and calls of tools last, which is the only order that the API takes."""
+    results, calls = map(result_part, turn.tool_results), map(call_part, turn.tool_calls)
+    return {"role": turn.role, "content": [*results, *_texts(turn.blocks), *calls]}
+
+
+def _texts(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """The blocks that say something: the API refuses empty ones, and white space counts as empty."""
+    return [_text(block) for block in blocks if block.text.strip()]
+
+
+def _text(block: Block) -> dict[str, Any]:
+    part: dict[str, Any] = {"type": "text", "text": storable(block.text)}  # a lone surrogate cannot be sent
+    if block.cache:
+        part["cache_control"] = {"type": "ephemeral"}
+    return part
+
+
+def _limit_breakpoints(parts: list[dict[str, Any]]) -> None:
+    """Keep the last breakpoints: each covers all text before it, so the later ones cover more."""
+    marked = [part for part in parts if "cache_control" in part]
+    for part in marked[:-MAX_BREAKPOINTS]:
+        del part["cache_control"]
+
+
+logger = logging.getLogger(__name__)
+
+MAX_DETAIL = 300
+HINTS = {
+    401: "check ANTHROPIC_API_KEY",
+    402: "check the account's billing",
+}
+
+
+def status_of(http_status: int) -> Status:
+    """What an HTTP error status means for the caller: wait (`rate_limited`), try later (`unavailable`), or change something."""
+    if http_status == 429:
+        return Status.RATE_LIMITED
+    if http_status in (408, 409) or http_status >= 500:
+        return Status.UNAVAILABLE
+    return Status.REJECTED
+
+
+def describe(problem: Exception, route: Route, trace: Trace) -> tuple[Status, str]:
+    """The status and the error line of a call that raised."""
+    import anthropic
+
+    if isinstance(problem, anthropic.APIStatusError):
+        status, error = status_of(problem.status_code), _status_error(problem, route)
+    elif isinstance(problem, anthropic.APITimeoutError):
+        status, error = Status.TIMEOUT, f"{route.endpoint} did not answer in time"
+    elif isinstance(problem, anthropic.APIConnectionError):
+        cause = problem.__cause__ or problem
+        status, error = (
+            Status.UNAVAILABLE,
+            f"no answer from {route.endpoint}: {type(cause).__name__}: {cause}".rstrip(": "),
+        )
+    elif trace.http_status == 200:
+        status, error = (
+            Status.REJECTED,
+            f"{route.endpoint} answered 200 with something that is not JSON; is the base URL right?",
+        )
+    else:
+        logger.error("a call of %s failed in an unforeseen way", route.model, exc_info=problem)
+        status, error = Status.REJECTED, f"the call failed: {type(problem).__name__}: {problem}"
+    return status, one_line(error.replace(route.key, "***") if len(route.key) > 7 else error)
+
+
+def _status_error(problem: object, route: Route) -> str:
+    """Code, the server's own words and, where it is known, what to do."""
+    import anthropic
+
+    assert isinstance(problem, anthropic.APIStatusError)  # noqa: S101
+    words = problem.api_message or (problem.body if isinstance(problem.body, str) else "") or "no reason given"
+    hint = HINTS.get(problem.status_code, "")
+    if problem.status_code == 404:
+        hint = _not_found(words, route)
+    if problem.status_code == 429 and SPEND_LIMIT in (problem.error_code or ""):
+        hint = "a spend limit is reached; retrying will not help before it is raised"
+    return one_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL) + (f" ({hint})" if hint else "")
+
+
+def _not_found(words: str, route: Route) -> str:
+    """Return what a 404 means: the model, where the server speaks of one, else an address at which there is no such server."""
+    if "model" in words.lower() or route.model in words:
+        return "check the model's name"
+    return f"this server has no /v1/messages: check the base URL {route.endpoint}, to which /v1/messages is added"
+
+
+# Words by which the API blames the schema for a 400. Other servers word it as they like: there any 400 will do.
+MOST_TOKENS = 2**31 - 1  # the largest integer of a ledger column; a server that says more is not believed
+SCHEMA_WORDS = ("output_config", "output_format", "json_schema", "schema", "structured")
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """A request on its way. The calling thread makes it, the loop's writes it.
+
+    Attributes:
+        deadline: Seconds for everything; `waiting_counts`: whether they run while the request waits for a slot.
+        handed_at: When it was handed over, and `give_up_at`: until when it may take, in seconds on the loop's clock.
+        sent_at: When it was first sent, in seconds since the epoch; None while it waits for a slot.
+    """
+
+    request: LLMRequest
+    route: Route
+    background: Background
+    deadline: float
+    waiting_counts: bool
+    handed_at: float
+    give_up_at: float = 0.0
+    sent_at: float | None = None
+    digest: str = ""
+    waited_ms: int = 0
+
+    def blank(self, status: Status, error: str, **fields: Any) -> Reply:
+        return Reply(
+            status=status,
+            error=one_line(error),
+            provider="anthropic",
+            endpoint=self.route.endpoint,
+            model=self.route.model,
+            request_digest=self.digest,
+            waited_ms=self.waited_ms,
+            **fields,
+        )
+
+
+async def answer(call: Call) -> list[Exchange]:
+    """Ask and, where the request wants it, ask again; the last exchange is the result, those before it went wrong."""
+    request, route = call.request, call.route
+    limiter = call.background.limiter(route.base_url)
+    limiter.configure(maximum=route.max_concurrency, gate_slots=route.gate_slots)
+    clock = asyncio.get_running_loop().time
+    call.give_up_at = call.handed_at + call.deadline
+    call.digest = request_digest(request)  # now: no slot is held meanwhile
+    started_at = time.time()
+    try:
+        async with asyncio.timeout_at(call.give_up_at if call.waiting_counts else None):
+            slot = await limiter.acquire(gate=request.gate)
+    except TimeoutError:
+        call.waited_ms = _milliseconds(clock() - call.handed_at)
+        return [Exchange(_no_slot(call, limiter), started_at)]
+    try:
+        call.sent_at, call.waited_ms = time.time(), _milliseconds(clock() - call.handed_at)
+        if not call.waiting_counts:
+            call.give_up_at = clock() + call.deadline
+        return await _converse(call)
+    finally:
+        limiter.release(slot)
+
+
+def _no_slot(call: Call, limiter: Limiter) -> Reply:
+    if not call.request.gate and (pause := limiter.pause_left()) > 0:
+        error = f"{call.route.endpoint} asked for a pause, of which {pause:.1f} s are left"
+        return call.blank(Status.RATE_LIMITED, error, attempts=0)
+    error = f"no free slot within {call.deadline:g} s: {limiter.limit} calls may be in flight at {call.route.endpoint}"
+    return call.blank(Status.TIMEOUT, error, attempts=0)
+
+
+async def _converse(call: Call) -> list[Exchange]:
+    request, ability = call.request, endpoints.ability(call.route)
+    can_show = request.schema is not None and request.example is not None
+    first = await _exchange(call, ability, example=can_show and ability.example_first)
+    exchanges = [first]
+    if first.reply.status is Status.MALFORMED and request.reask and can_show:
+        call.waited_ms = 0
+        exchanges.append(await _exchange(call, ability, example=True))
+    if request.schema is not None and not call.route.is_default_endpoint:
+        ability.note([exchange.reply.status for exchange in exchanges])
+    return exchanges
+
+
+async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
+    clock = asyncio.get_running_loop().time
+    started_at, begun = time.time(), clock()
+    trace = Trace(limiter=call.background.limiter(call.route.base_url), give_up_at=call.give_up_at)
+    trace_of_call.set(trace)
+    body = body_of(
+        call.request,
+        model=call.route.model,
+        structured=ability.schema,
+        example=example,
+        temperature=ability.temperature and call.route.takes_temperature,
+    )
+    message, failure = await _send(call, body, trace)
+    if failure and trace.http_status == 400 and "temperature" in body and "temperature" in failure[1].lower():
+        ability.forgo("temperature", call.route, failure[1])
+        del body["temperature"]
+        message, failure = await _send(call, body, trace)
+    if failure and trace.http_status == 400 and "output_config" in body and _blames_schema(call.route, failure[1]):
+        without = {name: value for name, value in body.items() if name != "output_config"}
+        again = await _send(call, without, trace)
+        if trace.http_status == 200:  # it was the schema indeed
+            ability.forgo("schema", call.route, failure[1])
+        if trace.http_status != 400:
+            body, (message, failure) = without, again
+    content = getattr(message, "content", None)
+    blocks = tool_blocks(content) if call.request.tools and isinstance(content, list) else ()
+    reply = _failed(call, *failure) if failure else _reply(call, message, blocks)
+    seen: dict[str, Any] = {
+        "latency_ms": _milliseconds(clock() - begun),
+        "attempts": trace.attempts,
+        "request_id": trace.request_id,
+        "temperature_applied": "temperature" in body,
+    }
+    return Exchange(replace(reply, **seen), started_at, body, blocks)
+
+
+async def _send(call: Call, body: Mapping[str, Any], trace: Trace) -> tuple[Any, tuple[Status, str] | None]:
+    """A message of the SDK and None, or None and how it failed."""
+    client = call.background.clients.get(base_url=call.route.base_url, key=call.route.key, retries=call.request.retries)
+    known = {name: value for name, value in body.items() if name != "temperature"}
+    others = {name: value for name, value in body.items() if name == "temperature"}  # the SDK's method does not take it
+    remaining = max(call.give_up_at - asyncio.get_running_loop().time(), 0.001)
+    try:
+        async with asyncio.timeout_at(call.give_up_at):
+            return await client.messages.create(**known, extra_body=others, timeout=remaining), None
+    except TimeoutError:
+        error = f"no answer within the deadline of {call.deadline:g} s"
+        if trace.http_status < 400:
+            return None, (Status.TIMEOUT, error)
+        error += f"; the last one was HTTP {trace.http_status}, and the time left did not allow another try"
+        return None, (status_of(trace.http_status), error)
+    except Exception as problem:  # noqa: BLE001 (a failure is a value; unforeseen ones are logged with it)
+        return None, describe(problem, call.route, trace)
+
+
+def _blames_schema(route: Route, error: str) -> bool:
+    return not route.is_default_endpoint or any(word in error.lower() for word in SCHEMA_WORDS)
+
+
+def _failed(call: Call, status: Status, error: str) -> Reply:
+    """A failed call; where a server other than Anthropic's complains of tools, with what to do: many a local model can use none."""
+    if call.request.tools and not call.route.is_default_endpoint and "tool" in error.lower():
+        error += " (the request offers tools: a model that cannot use them cannot be an actor)"
+    return call.blank(status, error)
+
+
+def _reply(call: Call, message: Any, blocks: Sequence[Mapping[str, Any]]) -> Reply:
+    content = getattr(message, "content", None)
+    if not isinstance(content, list):
+        # Some servers answer 200 to what they refuse, and a wrong base URL can lead to any web page.
+        complaint = getattr(message, "error", None) or "not a message of the Messages API; is the base URL right?"
+        return _failed(call, Status.REJECTED, f"{call.route.endpoint} answered 200 with: {complaint}")
+    text = text_of(content)
+    stop_reason = str(getattr(message, "stop_reason", None) or "")
+    answer = read_answer(call.request, text=text, stop_reason=stop_reason, tool_blocks=blocks)
+    return replace(
+        call.blank(answer.status, answer.error),
+        value=answer.value,
+        text=text,
+        tool_calls=answer.tool_calls,
+        stop_reason=stop_reason,
+        served_model=str(getattr(message, "model", None) or ""),
+        usage=usage_of(message),
+    )
+
+
+def text_of(content: Sequence[Any]) -> str:
+    """What a message of the SDK says, its text blocks joined."""
+    texts = [getattr(block, "text", None) for block in content if getattr(block, "type", "") == "text"]
+    said: str = storable("".join(part for part in texts if isinstance(part, str)))
+    return said
+
+
+def usage_of(message: Any) -> Usage:
+    """The tokens that a message of the SDK says it took."""
+    usage = getattr(message, "usage", None)
+
+    def count(name: str) -> int | None:
+        value = getattr(usage, name, None)
+        return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
+
+    return Usage(
+        input_tokens=count("input_tokens"),
+        output_tokens=count("output_tokens"),
+        cache_read_tokens=count("cache_read_input_tokens"),
+        cache_write_tokens=count("cache_creation_input_tokens"),
+    )
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(0, round(seconds * 1000))

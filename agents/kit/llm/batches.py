@@ -1,0 +1,410 @@
+"""Message batches: questions are stored as rows, a worker asks the server how far each batch is and stores its answers, and the
+work that handed them in reads each answer when it asks its question again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import F, Max, Model
+from django.utils import timezone
+
+from agents.kit.llm import batch_api, endpoints, ledger
+from agents.kit.llm.anthropic_api import body_of
+from agents.kit.llm.batch_api import BatchProblem, Entry
+from agents.kit.llm.endpoints import Route, route_of
+from agents.kit.llm.requests import Exchange, Label, LLMRequest, Reply, Role, read_answer
+from agents.kit.llm.requests import Status as ReplyStatus
+from agents.kit.models import LLMBatch, LLMBatchRequest, LLMCall
+from agents.kit.work.queues import wake_workers
+from agents.kit.work.running import outlasting
+from agents.models import Agent, Run
+
+if TYPE_CHECKING:
+    from anthropic.types.messages import MessageBatch
+
+MOST_REQUESTS = 2_000  # of the 100,000 that a batch may have: what is lost with one is little
+MOST_BYTES = 20_000_000  # of the 256 MB
+LEASE = timedelta(minutes=5)
+LONGEST_PAUSE = 600.0  # seconds between two looks
+LOOKED_FOR_AFTER = timedelta(minutes=1)  # when it is unknown whether a batch arrived: by then the server lists it
+SLOWER = 1.5  # factor by which each pause grows
+OVERDUE = timedelta(hours=2)  # past the server's own deadline
+LIFETIME = timedelta(hours=24)  # of a batch whose deadline is not known
+SILENT = timedelta(days=2)  # past its deadline, without an answer of the server about it: it is given up
+CLOCKS_DIFFER = timedelta(minutes=10)
+Status = LLMBatch.Status
+Result = LLMBatchRequest.Result
+NO_ANSWER = (Result.ERRORED, Result.EXPIRED)  # asked without an answer; cancelled and lost questions count as not asked
+
+log = logging.getLogger(__name__)
+
+
+class NotHandedIn(Exception):
+    """Nothing was submitted; says why."""
+
+
+def request_key(request: LLMRequest, digest: str) -> str:
+    """The key of a question. Equal questions for different items of the same work have different keys."""
+    return hashlib.sha256(f"{request.label.item}\n{digest}".encode()).hexdigest()
+
+
+def next_round(work_id: str) -> int:
+    """Number the next batch of this work; batches that never reached the server do not count."""
+    reached = LLMBatch.objects.filter(work_id=work_id).exclude(batch_id="")
+    return (reached.aggregate(last=Max("round"))["last"] or 0) + 1
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """Questions of one piece of work that are to be submitted together."""
+
+    work_id: str
+    way: Route
+    round: int
+    questions: list[tuple[LLMRequest, str, str, dict[str, Any]]] = field(default_factory=list)
+    bytes: int = 0
+
+    def add(self, request: LLMRequest, digest: str) -> None:
+        structured = endpoints.ability(self.way).schema
+        body = body_of(request, model=self.way.model, structured=structured, example=False)
+        self.questions.append((request, request_key(request, digest), digest, body))
+        self.bytes += len(json.dumps(body))
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.questions) >= MOST_REQUESTS or self.bytes >= MOST_BYTES
+
+
+def hand_in(
+    outgoing: Outgoing,
+    *,
+    owner: str,
+    allowed: Callable[[], bool] = lambda: True,
+    agent_id: int | None = None,
+    planned: Decimal = Decimal(0),
+) -> LLMBatch | None:
+    """Submit what is in `outgoing` and empty it.
+
+    The rows are committed before anything is sent. A process that is killed before the server's answer is stored leaves a batch without
+    a name: the worker looks for it on the server, and only when it is not there the questions may be asked again.
+
+    Args:
+        allowed: Called just before it is sent: whether the work is still the caller's.
+        planned: US dollars they are expected to cost; budgets count them while the batch is open.
+
+    Returns:
+        The batch, whether or not it is known to have arrived; None where another process has the work, or has asked these questions.
+
+    Raises:
+        NotHandedIn: The server said no.
+    """
+    questions, token = outgoing.questions, secrets.token_hex(8)
+    outgoing.questions, outgoing.bytes = [], 0
+    names = [f"pl-{token}-{number}" for number in range(1, len(questions) + 1)]
+    if not allowed():
+        return None
+    try:
+        batch = _write_rows(outgoing, questions, names, owner=owner, agent_id=agent_id, planned_usd=planned)
+    except IntegrityError:
+        return None
+    try:
+        seen = batch_api.hand_in(
+            outgoing.way, [(name, body) for name, (_, _, _, body) in zip(names, questions, strict=True)]
+        )
+    except BatchProblem as problem:
+        if not problem.is_refusal:
+            _wait(batch, owner, f"unknown whether it arrived: {problem}", timezone.now() + LOOKED_FOR_AFTER)
+            return batch
+        batch.rows.update(result=Result.LOST)
+        batch.finish(owner=owner, status=Status.FAILED, error=str(problem))
+        if problem.http_status == 404:
+            why = f"{outgoing.way.endpoint} has no Message Batches ({problem}): ask without batches"
+            raise NotHandedIn(why) from None
+        raise NotHandedIn(f"the batch was refused: {problem}") from None
+    except BaseException:  # the work is to stop
+        batch.finish(owner=owner, status=Status.PENDING, error="unknown whether it arrived: broken off")
+        raise
+    due = timezone.now() + timedelta(seconds=settings.LLM_BATCH_POLL_SECONDS)
+    _wait(
+        batch, owner, "", due, batch_id=seen.id, provider_status=seen.processing_status[:16], expires_at=seen.expires_at
+    )
+    wake_workers()
+    return batch
+
+
+def _write_rows(
+    outgoing: Outgoing,
+    questions: list[tuple[LLMRequest, str, str, dict[str, Any]]],
+    names: list[str],
+    *,
+    owner: str,
+    **fields: Any,
+) -> LLMBatch:
+    now = timezone.now()
+    with transaction.atomic():
+        batch: LLMBatch = LLMBatch.objects.create(
+            status=Status.RUNNING,
+            lease_owner=owner,
+            lease_expires_at=now + LEASE,
+            started_at=now,
+            work_id=outgoing.work_id,
+            round=outgoing.round,
+            role=questions[0][0].role,
+            model=outgoing.way.model,
+            base_url=outgoing.way.base_url,
+            requests=len(questions),
+            next_look_at=now + LOOKED_FOR_AFTER,
+            **fields,
+        )
+        LLMBatchRequest.objects.bulk_create(
+            [
+                LLMBatchRequest(
+                    batch=batch,
+                    custom_id=name,
+                    work_id=outgoing.work_id,
+                    request_key=key,
+                    request_digest=digest,
+                    label=asdict(request.label),
+                )
+                for name, (request, key, digest, _) in zip(names, questions, strict=True)
+            ],
+            batch_size=500,
+        )
+    return batch
+
+
+def _wait(batch: LLMBatch, owner: str, error: str, due: datetime, **fields: Any) -> None:
+    """End the lease until the next look."""
+    batch.finish(owner=owner, status=Status.PENDING, error=error, next_look_at=due, **fields)
+
+
+def work_one(*, owner: str) -> bool:
+    """Look at a batch whose next look is due; return whether there was one."""
+    batch = LLMBatch.acquire_next(owner=owner, lease=LEASE)
+    if batch is None:
+        return False
+    try:
+        _look(batch, owner)
+    except BatchProblem as problem:
+        _unknown(batch, owner, str(problem))
+    except BaseException:
+        _later(batch, owner, "the look at it was broken off")
+        raise
+    return True
+
+
+def _look(batch: LLMBatch, owner: str) -> None:
+    way = route_of(_role(batch), batch.model)
+    if way.problem or way.base_url != batch.base_url:
+        why = way.problem or f"{batch.role} calls go to {way.endpoint} now, but {batch.base_url} was given this batch"
+        _unknown(batch, owner, why)
+        return
+    if not batch.batch_id:
+        _find(batch, way, owner)
+        return
+    if batch.cancel_requested_at is not None and batch.provider_status == "in_progress" and not batch.presumed:
+        try:
+            batch_api.cancel(way, batch.batch_id)
+        except BatchProblem as problem:
+            if not problem.is_refusal:  # else it has ended
+                raise
+    try:
+        seen = batch_api.look(way, batch.batch_id)
+    except BatchProblem as problem:
+        if problem.http_status != 404:
+            raise
+        _give_up(batch, owner, Result.ERRORED, f"the server knows no batch {batch.batch_id}")
+        return
+    LLMBatch.objects.filter(pk=batch.pk).update(
+        provider_status=seen.processing_status[:16],
+        answered=batch_api.size_of(seen) - seen.request_counts.processing,
+        expires_at=seen.expires_at or batch.expires_at,
+    )
+    if seen.processing_status == "ended":
+        _collect(batch, way, seen, owner)
+    elif batch.expires_at is not None and timezone.now() > batch.expires_at + OVERDUE:
+        _give_up(batch, owner, Result.EXPIRED, "the server did not end it in time")
+    else:
+        _later(batch, owner, "")
+
+
+def _unknown(batch: LLMBatch, owner: str, why: str) -> None:
+    """The server did not say how far it is: look again later, until it is given up."""
+    ended = batch.expires_at or batch.created_at + LIFETIME
+    patience = SILENT if batch.cancel_requested_at is None else timedelta(0)
+    if timezone.now() > ended + patience:
+        _give_up(batch, owner, Result.EXPIRED, f"the server said nothing about it: {why}")
+    else:
+        _later(batch, owner, why)
+
+
+def _later(batch: LLMBatch, owner: str, error: str) -> None:
+    pause = min(settings.LLM_BATCH_POLL_SECONDS * SLOWER ** min(batch.looks, 20), LONGEST_PAUSE)
+    _wait(batch, owner, error, timezone.now() + timedelta(seconds=pause), looks=F("looks") + 1)
+
+
+def _find(batch: LLMBatch, way: Route, owner: str) -> None:
+    """A batch whose name was never stored: the server's only unknown one of that time and size, or it never arrived.
+
+    That it is ours is seen from the custom ids once there are results. Until then it is presumed, and left alone: it may be another
+    installation's with the same key.
+    """
+    known = set(LLMBatch.objects.exclude(batch_id="").values_list("batch_id", flat=True)) | set(batch.not_ours)
+    made = batch_api.since(way, batch.created_at - CLOCKS_DIFFER)
+    ours = next((seen for seen in made if batch_api.size_of(seen) == batch.requests and seen.id not in known), None)
+    if ours is None:
+        _give_up(batch, owner, Result.LOST, "it never reached the server")
+        return
+    log.warning("batch %s of %s is presumed to be %s, whose name was lost", batch.pk, batch.work_id, ours.id)
+    seen = {"provider_status": ours.processing_status[:16], "expires_at": ours.expires_at}
+    _wait(batch, owner, "", timezone.now(), batch_id=ours.id, presumed=True, **seen)
+
+
+def _collect(batch: LLMBatch, way: Route, seen: MessageBatch, owner: str) -> None:
+    if not seen.results_url:
+        _give_up(batch, owner, Result.ERRORED, "the server no longer has the results")
+        return
+    for entries in batch_api.results(way, batch.batch_id):
+        if not batch.extend_lease(owner=owner, lease=LEASE):
+            return
+        if not batch.rows.filter(custom_id__in=[entry.custom_id for entry in entries]).exists():
+            unknown = {"batch_id": "", "presumed": False, "provider_status": "", "expires_at": None}
+            _wait(batch, owner, "", timezone.now(), not_ours=[*batch.not_ours, batch.batch_id], **unknown)
+            return
+        if batch.presumed:
+            LLMBatch.objects.filter(pk=batch.pk).update(presumed=False)
+            batch.presumed = False
+        outlasting(lambda entries=entries: _store(batch, way, entries))  # type: ignore[misc]
+    batch.rows.filter(result="").update(result=Result.ERRORED, error="the results hold nothing for it")
+    batch.finish(owner=owner, status=Status.COMPLETED, answered=batch.requests)
+    wake_workers()
+
+
+def _give_up(batch: LLMBatch, owner: str, result: Result, why: str) -> None:
+    batch.rows.filter(result="").update(result=result, error=why)
+    batch.finish(owner=owner, status=Status.FAILED, error=why)
+    wake_workers()
+
+
+def _store(batch: LLMBatch, way: Route, entries: Sequence[Entry]) -> None:
+    """Answers and their ledger rows, together or not at all; those stored before stay as they are."""
+    by_name = {entry.custom_id: entry for entry in entries}
+    with transaction.atomic():
+        rows = list(batch.rows.filter(custom_id__in=list(by_name), result="").select_for_update())
+        _forget_the_deleted(rows)
+        calls = [(row, _call(row, by_name[row.custom_id], batch, way)) for row in rows]
+        asked = [(row, call) for row, call in calls if call is not None]
+        ids = dict(zip((row.pk for row, _ in asked), ledger.record_all([call for _, call in asked]), strict=True))
+        for row in rows:
+            entry = by_name[row.custom_id]
+            row.result, row.text, row.error = entry.result, entry.text, entry.error[:500]
+            row.stop_reason, row.served_model = entry.stop_reason[:32], entry.served_model[:200]
+            row.call_id = ids.get(row.pk)
+        LLMBatchRequest.objects.bulk_update(
+            rows, ["result", "text", "error", "stop_reason", "served_model", "call"], batch_size=200
+        )
+
+
+def _forget_the_deleted(rows: Sequence[LLMBatchRequest]) -> None:
+    """Empty the agent or turn of calls whose agent or turn was deleted while the batch was out."""
+    models: tuple[tuple[str, type[Model]], ...] = (("agent_id", Agent), ("run_id", Run))
+    for name, model in models:
+        named = {row.label.get(name) for row in rows} - {None}
+        known = set(model._default_manager.filter(pk__in=named).values_list("pk", flat=True)) if named else set()
+        for row in rows:
+            if row.label.get(name) not in known:
+                row.label = {**row.label, name: None}
+
+
+def _call(row: LLMBatchRequest, entry: Entry, batch: LLMBatch, way: Route) -> tuple[LLMRequest, Exchange] | None:
+    """The call for the ledger: one that is not billed costs nothing. None for a question that the server cancelled."""
+    if entry.result == Result.CANCELED:
+        return None
+    request = LLMRequest(role=_role(batch), task="", system=(), turns=(), label=Label(**row.label))
+    fields: dict[str, Any] = {"status": ReplyStatus.REJECTED, "error": entry.error, "attempts": 0}
+    if entry.result == Result.EXPIRED:
+        fields = {"status": ReplyStatus.TIMEOUT, "error": "not answered before its batch expired", "attempts": 0}
+    if entry.result == Result.SUCCEEDED:
+        answer = read_answer(request, text=entry.text, stop_reason=entry.stop_reason)
+        fields = {"status": answer.status, "error": answer.error}
+    reply = Reply(
+        **fields,
+        provider=way.provider,
+        endpoint=way.endpoint,
+        model=way.model,
+        served_model=entry.served_model,
+        stop_reason=entry.stop_reason,
+        usage=entry.usage,
+        request_id=batch.batch_id,
+        request_digest=row.request_digest,
+        batch=True,
+    )
+    return request, Exchange(reply, 0.0)
+
+
+def _role(batch: LLMBatch) -> Role:
+    return "judge" if batch.role == "judge" else "actor"
+
+
+def is_waiting(work_id: str) -> bool:
+    """Whether a batch of this work is still open."""
+    return LLMBatch.objects.filter(work_id=work_id, status__in=LLMBatch.OPEN).exists()
+
+
+class Answers:
+    """What came back for one piece of work; each answer is given once."""
+
+    def __init__(self, work_id: str) -> None:
+        self._rows: dict[str, deque[int]] = {}
+        ended = LLMBatchRequest.objects.filter(work_id=work_id, result__in=(Result.SUCCEEDED, *NO_ANSWER))
+        for key, pk in ended.order_by("pk").values_list("request_key", "pk"):
+            self._rows.setdefault(key, deque()).append(pk)
+
+    def take(self, key: str) -> LLMBatchRequest | None:
+        """The next answer to this question, or what became of it; None when it was never asked."""
+        waiting = self._rows.get(key)
+        return LLMBatchRequest.objects.filter(pk=waiting.popleft()).first() if waiting else None
+
+
+def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
+    """Read an answer as a live one is read, and add to its ledger row what was not known when it came in."""
+    answer = read_answer(request, text=row.text, stop_reason=row.stop_reason)
+    reply = Reply(
+        status=answer.status,
+        value=answer.value,
+        error=answer.error,
+        text=row.text,
+        stop_reason=row.stop_reason,
+        provider=way.provider,
+        endpoint=way.endpoint,
+        model=way.model,
+        served_model=row.served_model,
+        request_digest=row.request_digest,
+        call_id=row.call_id,
+        batch=True,
+    )
+    if row.call_id is not None:
+        body = body_of(request, model=way.model, structured=endpoints.ability(way).schema, example=False)
+        ledger.store_payload(row.call_id, request, Exchange(reply, time.time(), body))
+        if answer.status is ReplyStatus.MALFORMED:
+            LLMCall.objects.filter(pk=row.call_id, status=ReplyStatus.OK.value).update(
+                status=reply.status.value, error=reply.error[:500]
+            )
+    return reply
+
+
+def forget_answers(work_id: str) -> None:
+    """The work has ended: what was asked and answered is in its own tables and in the ledger."""
+    LLMBatchRequest.objects.filter(work_id=work_id).exclude(result="").delete()

@@ -1,0 +1,294 @@
+"""The ledger: one `LLMCall` row per call of a model. Every token count and cost shown anywhere is a sum over it."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, IntegrityError, connection, transaction
+from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models.sql import InsertQuery
+from django.utils import timezone
+
+from agents.kit.llm import prices
+from agents.kit.llm.requests import Exchange, LLMRequest, Status, Usage, one_line, storable
+from agents.kit.models import LLMCall, LLMPayload
+from agents.kit.work.running import OUTAGE, outlasting
+
+logger = logging.getLogger(__name__)
+
+STORE_CHOICES = ("none", "judge", "all")
+MOST_LATE = 1_000  # rows that wait in memory for the end of an outage
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A call that is to be written: its columns without the cost, and the payload that is stored with it."""
+
+    columns: dict[str, Any]
+    payload: dict[str, Any] | None
+
+    @property
+    def identity(self) -> tuple[datetime, str, str]:
+        """What tells it from all others: each has a time of its own."""
+        return self.columns["created_at"], self.columns["request_digest"], self.columns["work_id"]
+
+
+def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]:
+    """Write the rows of several calls by one insert, and their payloads by another; return the rows' primary keys.
+
+    Where the insert fails, because an agent was deleted meanwhile or a value does not fit, each row is written alone,
+    so that one cannot cost the others. A row that cannot be written even so is logged and its key is None: the caller
+    must not lose the answer with it. A worker waits for a database that is away (`agents.kit.work.running`). What an outage
+    outlasts stays in memory, its key is None, and the next call that is written, or the end of the process, writes it.
+    """
+    if not calls:
+        return []
+    now = timezone.now()
+    rows = [
+        _Row(_columns(request, exchange, now + timedelta(microseconds=number)), _payload(request, exchange))
+        for number, (request, exchange) in enumerate(calls)
+    ]
+    try:
+        try:
+            keys = _patiently(rows)
+        except OUTAGE:
+            raise
+        except Exception as problem:  # noqa: BLE001 (what is wrong is said when the row is written alone)
+            logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
+            keys = [_alone(row) for row in rows]
+    except OUTAGE:
+        room = max(0, MOST_LATE - len(_late))
+        _late.extend(rows[:room])
+        logger.warning("%d ledger rows wait for the database, and are written afterwards", len(_late))
+        if lost := rows[room:]:
+            logger.error("%d ledger rows are lost: %d wait for the database already", len(lost), len(_late))
+        return [None] * len(rows)
+    write_late()
+    return keys
+
+
+def _patiently(rows: Sequence[_Row], *, again: bool = False) -> list[int | None]:
+    """Write rows, waiting for a database that is away; those that it took just before it went are not written twice."""
+    tries = itertools.count(int(again))
+    return outlasting(lambda: _write(rows, again=next(tries) > 0))
+
+
+def _alone(row: _Row, *, again: bool = False) -> int | None:
+    """Write one row; without its agent and run where these were deleted meanwhile, for its cost must not be lost."""
+    try:
+        try:
+            return _patiently([row], again=again)[0]
+        except IntegrityError:
+            return _patiently([replace(row, columns=row.columns | {"agent_id": None, "run_id": None})])[0]
+    except OUTAGE:
+        raise
+    except Exception:
+        purpose, status = row.columns["purpose"], row.columns["status"]
+        logger.exception("the ledger row of a %s call (%s) could not be written", purpose, status)
+        return None
+
+
+def _write(rows: Sequence[_Row], *, again: bool) -> list[int | None]:
+    known = _known(rows) if again else {}
+    if len(known) == len(rows):  # the answer to the insert was what the outage took
+        return [known[row.identity] for row in rows]
+    # Not `bulk_create`: it would store the time of writing for that of the call.
+    query, fields = InsertQuery(LLMCall), [field for field in LLMCall._meta.concrete_fields if not field.primary_key]
+    query.insert_values(fields, [LLMCall(**row.columns, cost_usd=_cost(row.columns)) for row in rows], raw=True)
+    with transaction.atomic() if connection.in_atomic_block else nullcontext():
+        inserted = query.get_compiler(using=DEFAULT_DB_ALIAS).execute_sql([LLMCall._meta.pk])
+    keys = [key for (key,) in inserted]
+    _store([LLMPayload(call_id=key, **row.payload) for key, row in zip(keys, rows, strict=True) if row.payload])
+    return keys
+
+
+def _known(rows: Sequence[_Row]) -> dict[tuple[datetime, str, str], int]:
+    """The primary keys of those that are written already."""
+    wanted = {row.identity for row in rows}
+    calls = LLMCall.objects.filter(created_at__in=[at for at, _, _ in wanted]).order_by()
+    identities = calls.values_list("created_at", "request_digest", "work_id", "pk")
+    return {(at, digest, work): key for at, digest, work, key in identities if (at, digest, work) in wanted}
+
+
+_late: deque[_Row] = deque()
+_writing = threading.Lock()
+
+
+def write_late() -> None:
+    """Write the rows that an outage delayed, oldest first, each once and with its own time."""
+    if not _late or connection.in_atomic_block or not _writing.acquire(blocking=False):
+        return
+    try:
+        while _late:
+            _alone(_late[0], again=True)
+            _late.popleft()
+    except OUTAGE as problem:
+        logger.info("the database is away again, %d ledger rows wait: %s", len(_late), problem)
+    finally:
+        _writing.release()
+
+
+def _write_at_exit() -> None:
+    write_late()
+    if _late:
+        logger.error("%d ledger rows are lost: the process ends and the database is still away", len(_late))
+
+
+def forget_late() -> None:
+    """Give up the rows that wait: a forked child must not write those of its parent."""
+    global _late, _writing
+    _late, _writing = deque(), threading.Lock()
+
+
+os.register_at_fork(after_in_child=forget_late)
+atexit.register(_write_at_exit)
+
+
+def store_payload(call_id: int, request: LLMRequest, exchange: Exchange) -> None:
+    """Store the payload of a call whose row is there already, once, where `LLM_STORE_PAYLOADS` says so."""
+    if (payload := _payload(request, exchange)) and not LLMPayload.objects.filter(call=call_id).exists():
+        _store([LLMPayload(call_id=call_id, **payload)])
+
+
+def _payload(request: LLMRequest, exchange: Exchange) -> dict[str, Any] | None:
+    """What `LLMPayload` holds of a call; None where it is not to be stored."""
+    choice = settings.LLM_STORE_PAYLOADS
+    if exchange.body is None or not (choice == "all" or (choice == "judge" and request.role == "judge")):
+        return None
+    return {
+        "request": storable(dict(exchange.body)),
+        "reply": storable(exchange.reply.text),
+        "tool_calls": list(exchange.tool_blocks),
+    }
+
+
+def _store(payloads: Sequence[LLMPayload]) -> None:
+    if payloads:
+        try:
+            with transaction.atomic():
+                LLMPayload.objects.bulk_create(payloads)
+        except Exception:
+            keys = ", ".join(str(payload.call_id) for payload in payloads)
+            logger.exception("the payloads of model calls %s could not be stored", keys)
+
+
+def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str, Any]:
+    label, reply = request.label, exchange.reply
+    usage = reply.usage
+    return {
+        "created_at": at,
+        "role": request.role,
+        "purpose": label.purpose[:64],
+        "mechanism": label.mechanism[:64],
+        "dimension": label.dimension[:32],
+        "agent_id": label.agent_id,
+        "run_id": label.run_id,
+        "work_id": label.work_id[:80],
+        "provider": reply.provider,
+        "endpoint": one_line(reply.endpoint, 200),
+        "model": one_line(reply.model, 200),
+        "served_model": one_line(reply.served_model, 200),
+        "status": reply.status.value,
+        "error": one_line(reply.error),
+        "stop_reason": one_line(reply.stop_reason, 32),
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "latency_ms": reply.latency_ms,
+        "attempts": reply.attempts,
+        "batch": reply.batch,
+        "temperature": request.temperature,
+        "temperature_applied": None if request.temperature is None else reply.temperature_applied,
+        "request_id": one_line(reply.request_id, 120),
+        "request_digest": reply.request_digest,
+    }
+
+
+def _cost(call: Mapping[str, Any]) -> Decimal | None:
+    """US dollars of a call with these columns; reads prices from the database."""
+    turned_away = (
+        call["status"] in (Status.RATE_LIMITED, Status.REJECTED)
+        or call["error"].startswith("HTTP 5")
+        or "ConnectError" in call["error"]
+    )
+    if call["attempts"] == 0 or turned_away:  # nothing was sent, or an HTTP error came back, which is not billed
+        return Decimal(0)
+    usage = Usage(**{kind: call[kind] for kind in _KINDS})
+    day = call["created_at"].astimezone(UTC).date()
+    return prices.cost(call["model"], usage, day=day, served_model=call["served_model"], batch=call["batch"])
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over calls. `cost_usd` leaves out the `unpriced` calls, so it must be shown with their number."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost_usd: Decimal
+    unpriced: int
+
+
+def totals(calls: QuerySet[LLMCall] | None = None, *, work_id: str | None = None) -> Totals:
+    """Sum calls in one query.
+
+    Args:
+        calls: The calls to sum; all by default.
+        work_id: Only those that served this work.
+    """
+    chosen = LLMCall.objects.all() if calls is None else calls
+    if work_id is not None:
+        chosen = chosen.filter(work_id=work_id)
+    return _totals(chosen.order_by().aggregate(**_SUMS))
+
+
+def totals_of_work(work_ids: Collection[str]) -> dict[str, Totals]:
+    """Sum the calls of several pieces of work in one query; all of them are in the result, also those without calls."""
+    by_work = totals_by(LLMCall.objects.filter(work_id__in=work_ids), "work_id")
+    return {work_id: by_work.get(work_id) or _totals({}) for work_id in work_ids}
+
+
+def totals_by(calls: QuerySet[LLMCall], column: str) -> dict[Any, Totals]:
+    """Sum calls in one query, by the values of a column such as ``run``."""
+    return {row[column]: _totals(row) for row in calls.order_by().values(column).annotate(**_SUMS)}
+
+
+_KINDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+_SUMS: dict[str, Any] = {
+    "calls": Count("pk"),
+    "unpriced": Count("pk", filter=Q(cost_usd__isnull=True)),
+    "cost": Sum("cost_usd"),
+    **{f"sum_{kind}": Sum(kind) for kind in _KINDS},
+}
+
+
+def _totals(sums: Mapping[str, Any]) -> Totals:
+    return Totals(
+        calls=sums.get("calls", 0),
+        unpriced=sums.get("unpriced", 0),
+        cost_usd=sums.get("cost") or Decimal(0),
+        **{kind: sums.get(f"sum_{kind}") or 0 for kind in _KINDS},
+    )
+
+
+def estimate_cost(
+    model: str, input_tokens: int, output_tokens: int, *, day: date | None = None, batch: bool = False
+) -> Decimal | None:
+    """US dollars that so many uncached tokens of **one** call would cost on `day` (today); None for an unpriced model."""
+    usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    return prices.cost(model, usage, day=day or timezone.now().date(), batch=batch)

@@ -1,0 +1,396 @@
+"""Call a model: three synchronous functions, with a failure as a value, and a circuit breaker per endpoint for the gate."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from agents.kit.llm import anthropic_api, ledger
+from agents.kit.llm.anthropic_api import Call
+from agents.kit.llm.endpoints import Route, answer_at_hand, route, route_of
+from agents.kit.llm.loop import background
+from agents.kit.llm.requests import Exchange, LLMRequest, Reply, Role, Status, request_digest
+from agents.kit.work.running import LOOK, check_stop
+
+logger = logging.getLogger(__name__)
+
+Future = concurrent.futures.Future[list[Exchange]]
+
+GRACE = 0.1  # seconds past the deadline, enough for the loop to cancel what hangs
+LOOKAHEAD = 2  # requests handed over per call that may be in flight: enough that no slot waits for the calling thread
+
+
+def warm_up(role: Role, *, model: str = "", retries: int = 0) -> None:
+    """Import the SDK and make the client of a role, once per process, before any deadline runs: it takes 1.5 to 3 s."""
+    way = route_of(role, model)
+    if way.is_distant:
+        background().clients.get(base_url=way.base_url, key=way.key, retries=retries)
+
+
+def complete(request: LLMRequest, *, deadline: float = 5.0) -> Reply:
+    """Ask a model one question.
+
+    The call's ledger row is written before this returns, in the calling thread, also when the call failed; a re-ask has
+    a row of its own. Do not hold a transaction open across it. The request's `parse` runs in the loop's thread, where it
+    holds up every other call: it must be pure and quick, and must not touch the database.
+
+    Args:
+        deadline: Seconds for everything: waiting for a slot, retries and the re-ask. The call is cancelled at its end.
+            Importing the SDK and making its client (seconds, once per process) is not counted.
+
+    Returns:
+        The answer, or why there is none: never raises for what a server or a network does. A `timeout` with 0 attempts
+        means that no slot was free in time; `rate_limited` with 0 attempts, that the server had asked for a pause.
+
+    Raises:
+        ValueError: `deadline` is not positive.
+    """
+    return complete_together([request], deadline=deadline)[0]
+
+
+def complete_many(
+    requests: Iterable[LLMRequest | None], *, deadline: float
+) -> Generator[tuple[int, Reply], None, None]:
+    """Ask many questions at once and yield ``(index, reply)`` as they are answered.
+
+    Requests are pulled lazily, in the calling thread, so they may be built as they are needed. Each is settled in the
+    ledger before it is yielded. Closing the iterator early, or an exception in the loop over it, cancels what is in
+    flight; replies that had arrived are settled all the same.
+
+    Args:
+        requests: The questions; their place here is the index. A None among them (which has no index) says that there is
+            none to ask now: the next is pulled when a reply was yielded. The end comes where none is in flight then.
+        deadline: Seconds for each call with its retries and its re-ask. It runs from the moment the call has a slot: a
+            request does not time out because a thousand others stand before it. For gate requests (`LLMRequest.gate`)
+            it includes the waiting, as in `complete`.
+
+    Raises:
+        ValueError: `deadline` is not positive.
+    """
+    _check(deadline)
+    return _stream(iter(requests), deadline)
+
+
+def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[tuple[int, Reply], None, None]:
+    pending: dict[Future, tuple[int, Call]] = {}
+    finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
+    more, window, index = True, 1, -1
+
+    def over(future: Future) -> None:
+        _handed_over.add(-1)
+        finished.put(future)
+
+    try:
+        while more or pending:
+            while more and finished.empty() and (not pending or _handed_over.calls < window):
+                check_stop()
+                try:
+                    request = next(source)
+                except StopIteration:
+                    more = False
+                    break
+                if request is None:
+                    more = bool(pending)  # what is in flight may bring more to ask
+                    break
+                index += 1
+                way = route(request)
+                if not way.is_distant:
+                    yield index, _settle_all([(request, [_at_hand(request, way)])])[0]
+                    continue
+                window = LOOKAHEAD * (way.max_concurrency + way.gate_slots)
+                call = _call(request, way, deadline=deadline, waiting_counts=request.gate)
+                future = call.background.submit(anthropic_api.answer(call))
+                pending[future] = index, call
+                _handed_over.add(1)
+                future.add_done_callback(over)
+            if pending:
+                arrived = [_next(finished)]
+                while not finished.empty():  # what came while the caller was busy shares an insert
+                    arrived.append(finished.get())
+                known = [(future, *pending.pop(future)) for future in arrived]
+                settled = _settle_all([(call.request, _collect(future, call.route)) for future, _, call in known])
+                for (_, answered, _), reply in zip(known, settled, strict=True):
+                    yield answered, reply
+    finally:
+        _settle_all([(call.request, _given_up(future, call)) for future, (_, call) in pending.items()])
+
+
+def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> list[Reply]:
+    """Ask a few questions at the same time, see `complete`, and wait for all of them, but no longer than the deadline.
+
+    Their ledger rows are written by one insert. An exception meanwhile, such as Ctrl-C, cancels what is in flight; replies that had
+    arrived are settled all the same.
+
+    Returns:
+        A reply for each request, in their order.
+    """
+    _check(deadline)
+    asked = [(request, route(request)) for request in requests]
+    check_stop()
+    calls = {
+        index: _call(request, way, deadline=deadline, waiting_counts=True)
+        for index, (request, way) in enumerate(asked)
+        if way.is_distant
+    }
+    futures: dict[int, Future] = {}
+    answered: dict[int, list[Exchange]] = {}
+    handed_at = time.monotonic()
+    try:
+        for index, call in calls.items():
+            call.handed_at = handed_at
+            futures[index] = call.background.submit(anthropic_api.answer(call))
+        answered |= {index: [_at_hand(*one)] for index, one in enumerate(asked) if index not in calls}
+        _wait(futures.values(), handed_at + deadline + GRACE - time.monotonic())
+        for index, future in futures.items():
+            late = not future.done() and future.cancel()
+            way = asked[index][1]
+            answered[index] = [_lost(way, TimeoutError())] if late else _collect(future, way)
+    except BaseException:
+        left = {index: _given_up(future, calls[index]) for index, future in futures.items()}
+        _settle_all([(asked[index][0], exchanges) for index, exchanges in (answered | left).items()])
+        raise
+    return _settle_all([(request, answered[index]) for index, (request, _) in enumerate(asked)])
+
+
+class _HandedOver:
+    """Calls that all `complete_many` of this process have handed over and that are not over yet: they share one window.
+
+    Else a question of another caller would wait for the windows of all of them.
+    """
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._lock = threading.Lock()
+
+    def add(self, number: int) -> None:
+        with self._lock:
+            self.calls += number
+
+
+_handed_over = _HandedOver()
+
+
+def _wait(futures: Collection[Future], seconds: float) -> None:
+    """Wait for all of the futures, at most so long, with an eye on the stop flag."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0 and concurrent.futures.wait(futures, min(left, LOOK)).not_done:
+        check_stop()
+
+
+def _next(finished: queue.SimpleQueue[Future]) -> Future:
+    """The next future that is over, with an eye on the stop flag."""
+    while True:
+        check_stop()
+        with suppress(queue.Empty):
+            return finished.get(timeout=LOOK)
+
+
+def _check(deadline: float) -> None:
+    if not deadline > 0:
+        raise ValueError(f"deadline is {deadline!r}; it must be a positive number of seconds")
+
+
+def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[Reply]:
+    """Write ledger and traces of the calls, with one insert for all of them, and make one reply of the calls of each request."""
+    call_ids = iter(
+        ledger.record_all([(request, exchange) for request, exchanges in answered for exchange in exchanges])
+    )
+    settled: list[Reply] = []
+    for request, exchanges in answered:
+        replies = [replace(exchange.reply, call_id=next(call_ids)) for exchange in exchanges]
+        for exchange in exchanges:
+            _trace(request, exchange)
+        if replies:
+            settled.append(replace(replies[-1], earlier=tuple(replies[:-1])))
+    return settled
+
+
+def _call(request: LLMRequest, way: Route, *, deadline: float, waiting_counts: bool) -> Call:
+    """A call that can be handed over: the loop has the client of its endpoint, which is made once and which no deadline counts."""
+    ground = background()
+    ground.clients.get(base_url=way.base_url, key=way.key, retries=request.retries)
+    return Call(
+        request=request,
+        route=way,
+        background=ground,
+        deadline=deadline,
+        waiting_counts=waiting_counts,
+        handed_at=time.monotonic(),
+    )
+
+
+def _given_up(future: Future, call: Call) -> list[Exchange]:
+    """Cancel a call whose caller stops or crashed.
+
+    Returns:
+        Its exchanges, if it had arrived; one `unavailable`, of unknown cost, if it had been sent; none, if it still waited for a slot.
+    """
+    if not future.cancel() and not future.cancelled() and future.exception() is None:
+        return future.result()
+    if call.sent_at is None:
+        return []
+    seconds = time.time() - call.sent_at
+    error = f"given up {seconds:.1f} s after it was sent: its caller stopped, and the call was cancelled"
+    reply = replace(
+        _without_answer(call.route, Status.UNAVAILABLE, error), attempts=1, latency_ms=round(seconds * 1000)
+    )
+    return [Exchange(replace(reply, request_digest=request_digest(call.request)), call.sent_at)]
+
+
+def _collect(future: Future, way: Route) -> list[Exchange]:
+    """The calls of a future that is over; a call that went wrong is among them as a value."""
+    try:
+        return future.result()
+    except concurrent.futures.CancelledError as problem:
+        return [_lost(way, problem)]
+
+
+def _lost(way: Route, problem: BaseException) -> Exchange:
+    """The loop did not answer: it is stuck, or it was closed."""
+    if isinstance(problem, TimeoutError):
+        reply = _without_answer(way, Status.TIMEOUT, "no answer within the deadline")
+    else:
+        reply = _without_answer(way, Status.UNAVAILABLE, "the process is shutting down")
+    return Exchange(replace(reply, attempts=1), time.time())
+
+
+def _at_hand(request: LLMRequest, way: Route) -> Exchange:
+    """The answer of a provider that needs no network, or the refusal of a request that cannot be sent."""
+    if way.problem:
+        return Exchange(_without_answer(way, Status.REJECTED, way.problem), time.time())
+    return answer_at_hand(request, way)
+
+
+def _without_answer(way: Route, status: Status, error: str) -> Reply:
+    return Reply(status=status, error=error, provider=way.provider, endpoint=way.endpoint, model=way.model, attempts=0)
+
+
+def _trace(request: LLMRequest, exchange: Exchange) -> None:
+    """Add a finished Sentry span to the calling thread's transaction, if there is one; never the text of a prompt or an answer.
+
+    The call ran in another thread, so its span is made afterwards, with the times at which it really ran.
+    """
+    sentry_sdk = sys.modules.get("sentry_sdk")  # imported by the settings when there is a DSN: it takes 0.3 s
+    if sentry_sdk is None or not sentry_sdk.get_client().is_active():
+        return
+    reply = exchange.reply
+    start = datetime.fromtimestamp(exchange.started_at, UTC)
+    under = sentry_sdk.start_span if request.span is None else request.span.start_child
+    span = under(op="llm.call", name=f"llm.{request.role}", start_timestamp=start)
+    for name, value in {
+        "llm.model": reply.model,
+        "llm.served_model": reply.served_model,
+        "llm.provider": reply.provider,
+        "llm.status": str(reply.status),
+        "llm.purpose": request.label.purpose,
+        "llm.dimension": request.label.dimension,
+        "llm.attempts": reply.attempts,
+        "llm.waited_ms": reply.waited_ms,
+        "llm.input_tokens": reply.usage.input_tokens,
+        "llm.output_tokens": reply.usage.output_tokens,
+        "llm.cache_read_tokens": reply.usage.cache_read_tokens,
+        "llm.cache_write_tokens": reply.usage.cache_write_tokens,
+    }.items():
+        if value not in (None, ""):
+            span.set_data(name, value)
+    span.set_status("ok" if reply.ok else "internal_error")
+    span.finish(end_timestamp=start + timedelta(milliseconds=reply.latency_ms))
+
+
+TIMEOUTS = 3  # in a row, from different agents or messages
+PROBE_PAUSE = 5.0  # seconds between two probes
+LEAST_SILENCE = 1.0  # seconds; a judge that is silent for less is only slow
+LEAST_SHARE = 0.9  # of the deadline that must be silence of the judge: waiting for a slot of our own is no fault of it
+
+
+@dataclass(slots=True)
+class Breaker:
+    """What is known of an endpoint that hangs; safe to use from several threads."""
+
+    endpoint: str
+    clock: Callable[[], float]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    silent: set[Hashable] = field(default_factory=set)  # what the time-outs in a row were about
+    probe_at: float | None = None  # when the next probe may begin; None while the breaker is closed
+
+    def enter(self, about: Hashable | None) -> bool:
+        """Whether to call. While the endpoint hangs only a probe now and then is let through; without `about` a call is none."""
+        with self.lock:
+            if self.probe_at is None:
+                return True
+            if about is None or self.clock() < self.probe_at:
+                return False
+            self.probe_at = self.clock() + PROBE_PAUSE
+            return True
+
+    def note(self, about: Hashable | None, answered: bool | None) -> None:
+        """Note whether the endpoint answered; None where its silence proves nothing."""
+        with self.lock:
+            if answered:
+                if self.probe_at is not None:
+                    logger.warning("the judge at %s answers again: drafts are checked", self.endpoint)
+                self.silent.clear()
+                self.probe_at = None
+            elif answered is False and about is not None:
+                self.silent.add(about)
+                if self.probe_at is None and len(self.silent) >= TIMEOUTS:
+                    self.probe_at = self.clock() + PROBE_PAUSE
+                    words = "the judge at %s sent nothing to %d drafts in a row: drafts pass unchecked, one every %g s tries it"
+                    logger.warning(words, self.endpoint, TIMEOUTS, PROBE_PAUSE)
+
+    @property
+    def reason(self) -> str:
+        return f"the judge at {self.endpoint} was not asked: {TIMEOUTS} drafts in a row had no answer from it in time"
+
+
+_breakers: dict[str, Breaker] = {}
+_clock: Callable[[], float] = time.monotonic
+
+
+def forget(clock: Callable[[], float] = time.monotonic) -> None:
+    """Close the breakers of all endpoints. `clock` gives seconds that never go back."""
+    global _clock, _breakers
+    _clock, _breakers = clock, {}
+
+
+os.register_at_fork(after_in_child=forget)  # another thread of the parent may hold a lock
+
+
+def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: Hashable | None) -> list[Reply]:
+    """Ask as `complete_together` does, but do not ask an endpoint that hangs.
+
+    Args:
+        deadline: Seconds for all of it.
+        about: Tells this draft from others, so that one draft repeated does not stop the checks of all. None where less
+            time is left than is configured: such a time-out proves nothing, and such a draft does not probe.
+
+    Returns:
+        A reply for each request, in their order; `timeout` with 0 attempts and no ledger row where the endpoint hangs.
+    """
+    way = route(requests[0]) if requests else None
+    if way is None or not way.is_distant:
+        return complete_together(requests, deadline=deadline)
+    breaker = _breakers.get(way.base_url) or _breakers.setdefault(way.base_url, Breaker(way.endpoint, _clock))
+    if not breaker.enter(about):
+        return [_without_answer(way, Status.TIMEOUT, breaker.reason)] * len(requests)
+    replies = complete_together(requests, deadline=deadline)
+    breaker.note(about, _answered(replies, deadline))
+    return replies
+
+
+def _answered(replies: Sequence[Reply], deadline: float) -> bool | None:
+    """Whether the judge answered one draft. An error, or a refused connection, is an answer: it does not hang."""
+    sent = [reply for reply in replies if reply.attempts]
+    if any(reply.status is not Status.TIMEOUT for reply in sent):
+        return True
+    long = max(LEAST_SILENCE, LEAST_SHARE * deadline) * 1000
+    return False if any(reply.latency_ms >= long for reply in sent) else None

@@ -1,0 +1,196 @@
+"""System checks of the settings: each says what to do. Some only speak on `manage.py check --deploy`.
+
+Every command of Plumbline runs the checks tagged "plumbline", of all apps. Their modules are imported at every start, so each check
+imports what it looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Info, Warning, register
+from django.utils.module_loading import import_string
+
+from agents.kit.capability import declared
+
+if TYPE_CHECKING:
+    from agents.kit.llm.requests import Role
+
+NUMBERS = {  # the least allowed, and what it is
+    "LLM_MAX_CONCURRENCY": (1, "the number of calls that may be in flight"),
+    "LLM_GATE_SLOTS": (0, "the number of further calls reserved for the gate"),
+    "LLM_EVALUATION_DEADLINE": (1, "seconds for one judging call"),
+    "LLM_EVALUATION_RETRIES": (0, "how often a call is tried again"),
+    "TURN_MAX_REVISIONS": (0, "how often one message may be sent back"),
+    "TURN_STEP_DEADLINE": (1, "seconds for one model call of an agent"),
+    "TURN_MAX_REPLY_DEPTH": (0, "replies of agents to agents in a direct message; 0 = none"),
+    "TURN_HISTORY_MESSAGES": (1, "how many recent messages an agent is shown"),
+    "TURN_SWARM_PRE_DEADLINE": (0.1, "seconds that calibration may add to a reply"),
+    "TURN_SWARM_POST_DEADLINE": (0.1, "seconds that polishers may add to a reply"),
+}
+RANGES = {
+    "SWARM_WINDOW": (10, 15, "the messages that an agent with a swarm is shown in full"),
+    "SWARM_SUMMARY_EVERY": (3, 5, "turns between two summaries of a conversation"),
+}
+OFFLINE_MODELS = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1",)}
+PHASES = ("received", "prepare", "review", "committed", "finish")  # of a turn, see agents/turn/pipeline.py
+
+
+@register("plumbline", deploy=True)  # a fact to know before going live; said on every command it would only be noise
+def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """Whether an LLM judges at all."""
+    from agents.kit.llm.endpoints import model_of, provider_of
+
+    if provider_of(model_of("judge")) == "offline":
+        yield Info(
+            f"No LLM judges: JUDGE_MODEL is {model_of('judge')!r}. Scores come from rules and word lists and are "
+            "marked heuristic.",
+            hint="Set ANTHROPIC_API_KEY, or JUDGE_BASE_URL and JUDGE_MODEL for a server that speaks the same API.",
+            id="agents.I001",
+        )
+
+
+@register("plumbline")
+def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """Each role's model can be called, and what it costs is known."""
+    from agents.kit.llm.endpoints import model_of, problem_of, provider_of, replay_file
+    from agents.kit.llm.requests import ROLES
+
+    for role in ROLES:
+        model, setting = model_of(role), f"{role.upper()}_MODEL"
+        if problem := problem_of(role, model):
+            hint = problem[0].upper() + problem[1:] + "."
+            yield Error(f"{setting} cannot be called.", hint=hint, id="agents.E001")
+        elif provider_of(model) == "replay" and not replay_file(model).is_file():
+            hint = "Write one with `manage.py export_payloads --out FILE`, or correct the path after `replay:`."
+            yield Error(f"{setting} is {model!r}, but there is no such file.", hint=hint, id="agents.E002")
+        elif provider_of(model) == "offline" and model not in OFFLINE_MODELS[role]:
+            hint = f"Allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, or replay:FILE."
+            yield Error(f"{setting} is {model!r}: there is no such offline model.", hint=hint, id="agents.E005")
+    yield from _check_prices()
+
+
+def _check_prices() -> Iterator[CheckMessage]:
+    """One warning for each model that the shipped prices lack, whichever roles it has. No query: a check runs before any command."""
+    from agents.kit.llm.endpoints import base_url_of, model_of, problem_of, without_credentials
+    from agents.kit.llm.prices import has_seed_price
+    from agents.kit.llm.requests import ROLES
+
+    roles: dict[str, list[Role]] = {}
+    for role in ROLES:
+        if not problem_of(role, model_of(role)) and not has_seed_price(model_of(role)):
+            roles.setdefault(model_of(role), []).append(role)
+    for model, having in roles.items():
+        names = " and ".join(f"{role.upper()}_MODEL" for role in having)
+        servers = dict.fromkeys(without_credentials(base_url_of(role)) for role in having if base_url_of(role))
+        where = f" (served by {', '.join(servers)})" if servers else ""
+        hint = (
+            "Until it has one its calls are shown as unpriced. Add it in the console under More › Logs › Prices, "
+            f"for the model {model}, 0 if it costs nothing. Then set SILENCED_SYSTEM_CHECKS=agents.W002 in the environment or "
+            ".env: this check reads only the shipped prices, not the console's."
+        )
+        yield Warning(f"{names}: the price of {model!r}{where} is not known.", hint=hint, id="agents.W002")
+
+
+@register("plumbline")
+def check_llm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """The numbers and choices for model calls and turns are in range."""
+    from agents.kit.llm.ledger import STORE_CHOICES
+
+    if settings.LLM_STORE_PAYLOADS not in STORE_CHOICES:
+        hint = f"Set it to one of: {', '.join(STORE_CHOICES)}."
+        yield Error(f"LLM_STORE_PAYLOADS is {settings.LLM_STORE_PAYLOADS!r}.", hint=hint, id="agents.E003")
+    for name, (least, meaning) in NUMBERS.items():
+        if getattr(settings, name) < least:
+            hint = f"Set it to {least} or more ({meaning})."
+            yield Error(f"{name} is {getattr(settings, name)}.", hint=hint, id="agents.E004")
+    for name, (least, most, meaning) in RANGES.items():
+        if not least <= getattr(settings, name) <= most:
+            hint = f"Set it to {least} to {most} ({meaning})."
+            yield Error(f"{name} is {getattr(settings, name)}.", hint=hint, id="agents.E004")
+
+
+@register("plumbline")
+def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """Every stage of `TURN_PIPELINE` can be made and does something."""
+    for path in settings.TURN_PIPELINE:
+        try:
+            stage = import_string(path)()
+        except Exception as error:  # noqa: BLE001 (an import can raise anything; the check names it, without a traceback on every command)
+            problem = f"cannot be loaded: {type(error).__name__}: {error}"
+        else:
+            if any(callable(getattr(stage, phase, None)) for phase in PHASES):
+                continue
+            problem = "has none of the methods of a stage"
+        hint = f"Correct the path, or take it out. A stage is a class without arguments that has any of: {', '.join(PHASES)}."
+        yield Error(f"TURN_PIPELINE names {path!r}, which {problem}.", hint=hint, id="agents.E006")
+
+
+@register("plumbline")
+def check_swarms(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """The tools that swarms offer, and how they polish."""
+    from agents.swarm.models import Swarm
+    from agents.turn.tools import Tool
+
+    for name, path in declared("turn_tools").items():
+        try:
+            tool = import_string(path)
+        except ImportError as error:
+            problem = f"cannot be loaded: {error}"
+        else:
+            if isinstance(tool, type) and issubclass(tool, Tool):
+                continue
+            problem = "is no subclass of agents.turn.tools.Tool"
+        hint = "Correct the path in TURN_TOOLS, or take the tool out."
+        yield Error(f"The tool {name!r} is {path!r}, which {problem}.", hint=hint, id="agents.E008")
+    if settings.TURN_SWARM_POST not in ("", *Swarm.Executor.values):
+        hint = f"Set it to one of: {', '.join(Swarm.Executor.values)}, or leave it empty."
+        yield Error(f"TURN_SWARM_POST is {settings.TURN_SWARM_POST!r}.", hint=hint, id="agents.E003")
+
+
+NEW_KEY = "python3 -c 'import secrets; print(secrets.token_urlsafe(64))'"
+
+
+@register("plumbline", deploy=True)
+def check_unset(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """Warn of settings that a deployment needs and that are left to a default for a personal machine."""
+    if "SECRET_KEY" in settings.NOT_SET:
+        hint = f"Set it to a long random string, e.g. the output of: {NEW_KEY}"
+        yield Warning("SECRET_KEY is not set: one made on this machine is used.", hint=hint, id="agents.W003")
+    if not settings.PRODUCTION:
+        hint = "Set it to the names under which people reach the server, e.g. ALLOWED_HOSTS=plumbline.example.org"
+        names = ", ".join(settings.ALLOWED_HOSTS) or "nothing"
+        text = f"This is not run as production: ALLOWED_HOSTS names {names}, or DEBUG or PRODUCTION says so."
+        yield Warning(text, hint=hint, id="agents.W004")
+    if "DATABASE_URL" in settings.NOT_SET:
+        text = "DATABASE_URL is not set: what is stored goes to .local/plumbline.sqlite3 in the checkout."
+        yield Warning(text, hint="Set it to postgres://USER:PASSWORD@HOST:PORT/NAME", id="agents.W005")
+
+
+SHORTEST_KEY = 32  # characters
+
+
+@register("plumbline")
+def check_exposed(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """Warn, with every command, of what gives a server away that others can reach."""
+    public = sorted(set(settings.ALLOWED_HOSTS) - {*settings.LOCAL_HOSTS, "testserver"})
+    if not public:
+        return
+    if settings.DEBUG:
+        text = f"DEBUG is on, and ALLOWED_HOSTS names {', '.join(public)}: an error shows settings and source to whoever causes it."
+        yield Warning(text, hint="Remove DEBUG, or the public names from ALLOWED_HOSTS.", id="agents.W006")
+    if "SECRET_KEY" not in settings.NOT_SET and len(settings.SECRET_KEY) < SHORTEST_KEY:
+        text = f"SECRET_KEY has {len(settings.SECRET_KEY)} characters; allowed: at least {SHORTEST_KEY}. Who guesses it can sign sessions."
+        yield Warning(text, hint=f"Set it to a long random string, e.g. the output of: {NEW_KEY}", id="agents.W007")
+
+
+@register("plumbline", deploy=True)
+def check_choices(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """Say what a proxy needs."""
+    if settings.SECURE_SSL_REDIRECT and not settings.SECURE_PROXY_SSL_HEADER:
+        text = "TRUST_PROXY_HEADERS is not set: behind a proxy that ends TLS every request is sent to https again and again."
+        hint = "Set TRUST_PROXY_HEADERS=true where a proxy sets X-Forwarded-Proto itself."
+        yield Info(text, hint=hint, id="agents.I005")

@@ -1,0 +1,286 @@
+"""Hourly sums of the ledger and of the gate's logs, so that no page scans raw rows; they stay when the rows are pruned.
+
+An hour is summed `ROLLUP_LAG_MINUTES` after its end and again each time one of the next two hours is, because rows may be committed or
+change late. A sum over any window adds whole hours from the tables of sums and reads raw rows only at the window's edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Count, DateTimeField, DecimalField, F, Model, Q, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Coalesce, Greatest, Least
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from agents.kit.capability import declared_list
+from agents.kit.models import LedgerHour, LLMCall, Rollup
+
+HOUR = timedelta(hours=1)
+SUMMED_AGAIN = 2 * HOUR
+_BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
+TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+
+Expressions = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourlySums:
+    """One table of sums: a row per hour and combination of keys.
+
+    Attributes:
+        table: Has the columns `hour`, the keys and the sums.
+        raw: The rows that are summed, as a fresh queryset.
+        time: The lookup of the moment that says to which hour a raw row belongs.
+        keys: Per key column, its value on a raw row.
+        sums: Per sum column, the aggregate over raw rows; never null.
+        counted: The sum column that counts the raw rows.
+    """
+
+    table: type[Model]
+    raw: Callable[[], QuerySet[Any]]
+    time: str
+    keys: Expressions
+    sums: Expressions
+    counted: str
+
+    def of_hour(self, hour: datetime) -> QuerySet[Any]:
+        return self.raw().filter(**{f"{self.time}__gte": hour, f"{self.time}__lt": hour + HOUR})
+
+    def is_whole(self, hour: datetime) -> bool:
+        """Whether there are at least as many raw rows of this hour as were summed; else some were pruned."""
+        summed = self.table._default_manager.filter(hour=hour).aggregate(rows=Sum(self.counted))["rows"] or 0
+        return summed == 0 or self.of_hour(hour).count() >= summed
+
+    def sum_hour(self, hour: datetime) -> None:
+        """Replace the sums of an hour. Not an upsert: a row that changed its group would stay counted in the old one."""
+        rows = self.table._default_manager
+        rows.filter(hour=hour).delete()
+        names = {f"k_{name}": self.table._meta.get_field(name).attname for name in self.keys}  # type: ignore[union-attr]
+        names |= {f"s_{name}": name for name in self.sums}
+        groups = _grouped(self.of_hour(hour), self.keys, self.sums)
+        rows.bulk_create(
+            (self.table(hour=hour, **{names[key]: value for key, value in group.items()}) for group in groups),
+            batch_size=1000,
+        )
+
+    def added(self) -> dict[str, Any]:
+        """Per sum column, its sum over rows of the table."""
+        fields: dict[str, Any] = {name: self.table._meta.get_field(name) for name in self.sums}
+        return {name: Coalesce(Sum(name), 0, output_field=field) for name, field in fields.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rolled:
+    """A kind of raw rows that is summed under one name, with everything that hangs on them.
+
+    Attributes:
+        model: The raw rows, with `created_at`.
+    """
+
+    name: str
+    model: type[Model]
+    tables: tuple[HourlySums, ...]
+
+    def closed_before(self) -> datetime | None:
+        """Whole hours before this are summed; None where none is."""
+        return Rollup.objects.filter(name=self.name).values_list("closed_before", flat=True).first()
+
+    def is_whole(self, hour: datetime) -> bool:
+        """Whether no raw row of this hour was pruned since it was summed."""
+        return all(sums.is_whole(hour) for sums in self.tables)
+
+    def next_hour(self, after: datetime | None, before: datetime) -> datetime | None:
+        """The first hour with raw rows that begins at `after` or later."""
+        rows = self.model._default_manager.filter(created_at__lt=before).order_by("created_at")
+        if after is not None:
+            rows = rows.filter(created_at__gte=after)
+        first: datetime | None = rows.values_list("created_at", flat=True).first()
+        return None if first is None else floor(first)
+
+
+LEDGER = Rolled(
+    name="ledger",
+    model=LLMCall,
+    tables=(
+        HourlySums(
+            table=LedgerHour,
+            raw=lambda: LLMCall.objects.all(),
+            time="created_at",
+            keys={
+                name: F(name)
+                for name in ("agent", "purpose", "mechanism", "dimension", "model", "role", "provider", "status")
+            },
+            sums={
+                "calls": Count("pk"),
+                "unpriced": Count("pk", filter=Q(cost_usd__isnull=True)),
+                **{kind: Coalesce(Sum(kind), 0) for kind in TOKENS},
+                "cost_usd": Coalesce(
+                    Sum("cost_usd"), Decimal(0), output_field=DecimalField(max_digits=20, decimal_places=8)
+                ),
+                "latency_ms": Coalesce(Sum("latency_ms"), 0),
+            },
+            counted="calls",
+        ),
+    ),
+)
+
+
+def rollups() -> list[Rolled]:
+    """Everything that is summed by hour (the setting ROLLUPS)."""
+    return [import_string(path) for path in declared_list("rollups")]
+
+
+def sum_up() -> int:
+    """Sum all hours that are over; returns how many were. A chore (the setting CHORES)."""
+    return sum(roll_up(rolled) for rolled in rollups())
+
+
+def floor(moment: datetime) -> datetime:
+    """The beginning of the hour (UTC) that `moment` is in."""
+    return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+def roll_up(
+    rolled: Rolled,
+    *,
+    now: datetime | None = None,
+    since: datetime | None = None,
+) -> int:
+    """Sum the hours that are over, and the two before them again; returns how many hours were summed.
+
+    Safe to call from several processes: each hour is one transaction that holds the lock of its state. Hours of which raw rows were pruned
+    keep their sums.
+
+    Args:
+        now: The present; for tests.
+        since: Sum all hours from here on again.
+    """
+    target = floor((now or _present()) - timedelta(minutes=settings.ROLLUP_LAG_MINUTES))
+    closed = rolled.closed_before()
+    if since is None and closed is not None and closed >= target:
+        return 0
+    after = since if since is not None else closed and closed - SUMMED_AGAIN
+    hour = rolled.next_hour(after and floor(after), target)
+    if closed is None and hour is None:
+        return 0
+    Rollup.objects.get_or_create(name=rolled.name)
+    done = 0
+    while hour is not None:
+        with transaction.atomic():
+            _reach(rolled, hour + HOUR)
+            if rolled.is_whole(hour):
+                for sums in rolled.tables:
+                    sums.sum_hour(hour)
+                done += 1
+        hour = rolled.next_hour(hour + HOUR, target)
+    with transaction.atomic():
+        _reach(rolled, target)
+    return done
+
+
+def _present() -> datetime:
+    """The earlier of our clock and the database's: one that is ahead must not close hours that are still to come."""
+    if connection.vendor != "postgresql":
+        return timezone.now()
+    with connection.cursor() as cursor:
+        cursor.execute("select current_timestamp")
+        now: datetime = cursor.fetchone()[0]
+    return min(timezone.now(), now)
+
+
+def _reach(rolled: Rolled, end: datetime) -> None:
+    """Lock the state, and say that sums reach to `end`. They never reach less far than before."""
+    nothing = Value(_BEGINNING, output_field=DateTimeField())
+    reached = Greatest(Coalesce(F("closed_before"), nothing), Value(end, output_field=DateTimeField()))
+    Rollup.objects.filter(name=rolled.name).update(closed_before=reached)
+
+
+def prunable_before(rolled: Rolled, cutoff: datetime) -> datetime | None:
+    """How far raw rows may be deleted: the last whole hour before `cutoff` that is summed; None where none is. Sums first what can be."""
+    roll_up(rolled)
+    closed = rolled.closed_before()
+    return closed and min(floor(cutoff), closed)
+
+
+def read(
+    rolled: Rolled,
+    sums: HourlySums,
+    *,
+    start: datetime | None,
+    end: datetime | None = None,
+    raw_keys: Expressions,
+    keys: Expressions,
+    raw_where: Q = Q(),  # noqa: B008 (never changed)
+    where: Q = Q(),  # noqa: B008
+) -> list[dict[str, Any]]:
+    """Sum a window in one statement, which reads sums, raw rows and how far the sums reach in one state of the database.
+
+    Args:
+        sums: One of the tables of `rolled`.
+        start, end: The window; both belong to it, None is without end. Of a pruned hour that an edge cuts nothing is counted.
+        raw_keys, keys: What tells the groups apart, on raw rows and on rows of sums, under the same names.
+        raw_where, where: Conditions on raw rows and on rows of sums.
+
+    Returns:
+        Rows with ``k_NAME`` and ``s_NAME``; a group may stand in several rows, to be added up.
+    """
+    raw = sums.raw().filter(raw_where)
+    if start is not None:
+        raw = raw.filter(**{f"{sums.time}__gte": start})
+    if end is not None:
+        raw = raw.filter(**{f"{sums.time}__lte": end})
+    if start is not None and start > timezone.now():
+        return list(_grouped(raw, raw_keys, sums.sums))
+    # Whole hours are those from `first` up to, not including, `last`.
+    first = start and (floor(start) if start == floor(start) else floor(start) + HOUR)
+    closed = Rollup.objects.filter(name=rolled.name).values("closed_before")[:1]
+    last: Any = Coalesce(Subquery(closed), Value(_BEGINNING, output_field=DateTimeField()))
+    if end is not None:
+        last = Least(last, Value(floor(end), output_field=DateTimeField()))
+    summed = sums.table._default_manager.filter(where, hour__lt=last)
+    late = raw.filter(**{f"{sums.time}__gte": last})
+    parts = [_grouped(late, raw_keys, sums.sums)]
+    if first is not None:
+        summed = summed.filter(hour__gte=first)
+        early = raw.filter(**{f"{sums.time}__lt": Least(Value(first, output_field=DateTimeField()), last)})
+        parts.append(_grouped(early, raw_keys, sums.sums))
+    return list(_grouped(summed, keys, sums.added()).union(*parts, all=True))
+
+
+MOST_RAW = 50_000  # rows that a page sums while a person waits for it
+
+
+def end_for_page(rolled: Rolled) -> datetime | None:
+    """Where the sums of a page end: None for now; how far hours are summed where more than `MOST_RAW` rows wait for it.
+
+    The beginning of time where none is summed: there is nothing to show, and the page has to say so.
+    """
+    closed = rolled.closed_before()
+    rows = rolled.model._default_manager.order_by("created_at")
+    waiting = rows.filter(created_at__gte=closed) if closed else rows
+    return (closed or _BEGINNING) if waiting.values("pk")[MOST_RAW : MOST_RAW + 1] else None
+
+
+def says_end(end: datetime | None) -> str:
+    """What a page says of sums that `end_for_page` ends; empty for those up to now."""
+    if end is None:
+        return ""
+    if end == _BEGINNING:
+        return "Not summed up yet: a worker does it (manage.py work)."
+    return f"Up to {timezone.localtime(end):%H:%M}; newer ones are not summed up yet."
+
+
+def _grouped(rows: QuerySet[Any], keys: Expressions, sums: Expressions) -> QuerySet[Any, Any]:
+    """Sums over `rows` per combination of keys, as columns ``k_NAME`` and ``s_NAME``: a column may not be named as one of the model."""
+    groups: QuerySet[Any, Any] = rows.order_by().values(
+        **{f"k_{name}": expression for name, expression in keys.items()}
+    )
+    summed: QuerySet[Any, Any] = groups.annotate(**{f"s_{name}": total for name, total in sums.items()})
+    return summed

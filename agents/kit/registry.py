@@ -1,0 +1,283 @@
+"""One registration per table: what console, help, export, erasure, retention and sidebar need to know of a model.
+
+Each app has a module ``tables`` with its registrations, `TABLES`, in the order of the sidebar. Rows that hang on others are registered
+after them: what is erased or pruned goes from the last registration to the first, upper apps before lower ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db.models import Model, Prefetch, Q, QuerySet
+from django.utils.module_loading import module_has_submodule
+from django.utils.text import capfirst
+
+from agents.kit.capability import Capability, capabilities
+
+NO_ROWS = Q(pk__in=[])
+PORTION = 1_000  # rows of an export in memory at a time
+AGENT_TEXTS = ("system_prompt", "sample_lines", "description")  # long, and in no file of a log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """A person whose words are to be erased.
+
+    Attributes:
+        names: What they are called in texts.
+        label: Replaces the name; the same whenever they are erased, and not to be guessed back.
+        said: Which messages are theirs.
+        channels, agents: Where they spoke or are members, and whose agents spoke there.
+        user: Their account, where they have one.
+        deactivate: Whether the account is closed, too.
+    """
+
+    names: tuple[str, ...]
+    label: str
+    said: Q
+    channels: frozenset[int]
+    agents: frozenset[int]
+    user: AbstractBaseUser | None = None
+    deactivate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erase:
+    """Columns with texts, JSON or a name that are searched for a person's words and written without them.
+
+    Attributes:
+        columns: Their names, separated by spaces.
+        model: The table; that of the registration unless another is named.
+        channel, agent: Lookups of a row's channel and agent, separated by spaces: rows in a channel where the person was, or of an agent
+            that spoke there, are near, and lose the name and short messages as well as quotes.
+        near: Every row is near.
+        blank: Rows of which the columns are blanked, or which are deleted where the rule says so, even without a quote.
+        name_only: Rows of which the columns hold nothing but the person's name.
+        rows: Leaves rows out.
+        emptied: JSON columns that become empty where a row is blanked, separated by spaces.
+        delete: A row with the person's words is deleted.
+        report_only: Nothing is changed: people wrote this as configuration; they are shown that it looks like a quote.
+        own_words: The column with what the person said themselves, in the rows that are blanked: quotes are recognised by it.
+        last: After all others: by these rows quotes are recognised.
+    """
+
+    columns: str
+    model: type[Model] | None = None
+    channel: str = ""
+    agent: str = ""
+    near: bool = False
+    blank: Callable[[Person], Q] | None = None
+    name_only: Callable[[Person], Q] | None = None
+    rows: Callable[[Person], QuerySet[Any]] | None = None
+    emptied: str = ""
+    delete: bool = False
+    report_only: bool = False
+    own_words: str = ""
+    last: bool = False
+
+    @property
+    def of(self) -> type[Model]:
+        assert self.model is not None  # noqa: S101 (set where the rules are collected)
+        return self.model
+
+    @property
+    def table(self) -> str:
+        return self.of._meta.db_table
+
+    @property
+    def names(self) -> list[str]:
+        return self.columns.split()
+
+    def rows_of(self, person: Person) -> QuerySet[Any]:
+        return self.of._default_manager.all() if self.rows is None else self.rows(person)
+
+    def is_near(self, person: Person) -> Q:
+        if self.near:
+            return Q(pk__isnull=False)
+        near = NO_ROWS
+        for lookups, keys in ((self.channel, person.channels), (self.agent, person.agents)):
+            for lookup in lookups.split():
+                near |= Q(**{f"{lookup}__in": keys})
+        return near
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prune:
+    """Rows that may be deleted when they are old.
+
+    Attributes:
+        rows: Those that may go, made before a moment.
+        model: The table of the registration; set where the rules are collected.
+        children: Models and their foreign keys whose rows go with one of these; they count as rows of the batch.
+        rolled: The `agents.kit.ops.sums.Rolled` of which the sums must be made before, if there are any.
+    """
+
+    rows: Callable[[datetime], QuerySet[Any]]
+    model: type[Model] | None = None
+    children: tuple[tuple[type[Model], str], ...] = ()
+    rolled: Any = None
+
+    @property
+    def tables(self) -> list[str]:
+        """The table, and those of its children."""
+        models = [self.model, *(child for child, _ in self.children)]
+        return [model._meta.db_table for model in models if model is not None]
+
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """A log as a file.
+
+    Attributes:
+        columns: Their names, in order.
+        rows: From the chosen rows of the table to rows of the file, in portions.
+        texts: The columns that quote messages: they are left out for users who may not view those.
+    """
+
+    columns: Sequence[str]
+    rows: Callable[[QuerySet[Any]], Iterable[Row]]
+    texts: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if unknown := self.texts.difference(self.columns):
+            raise ValueError(f"texts {', '.join(sorted(unknown))}: allowed: the columns {', '.join(self.columns)}")
+
+
+def export_of(
+    columns: str,
+    *,
+    special: Mapping[str, Callable[[Any], Any]] = {},
+    prefetch: Sequence[str | Prefetch[Any]] = (),
+    texts: Iterable[str] = (),
+) -> Export:
+    """An export whose cells are read off the rows, newest first.
+
+    Args:
+        columns: Names separated by spaces: a field, or ``agent=agent.slug`` with the path to it (null where a part of it is).
+        special: Further columns, each a function of the row; those that `columns` names stand where it does.
+        prefetch: What these read, so that the number of queries does not grow with the rows. What paths read is joined.
+        texts: As for `Export`.
+    """
+    where: dict[str, str | Callable[[Any], Any]] = {}
+    for column in columns.split():
+        name, _, path = column.partition("=")
+        where[name] = special.get(name, path or name)
+    where |= {name: read for name, read in special.items() if name not in where}
+    paths = (path.rpartition(".")[0] for path in where.values() if isinstance(path, str))
+    select = sorted({path.replace(".", "__") for path in paths if path})
+
+    def rows(chosen: QuerySet[Any]) -> Iterator[Row]:
+        unread = [f"{path}__{text}" for path in select if path.endswith("agent") for text in AGENT_TEXTS]
+        newest = chosen.select_related(*select).defer(*unread).prefetch_related(*prefetch).order_by("-pk")
+        for row in newest.iterator(chunk_size=PORTION):
+            yield {name: read(row) if callable(read) else _at(row, read) for name, read in where.items()}
+
+    return Export(columns=tuple(where), rows=rows, texts=frozenset(texts))
+
+
+def _at(row: Any, where: str) -> Any:
+    for part in where.split("."):
+        row = getattr(row, part, None)
+    return row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """What is to be known of a model. Its help page is ``help/<model>.md`` of the app.
+
+    Attributes:
+        operator, editor: What these groups may do besides viewing, e.g. ``add change``, or ``*``; editors may all that operators may.
+        menu, icon: Group of the sidebar (of the setting CONSOLE_MENU; "" is the one without a title) and icon of Material Symbols.
+            Without a group the table is a tab of another one, or reached by links only.
+        tab_of: The table whose list has this one as a tab, such as ``agents.Run``; without that table it has no place of its own.
+        order: Its place in its group of the sidebar, or among the tabs: smaller numbers first, then as they are registered.
+        title: Its name in sidebar, tabs and breadcrumbs; default: the model's plural.
+        entry: The name of its entry in the sidebar, where that stands for more than this table.
+        empty: What an empty list says: what fills it, and what to do next.
+        start: Where that can be done, as buttons below: label, name of the URL, and the permission it takes.
+        deleting: What the page that asks before a row is deleted says of it.
+        columns, filters: Of the list, names separated by spaces; see `agents.kit.console.columns`. Empty where an admin class says it.
+        search: Columns that a search finds exactly, or, with a star at the end, by a part; separated by spaces.
+        fields: Of a row's page: groups of a title and names separated by spaces.
+        export: The list as a file.
+        erase: Where a person's words may be, also in tables of lower apps; see `agents.erasure`.
+        no_speech: Columns of text, separated by spaces, that never hold what a person said; all others are erased.
+        prune: What goes when it is old; see `agents.kit.ops.retention`.
+    """
+
+    model: type[Model]
+    operator: str = ""
+    editor: str = ""
+    menu: str | None = None
+    icon: str = ""
+    tab_of: str = ""
+    order: int = 0
+    title: str = ""
+    entry: str = ""
+    empty: str = ""
+    start: tuple[tuple[str, str, str], ...] = ()
+    deleting: str = ""
+    columns: str = ""
+    filters: str = ""
+    search: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    export: Export | None = None
+    erase: tuple[Erase, ...] = ()
+    no_speech: str = ""
+    prune: Prune | None = None
+
+    @property
+    def name(self) -> str:
+        """Its title, with a capital."""
+        return self.title or capfirst(str(self.model._meta.verbose_name_plural))
+
+    @property
+    def family(self) -> list[Table]:
+        """The table and its tabs, in their order."""
+        tabs = [table for table in tables().values() if table.tab_of == self.model._meta.label]
+        return [self, *sorted(tabs, key=lambda table: table.order)]
+
+
+def homes() -> list[Capability]:
+    """The apps that register tables, lower ones first."""
+    return [app for app in capabilities() if module_has_submodule(app.module, "tables")]
+
+
+@cache
+def tables() -> dict[type[Model], Table]:
+    """The registrations of all apps by model, lower apps first."""
+    return {table.model: table for home in homes() for table in import_module(f"{home.name}.tables").TABLES}
+
+
+def in_menu(group: str) -> list[Table]:
+    """Return the tables that have an entry in a group of the sidebar, in their order."""
+    return sorted((table for table in tables().values() if table.menu == group), key=lambda table: table.order)
+
+
+def table_of(model: type[Model]) -> Table:
+    """The registration of a model; one that says nothing where there is none."""
+    return tables().get(model) or Table(model=model)
+
+
+def erasures() -> list[Erase]:
+    """Every rule of erasure in the order in which they are followed."""
+    rules = [
+        rule if rule.model else replace(rule, model=table.model)
+        for table in reversed(tables().values())
+        for rule in table.erase
+    ]
+    return sorted(rules, key=lambda rule: rule.last)
+
+
+def prunings() -> list[Prune]:
+    """Every rule of retention in the order in which they are followed."""
+    return [replace(t.prune, model=t.model) for t in reversed(tables().values()) if t.prune is not None]

@@ -1,0 +1,197 @@
+"""Read personas from a file or a folder, whatever the format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+from pydantic import ValidationError
+
+from agents.personas import formats
+from agents.personas.persona import UpsertResult, upsert_agent
+from agents.personas.shape import NotAPersonaError, PersonaError, PersonaSpec, describe, persona_spec
+from agents.transcripts import json_input
+from agents.transcripts.records import TranscriptError
+from agents.transcripts.source import Source
+
+MAX_FILE = 32 * 1024 * 1024
+MAX_YAML = 2 * 1024 * 1024  # bytes; YAML takes hundreds of times the memory and time of JSON
+MOST_NODES = 1_000_000  # values of a YAML file
+MOST_LEVELS = 200
+_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+YAML = (".yaml", ".yml")
+SUFFIXES = (*YAML, ".json", ".md", ".txt", ".png")
+
+
+def read_personas(path: Path, *, stems: Mapping[Path, str] | None = None) -> list[PersonaSpec]:
+    """All personas of a file, or of the files of a folder (not of its subfolders; README and hidden files left out).
+
+    Args:
+        path: The file or folder.
+        stems: Names for files in place of their own, of which personas without a name get theirs.
+
+    Raises:
+        PersonaError: Something cannot be read; names file, persona, field, value and what is allowed.
+    """
+    personas: dict[str, tuple[Path, PersonaSpec]] = {}
+    for file in _files(path):
+        for values in _read_file(file, (stems or {}).get(file, file.stem)):
+            before = personas.setdefault(values.slug, (file, values))
+            if before[1] is not values:
+                raise PersonaError(
+                    str(file), 0, f"a second persona with the slug {values.slug!r}; the first is in {before[0]}"
+                )
+    return [values for _, values in personas.values()]
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.exists():
+        raise PersonaError(str(path), 0, "no such file or folder")
+    if path.is_file():
+        if path.suffix.lower() not in SUFFIXES:
+            raise PersonaError(str(path), 0, f"unknown kind of file {path.suffix!r}; allowed: {', '.join(SUFFIXES)}")
+        return [path]
+    files = [
+        file
+        for file in sorted(path.iterdir())
+        if file.is_file()
+        and file.suffix.lower() in SUFFIXES
+        and not file.name.startswith(".")
+        and file.stem.lower() != "readme"
+    ]
+    if not files:
+        raise PersonaError(str(path), 0, f"no persona files here; a persona is a file ending in {', '.join(SUFFIXES)}")
+    return files
+
+
+def _read_file(path: Path, stem: str) -> Iterator[PersonaSpec]:
+    if path.stat().st_size > MAX_FILE:
+        raise PersonaError(str(path), 0, f"larger than {MAX_FILE:,} bytes")
+    suffix = path.suffix.lower()
+    if suffix in YAML and path.stat().st_size > MAX_YAML:
+        raise PersonaError(
+            str(path), 0, f"larger than {MAX_YAML // 1024**2} MiB, the most for YAML; divide it, or write it as JSON"
+        )
+    try:
+        if suffix == ".png":
+            yield from _values(path, stem, [formats.from_png(path.read_bytes())])
+        elif suffix in {".md", ".txt"}:
+            yield from _values(path, stem, [formats.read_prompt(stem, _text(path))])
+        elif suffix == ".json":
+            yield from _values(path, stem, _listed(json_input.parse(_text(path), path=str(path), line=1)))
+        else:
+            yield from _values(path, stem, _listed(_yaml(path, _text(path))))
+    except TranscriptError as error:
+        raise PersonaError(error.path, error.line, error.reason) from None
+    except OSError as error:
+        raise PersonaError(str(path), 0, error.strerror or str(error)) from None
+    except NotAPersonaError as error:
+        raise PersonaError(str(path), 0, str(error)) from None
+
+
+def _text(path: Path) -> str:
+    text = "\n".join(text for _, text in Source(path).lines())
+    if text.count("\0") * 4 > len(text):  # a stray one is replaced
+        raise NotAPersonaError("consists of NUL bytes, not of text; allowed: text in UTF-8")
+    return text
+
+
+def _listed(value: Any) -> list[Any]:
+    """One persona or several: a list, an object of one, or our ``{"agents": [...]}``."""
+    if isinstance(value, dict) and isinstance(value.get("agents"), list) and len(value) == 1:
+        return list(value["agents"])
+    return value if isinstance(value, list) else [value]
+
+
+def _values(path: Path, stem: str, personas: list[Any]) -> Iterator[PersonaSpec]:
+    if not personas:
+        raise PersonaError(str(path), 0, "the file holds no persona")
+    for number, persona in enumerate(personas):
+        which = f"persona {number + 1}: " if len(personas) > 1 else ""
+        try:
+            yield persona_spec(_fields(persona, stem))
+        except ValidationError as error:
+            raise PersonaError(str(path), 0, which + describe(error)) from None
+        except NotAPersonaError as error:
+            raise PersonaError(str(path), 0, which + str(error)) from None
+
+
+def _fields(persona: Any, stem: str) -> dict[str, Any]:
+    """The fields of our shape, from whichever shape this is."""
+    if not isinstance(persona, dict):
+        raise NotAPersonaError("a persona is an object with at least 'display_name' and 'system_prompt'")
+    if formats.is_tinytroupe(persona):
+        return formats.read_tinytroupe(persona)
+    if formats.is_card(persona):
+        return formats.read_card(persona)
+    if "slug" not in persona and "display_name" not in persona:
+        return {"display_name": stem, **persona}
+    return dict(persona)
+
+
+def _yaml(path: Path, text: str) -> Any:
+    try:
+        _check_size(text)
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise PersonaError(str(path), line, f"not valid YAML: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise PersonaError(str(path), 0, f"not valid YAML: {error}") from None
+    except ValueError as error:  # a date or a number that there is not
+        raise PersonaError(str(path), 0, f"not valid YAML: {error}") from None
+    except RecursionError:
+        raise PersonaError(str(path), 0, "YAML nested too deep") from None
+
+
+def _check_size(text: str) -> None:
+    """Count what a text holds before anything is made of it.
+
+    Raises:
+        NotAPersonaError: It holds too much, is nested too deep, or has an alias.
+    """
+    values = level = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):  # a few can stand for millions of values
+            raise NotAPersonaError(f"YAML alias *{event.anchor}; write the value out")
+        values += isinstance(event, yaml.NodeEvent)
+        level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if values > MOST_NODES:
+            raise NotAPersonaError(f"holds more than {MOST_NODES:,} values")
+        if level > MOST_LEVELS:
+            raise NotAPersonaError("YAML nested too deep")
+
+
+NOTE = "import"
+
+
+def import_agents(*, path: Path, reset: bool = False, dry_run: bool = False) -> list[UpsertResult]:
+    """Create or update an agent per persona in `path`. Running it again changes nothing.
+
+    Args:
+        path: A file or a folder.
+        reset: Overwrite personas that a person edited since their last import; otherwise those stay.
+        dry_run: Say what would happen, change nothing.
+
+    Raises:
+        PersonaError: A persona cannot be read; nothing was changed.
+    """
+    return import_read(personas=read_personas(path), reset=reset, dry_run=dry_run)
+
+
+def import_read(
+    *,
+    personas: Sequence[PersonaSpec],
+    reset: bool = False,
+    dry_run: bool = False,
+    user: AbstractBaseUser | None = None,
+) -> list[UpsertResult]:
+    """The same for personas that are read already; `user` is recorded with the versions this makes."""
+    with transaction.atomic():
+        results = [upsert_agent(values=values, note=NOTE, reset=reset, source=NOTE, user=user) for values in personas]
+        transaction.set_rollback(dry_run)
+    return results

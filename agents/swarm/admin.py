@@ -1,0 +1,276 @@
+"""Swarms in the console: their phases with versions, a bench, what is remembered of a conversation, and what a swarm did in a turn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import OuterRef, Subquery
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.shortcuts import get_object_or_404
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.admin.import_forms import suggested_agents
+from agents.kit.capability import declared
+from agents.kit.console import display
+from agents.kit.console.logs import READING, LogAdmin
+from agents.kit.console.site import GrowingTextarea, ModelAdmin, StackedInline, TextInput, console_page, extend
+from agents.kit.text.fences import MAX_CHARACTERS
+from agents.models import Agent, Message
+from agents.models.conversations import UnknownAgent, find_agent
+from agents.swarm.assign import SwarmRefused, check_clashes, check_names
+from agents.swarm.intents import intents
+from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
+from agents.swarm.models import DialogState, Swarm, SwarmPhase, SwarmTurn
+from agents.swarm.state import KINDS, MANY, StateRefused, add, edit, entries, pin, remove, unpin, updating
+from agents.swarm.talk import refused_polishes, try_swarm
+
+PAGES = "admin/swarm/swarm/"
+TRYING = "swarm.change_swarm"
+MOST_VERSIONS = 30  # of all phases together, the newest
+ACTS = {"pin": pin, "unpin": unpin, "remove": remove}
+
+if TYPE_CHECKING:
+    SwarmModelForm = forms.ModelForm[Swarm]
+    PhaseModelForm = forms.ModelForm[SwarmPhase]
+else:
+    SwarmModelForm = PhaseModelForm = forms.ModelForm
+
+
+class SwarmForm(SwarmModelForm):
+    """What could not work is refused as over the API."""
+
+    def clean(self) -> dict[str, Any]:
+        given: dict[str, Any] = super().clean() or {}
+        given["tools"] = given.get("tools") or []
+        try:
+            check_names("intents", given.get("intents", []), intents())
+            check_names("tools", given["tools"], sorted(declared("turn_tools")))
+            if not self.errors:
+                changed = Swarm(name=given["name"], intents=given["intents"], enabled=given["enabled"])
+                for agent in given["agents"].order_by("pk"):
+                    check_clashes(agent, [*agent.swarms.exclude(pk=self.instance.pk), changed])
+        except SwarmRefused as refused:
+            self.add_error(refused.field, str(refused))
+        return given
+
+
+class PhaseForm(PhaseModelForm):
+    """A phase whose prompt or temperature changes gets its next version."""
+
+    def save(self, commit: bool = True) -> SwarmPhase:
+        if self.instance.pk and {"prompt", "temperature"} & set(self.changed_data):
+            self.instance.version += 1
+        phase: SwarmPhase = super().save(commit)
+        return phase
+
+
+class PhaseInline(StackedInline[SwarmPhase, Swarm]):
+    model = SwarmPhase
+    form = PhaseForm
+    fields = ("name", ("phase", "order"), "prompt", ("enabled", "temperature"))
+    verbose_name_plural = "phases"
+
+
+class TryForm(forms.Form):
+    """A message of a stranger, for a trial."""
+
+    agent = forms.CharField(
+        max_length=200, widget=TextInput(attrs={"list": "agents"}), help_text="who answers; it need not have the swarm"
+    )
+    message = forms.CharField(
+        max_length=MAX_CHARACTERS, widget=GrowingTextarea(attrs={"rows": 2}), help_text="what a person writes"
+    )
+    draft = forms.CharField(
+        required=False,
+        max_length=MAX_CHARACTERS,
+        widget=GrowingTextarea(attrs={"rows": 2}),
+        help_text="polished instead of an answer; empty: the agent answers",
+    )
+
+    def clean_agent(self) -> Agent:
+        try:
+            return find_agent(self.cleaned_data["agent"])
+        except UnknownAgent as error:
+            raise forms.ValidationError(str(error)) from None
+
+
+@admin.register(Swarm)
+class SwarmAdmin(ModelAdmin[Swarm]):
+    form = SwarmForm
+    inlines = (PhaseInline,)
+    autocomplete_fields = ("agents",)
+    fields = ("name", "enabled", "intents", "tools", "post_executor", "agents")
+
+    def get_panels(self, request: HttpRequest, obj: Swarm) -> list[SafeString]:
+        may_try = request.user.has_perm(TRYING)
+        context = {"versions": list(versions(obj)), "try_url": self.url("try", obj) if may_try else ""}
+        return [*super().get_panels(request, obj), SafeString(render_to_string(f"{PAGES}versions.html", context))]
+
+    @console_page("<int:pk>/try/", TRYING)
+    def try_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """A message in; calibration, draft, and each polish as a difference. Nothing is stored but the calls in the ledger."""
+        swarm = get_object_or_404(Swarm, pk=pk)
+        suggested = suggested_agents()
+        form = TryForm(request.POST or None, initial={"agent": next((slug for slug, _ in suggested), "")})
+        trial, steps = None, []
+        if request.method == "POST" and form.is_valid():
+            trial = try_swarm(swarm, **form.cleaned_data)
+            before = trial.draft
+            for step in trial.steps:
+                steps.append((step, display.word_diff(before, step["text"])))
+                before = before if step["why"] else step["text"]
+        return self.page(
+            request,
+            f"{PAGES}try.html",
+            "Try a swarm",
+            original=swarm,
+            swarm=swarm,
+            form=form,
+            trial=trial,
+            steps=steps,
+            suggested=suggested,
+        )
+
+
+def versions(swarm: Swarm) -> Iterator[dict[str, Any]]:
+    """The newest changes of a swarm's phases, each with what it changed."""
+    history: Any = SwarmPhase.history
+    rows = list(history.filter(swarm_id=swarm.pk).select_related("history_user").order_by("-history_id")[:200])
+    shown = 0
+    for place, row in enumerate(rows):
+        before = next((one for one in rows[place + 1 :] if one.id == row.id), None)
+        if before is None or shown >= MOST_VERSIONS:
+            continue
+        fields = ("enabled", "temperature", "order", "phase", "name")
+        changed = [
+            f"{name}: {getattr(before, name)} → {getattr(row, name)}"
+            for name in fields
+            if getattr(before, name) != getattr(row, name)
+        ]
+        if row.history_type == "-":
+            changed = ["removed"]
+        diff = display.word_diff(before.prompt, row.prompt) if before.prompt != row.prompt else ""
+        if changed or diff != "":
+            shown += 1
+            yield {"row": row, "changed": changed, "diff": diff}
+
+
+@admin.register(DialogState)
+class DialogStateAdmin(LogAdmin[DialogState]):
+    """Those who view messages read what was said; those who may change states add, pin, edit and remove entries, and write summary."""
+
+    list_select_related = ("agent", "channel")
+
+    def get_panels(self, request: HttpRequest, obj: DialogState) -> list[SafeString]:
+        panels = super().get_panels(request, obj)
+        if not request.user.has_perm(READING):
+            return panels
+        summary = newest_summary(obj.agent, obj.channel)
+        context = {
+            "state": obj,
+            "pinnable": MANY,
+            "kinds": [(kind, entries(obj, kind)) for kind in KINDS if getattr(obj, kind)],
+            "all_kinds": KINDS,
+            "most": NOTE_CHARACTERS,
+            "summary": summary,
+            "summary_text": text_of(summary, obj) if summary else "",
+            "summary_failed": why_no_summary(obj.agent, obj.channel),
+            "refused_polishes": refused_polishes(obj.agent, obj.channel),
+            "transcript": reverse("admin:agents_channel_transcript", args=[obj.channel_id]),
+            "turns": display.list_url(SwarmTurn, agent__id__exact=obj.agent_id),
+            "may_change": request.user.has_perm("swarm.change_dialogstate"),
+            "url": self.url("entry", obj),
+        }
+        return [*panels, SafeString(render_to_string(f"{PAGES}state.html", context, request=request))]
+
+    @console_page("<int:pk>/entry/", "swarm.change_dialogstate", READING, post=True)
+    def entry_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Add, pin, unpin, change or remove one entry, or write the summary (POST)."""
+        row: DialogState = get_object_or_404(DialogState.objects.select_related("agent", "channel"), pk=pk)
+        given = request.POST
+        act = next((name for name in (*ACTS, "add", "write") if name in given), "edit")
+        key = given.get(act, "")
+        try:
+            if act == "write":
+                write_summary(row.agent, row.channel, given.get("summary", ""))
+            else:
+                with updating(row.agent, row.channel) as state:
+                    if act == "add":
+                        add_entered(state, given)
+                    elif act == "edit":
+                        edit(state, key, given.get(f"text-{key}", ""))
+                    else:
+                        ACTS[act](state, key)
+        except StateRefused as refused:
+            self.message_user(request, f"Nothing was changed: {refused}.", messages.ERROR)
+        else:
+            self.log_change(request, row, "write the summary" if act == "write" else f"{act} an entry")
+            self.message_user(request, "Changed; the agent's next turn reads it so.", messages.SUCCESS)
+        return HttpResponseRedirect(self.url("change", row))
+
+
+def add_entered(state: DialogState, given: QueryDict) -> None:
+    """Add the entry of the form below the entries.
+
+    Raises:
+        StateRefused: It is not allowed.
+    """
+    number = str(given.get("position", ""))
+    position = int(number) if re.fullmatch(r"[0-9]{1,18}", number) else 0
+    said = Message.objects.filter(channel=state.channel_id, position=position).select_related("agent", "user")
+    values = {"text": given.get("text", ""), "position": position, "quote": given.get("quote", "")}
+    add(state, given.get("kind", ""), values | {"pinned": "pinned" in given}, list(said))
+
+
+@admin.register(SwarmTurn)
+class SwarmTurnAdmin(LogAdmin[SwarmTurn]):
+    list_select_related = ("agent", "channel", "swarm", "run")
+
+    @admin.display(description="what it did")
+    def outcome(self, turn: SwarmTurn) -> SafeString:
+        return format_html("{}", display.badge(*outcome_of(turn)))
+
+    def get_panels(self, request: HttpRequest, obj: SwarmTurn) -> list[SafeString]:
+        panels = super().get_panels(request, obj)
+        if not request.user.has_perm(READING):
+            return panels
+        context = {
+            "turn": obj,
+            "diff": display.word_diff(obj.draft, obj.polished) if obj.polished else "",
+            "rejected": [(one, display.word_diff(obj.draft, one.get("text", ""))) for one in obj.rejected],
+        }
+        return [*panels, SafeString(render_to_string(f"{PAGES}turn.html", context))]
+
+
+def outcome_of(turn: SwarmTurn) -> tuple[str, display.Tone]:
+    """What a swarm did, in a word or two, and its tone."""
+    decided = turn.calibration.get("decision", {}).get("kind", "")
+    if turn.replaced:
+        return "replaced", "warning"
+    if turn.rejected:
+        return "polish refused", "warning"
+    if turn.polished:
+        return "polished", "good"
+    return {"clarify": "asked back", "cannot": "could not answer"}.get(decided, "calibrated"), "plain"
+
+
+def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeString]:
+    """What a swarm did with each message and what it remembers, linked to their rows, for the page of a conversation."""
+    notes: dict[Any, SafeString] = {}
+    state = Subquery(DialogState.objects.filter(agent=OuterRef("agent"), channel=OuterRef("channel")).values("pk")[:1])
+    may_read = request.user.has_perm("swarm.view_dialogstate")
+    for turn in SwarmTurn.objects.filter(message__in=shown).defer("draft").annotate(state=state):
+        remembers = display.page_of(DialogState(pk=turn.state), "what it remembers") if turn.state and may_read else ""
+        did = display.page_of(turn, outcome_of(turn)[0])
+        notes[turn.message_id] = format_html("swarm: {}{}{}", did, " · " if remembers else "", remembers)
+    return notes
+
+
+extend(Message, "swarm.view_swarmturn", notes=(swarm_notes,))

@@ -1,0 +1,330 @@
+"""Swarms: listed, made, changed and tried; and what an agent remembers of a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+from django.db import transaction
+from django.db.models import Prefetch, QuerySet
+from pydantic import BaseModel, Field
+from rest_framework.decorators import action
+from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import CharField, ListField, SerializerMethodField
+
+from agents.kit.api import filters
+from agents.kit.api.bodies import ABSENT, AgentSlug, Body, Said
+from agents.kit.api.filters import Filters, the_agent, the_channel
+from agents.kit.api.headers import Changed, etag_of, located
+from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
+from agents.kit.api.rows import Row
+from agents.kit.api.schema import answers
+from agents.kit.api.views import Editable, View, or_404
+from agents.models import Agent, Channel, Message
+from agents.swarm.assign import Name, PhaseValues, SwarmRefused, SwarmValues, check_clashes, save_swarm
+from agents.swarm.calibration import PREFERENCES
+from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
+from agents.swarm.models import DialogState, Swarm, SwarmPhase
+from agents.swarm.state import KINDS, Entry, StateRefused, add, edit, entries, pin, remove, unpin, updating
+from agents.swarm.talk import RefusedPolish, Trial, refused_polishes, try_swarm
+
+MOST_ENTRIES = 100
+
+
+class PhaseRow(Row):
+    class Meta:
+        model = SwarmPhase
+        fields = ("name", "phase", "order", "prompt", "enabled", "temperature", "version", "updated_at")
+
+
+class SwarmRow(Row):
+    """A swarm with its phases, and the agents that have it."""
+
+    intents = ListField(child=CharField())
+    tools = ListField(child=CharField())
+    agents = SerializerMethodField(help_text="slugs")
+    phases = PhaseRow(many=True, read_only=True)
+
+    class Meta:
+        model = Swarm
+        fields = (
+            *("id", "url", "name", "intents", "tools", "enabled", "post_executor", "agents", "phases"),
+            *("created_at", "updated_at", "try_url"),
+        )
+
+    def get_agents(self, swarm: Swarm) -> list[str]:
+        return sorted(agent.slug for agent in swarm.agents.all())
+
+
+class PhaseBody(Body, PhaseValues):
+    __doc__ = PhaseValues.__doc__
+
+
+class SwarmBody(Body, SwarmValues):
+    """A swarm as it is to be; `phases` and `agents` name all of them."""
+
+    phases: list[PhaseBody] = Field([], max_length=50)  # type: ignore[assignment]
+    agents: list[AgentSlug] = Field([], max_length=500, description="slugs of the agents that have it")
+
+
+class SwarmChange(SwarmBody):
+    """What may be changed of a swarm; `phases` and `agents` name all of them."""
+
+    name: Name = ""
+    intents: list[str] = Field([], min_length=1, max_length=100, description="of messages that it answers")
+
+
+class TryBody(Body):
+    """A message of a stranger, for a trial."""
+
+    agent: AgentSlug = Field(description="slug of the agent that answers; it need not have the swarm")
+    message: Said
+    draft: Said = Field("", description="polished instead of an answer of the agent's")
+
+
+class SwarmFilters(Filters):
+    search = filters.search("name")
+    enabled = filters.flag()
+    agent = filters.agent("agents")
+
+
+class Swarms(Editable):
+    """Swarms with their phases, by name.
+
+    Filters: `search` (in the name), `enabled`, `agent` (has it).
+    """
+
+    queryset = Swarm.objects.order_by("name")
+    serializer_class = SwarmRow
+    lookup_field = "pk"
+    lookup_value_converter = "int"
+    filterset_class = SwarmFilters
+    bodies: ClassVar = {"create": SwarmBody, "update": SwarmBody, "partial_update": SwarmChange, "try_": TryBody}
+
+    def get_queryset(self) -> QuerySet[Swarm]:
+        return self.queryset.prefetch_related("phases", Prefetch("agents", Agent.objects.only("slug")))
+
+    def create(self, request: Request) -> Response:
+        """Make a swarm. It needs `name` and `intents`; 201 with the swarm. Without `agents` it takes part in no turn yet."""
+        swarm = _saved(None, self.read_body().sent)
+        self.kwargs["pk"] = swarm.pk
+        return located(self.get_serializer(self.get_object()).data)
+
+    def change(self, row: Swarm, fields: dict[str, Any]) -> None:
+        _saved(row, fields)
+
+    def etag_of_row(self, row: Swarm) -> str:
+        agents = sorted(agent.slug for agent in row.agents.all())
+        return etag_of([_values_of(row), agents])
+
+    @answers(Trial)
+    @action(
+        detail=True,
+        methods=["post"],
+        url_path="try",
+        url_name="try",
+        permission_classes=(ActionPermissions,),
+        throttle_scope=PAID,
+    )
+    def try_(self, request: Request, pk: int) -> Response:
+        """Pass a message through the swarm: calibration, draft, and each polish.
+
+        Nothing is said and nothing stored but the calls in the ledger.
+        """
+        given: TryBody = self.read_body()
+        trial = try_swarm(self.get_object(), agent=given.agent, message=given.message, draft=given.draft)
+        return Response(trial.model_dump(mode="json"))
+
+
+def _values_of(swarm: Swarm) -> dict[str, Any]:
+    """As `save_swarm` takes them."""
+    fields = ("name", "intents", "tools", "enabled", "post_executor")
+    columns = ("name", "phase", "order", "prompt", "enabled", "temperature")
+    phases = [{name: getattr(phase, name) for name in columns} for phase in swarm.phases.all()]
+    return {**{name: getattr(swarm, name) for name in fields}, "phases": phases}
+
+
+def _saved(swarm: Swarm | None, sent: dict[str, Any]) -> Swarm:
+    """The swarm with what was sent of it.
+
+    Raises:
+        ValidationError: By field what is not allowed; nothing is written.
+    """
+    agents: Sequence[Agent] | None = sent.pop("agents", None)
+    if "phases" in sent:
+        sent["phases"] = [phase.model_dump() for phase in sent["phases"]]
+    try:
+        with transaction.atomic():
+            swarm = save_swarm({**(_values_of(swarm) if swarm else {}), **sent}, swarm=swarm)
+            if agents is not None:
+                for agent in sorted(agents, key=lambda one: one.pk):
+                    check_clashes(agent, [*agent.swarms.exclude(pk=swarm.pk), swarm])
+                swarm.agents.set(agents)
+    except SwarmRefused as refused:
+        raise ValidationError({refused.field: [str(refused)]}) from None
+    return swarm
+
+
+# -- what is remembered
+class Dialog(BaseModel):
+    """What an agent remembers of a conversation.
+
+    Attributes:
+        position: Of the last message that is taken into account; `turn`: how often the agent was asked.
+        dropped: Entries that did not stand in the message they named.
+        anchor, goal: At most one entry each.
+        pending: The question that waits for its answer.
+        summary: Of older messages; null while there is none.
+        summary_failed: Why the newest older messages are not summarised; empty when they are.
+        refused_polishes: Of the last five turns that had one, the newest first.
+    """
+
+    agent: str
+    channel: str
+    position: int
+    turn: int
+    dropped: int
+    anchor: list[Entry]
+    goal: list[Entry]
+    facts: list[Entry]
+    assumptions: list[Entry]
+    decisions: list[Entry]
+    pending: dict[str, Any]
+    preferences: dict[str, str]
+    last_tool: dict[str, Any]
+    summary: str | None
+    summary_failed: str
+    refused_polishes: list[RefusedPolish]
+
+
+class EntryBody(Body):
+    """An entry with the words it rests on; one that is there already is named by its `key`."""
+
+    key: str = Field(ABSENT, max_length=64, description="of an entry that stays; its quote stays as it is")
+    text: str = Field(ABSENT, max_length=1000)
+    position: int = Field(ABSENT, ge=1, le=2**63 - 1, description="of the message it stands in")
+    quote: str = Field(ABSENT, max_length=1000, description="words of that message")
+    pinned: bool = ABSENT
+
+
+Single = Annotated[list[EntryBody], Field(max_length=1)]
+Entries = Annotated[list[EntryBody], Field(max_length=MOST_ENTRIES)]
+
+
+class DialogChange(Body):
+    """What may be changed. A field that is given is replaced: entries that it does not name go."""
+
+    anchor: Single = Field([])
+    goal: Single = Field([])
+    facts: Entries = Field([])
+    assumptions: Entries = Field([])
+    decisions: Entries = Field([])
+    preferences: dict[str, str] = Field({}, description="all that are seen in this conversation")
+    summary: str = Field("", max_length=NOTE_CHARACTERS, description="replaces the summary of older messages")
+
+
+class Dialogs(View):
+    """What an agent remembers of a conversation."""
+
+    queryset = DialogState.objects.all()
+    permission_classes = (ReadsMessages,)
+    bodies: ClassVar = {"partial_update": DialogChange}
+    etags = ("retrieve", "partial_update")
+
+    @answers(Dialog)
+    def retrieve(self, request: Request, slug: str, channel: str) -> Response:
+        """What an agent with a swarm remembers of a conversation, each entry with the words it rests on."""
+        agent, where = or_404(the_agent, slug), or_404(the_channel, channel)
+        state = self._state(agent, where)
+        dialog = dialog_of(state).model_dump(mode="json")
+        return self.tagged(request, dialog, etag_of(dialog))
+
+    @answers(Dialog)
+    def partial_update(self, request: Request, slug: str, channel: str) -> Response:
+        """Change what it remembers. An entry without a quote from its message is a 400.
+
+        With `If-Match`, the ETag of what you read, it is a 412 when it was changed since.
+        """
+        agent, where, given = or_404(the_agent, slug), or_404(the_channel, channel), self.read_body()
+        expected = self.expected(request)
+        self._state(agent, where)
+        try:
+            with transaction.atomic():
+                with updating(agent, where) as state:
+                    etag = etag_of(dialog_of(state).model_dump(mode="json"))
+                    if expected is not None and etag not in expected:
+                        raise Changed(etag)
+                    for kind in (kind for kind in KINDS if kind in given.sent):
+                        _replace(state, kind, getattr(given, kind))
+                    if "preferences" in given.sent:
+                        state.preferences = _preferences(given.preferences)
+                if "summary" in given.sent:
+                    write_summary(agent, where, given.summary)
+        except StateRefused as refused:
+            raise ValidationError({refused.field: [str(refused)]}) from None
+        dialog = dialog_of(self._state(agent, where)).model_dump(mode="json")
+        return self.tagged(request, dialog, etag_of(dialog))
+
+    def _state(self, agent: Agent, channel: Channel) -> DialogState:
+        state = DialogState.objects.select_related("agent", "channel").filter(agent=agent, channel=channel).first()
+        if state is None:
+            there = (
+                Channel.objects.filter(dialog_states__agent=agent).order_by("-pk").values_list("slug", flat=True)[:20]
+            )
+            sentence = f"agent {agent.slug!r} remembers nothing of channel {channel.slug!r}"
+            raise NotFound(f"{sentence}; it does of: {', '.join(there) or 'none'}")
+        return state
+
+
+def dialog_of(state: DialogState) -> Dialog:
+    summary = newest_summary(state.agent, state.channel)
+    return Dialog(
+        agent=state.agent.slug,
+        channel=state.channel.slug,
+        **{
+            name: getattr(state, name)
+            for name in ("position", "turn", "dropped", "pending", "preferences", "last_tool")
+        },
+        summary=text_of(summary, state) if summary else None,
+        summary_failed=why_no_summary(state.agent, state.channel),
+        refused_polishes=refused_polishes(state.agent, state.channel),
+        **{kind: entries(state, kind) for kind in KINDS},
+    )
+
+
+def _replace(state: DialogState, kind: str, given: Sequence[EntryBody]) -> None:
+    """Make the entries of a kind those given.
+
+    Raises:
+        StateRefused: One is not allowed.
+    """
+    held = {entry.key: entry for entry in entries(state, kind)}
+    stay = {one.key for one in given if one.key is not None}
+    for number, one in enumerate(given):
+        if one.key is not None and one.key not in held:
+            allowed = ", ".join(held) or "none, there are no entries"
+            raise StateRefused(f"{kind}[{number}].key", f"{one.key!r}; allowed: {allowed}")
+    for key in held.keys() - stay:
+        remove(state, key)
+    new = [one for one in given if one.key is None]
+    for one in (one for one in given if one.key is not None):
+        entry = held[one.key]
+        if one.text is not None and one.text != entry.text:
+            edit(state, one.key, one.text)
+        if one.pinned is not None and one.pinned != entry.pinned:
+            (pin if one.pinned else unpin)(state, one.key)
+    places = [one.position for one in new if one.position is not None]
+    said = list(Message.objects.filter(channel=state.channel_id, position__in=places).select_related("agent", "user"))
+    for one in new:
+        add(state, kind, {name: value for name, value in one.sent.items() if name != "key"}, said)
+
+
+def _preferences(given: Mapping[str, str]) -> dict[str, str]:
+    for name, value in given.items():
+        if name not in PREFERENCES:
+            raise StateRefused(f"preferences.{name[:40]}", f"unknown; allowed: {', '.join(PREFERENCES)}")
+        if value not in PREFERENCES[name]:
+            raise StateRefused(f"preferences.{name}", f"{value[:80]!r}; allowed: {', '.join(PREFERENCES[name])}")
+    return dict(given)

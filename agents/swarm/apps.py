@@ -1,0 +1,19 @@
+from agents.kit import capability
+
+
+class SwarmConfig(capability.Capability):
+    name = "agents.swarm"
+    verbose_name = "Swarms"
+    work_queues = {"summaries": "agents.swarm.memory.work_one"}
+    offline_responders = {
+        "swarm_polish": "agents.swarm.polish.offline",
+        "swarm_summary": "agents.swarm.memory.offline",
+        "swarm_calibration": "agents.swarm.calibration.offline",
+    }
+    turn_tools = {  # of the example of a role swarm
+        "look_up": "agents.swarm.food.LookUp",
+        "log": "agents.swarm.food.Log",
+        "undo": "agents.swarm.food.Undo",
+        "day": "agents.swarm.food.Day",
+    }
+    seed_steps = ["agents.swarm.phases.seed_swarm"]

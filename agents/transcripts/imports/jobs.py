@@ -1,0 +1,346 @@
+"""What users do with an uploaded transcript (upload, choose, cancel, discard, undo), and what a worker does for it."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser, User
+from django.core.files import File
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef
+from django.utils import timezone
+
+from agents.kit.models.lease import LeaseLost
+from agents.kit.ops.deletion import consequences
+from agents.kit.ops.telemetry import logging_about
+from agents.kit.work.queues import do_next, wake_workers
+from agents.kit.work.running import check_stop, outlasting
+from agents.models import Channel, ChannelMember, Import, ImportChunk, Message
+from agents.transcripts.importer import BATCH, ReadOptions, Transcript, import_transcript
+from agents.transcripts.imports.uploads import drop, is_stored, plain_name, store, write_out
+from agents.transcripts.prepare import Prepared
+from agents.transcripts.readers.csv_table import header_of, usual_tags
+from agents.transcripts.records import OptionError, TranscriptError
+from agents.transcripts.source import Source
+from agents.transcripts.store import NotEntitled, check_rights, count_batch, rights_of
+
+Status = Import.Status
+LEASE = timedelta(minutes=5)  # a batch of messages takes a second, one large JSON document some more
+REPORT_EVERY = 1.0  # seconds
+UNDO_BATCH = 1_000  # messages
+MOST_UNFINISHED = 10
+PREVIEWED = 2_000  # messages a preview reads; the worker reads all
+MOST_SPEAKERS, MOST_CHANNELS, MOST_COLUMNS = 100, 50, 60  # that are shown
+SAMPLE, SAMPLE_CHARACTERS = 8, 400
+_AT_REST: dict[str, Any] = {"doing": "", "done": 0, "total": 0}
+
+
+class NotNow(Exception):
+    """The import is in another state than the user saw. Says which."""
+
+
+class NotPossible(Exception):
+    """Nothing was imported. Says why."""
+
+
+def may_import(user: User | AnonymousUser) -> bool:
+    """Whether they may upload messages; which channels and agents it may concern, `agents.transcripts.store` says."""
+    return user.has_perm("agents.add_message")
+
+
+def upload(*, upload: File[bytes], user: User) -> Import:
+    """Store a file and look into it; it is imported with the permissions of `user`.
+
+    Raises:
+        NotNow: The user has too many imports that are not done.
+    """
+    pieces = ImportChunk.objects.filter(of=OuterRef("pk"))
+    unfinished = list(
+        Import.objects.filter(Exists(pieces), created_by=user).order_by("pk").values_list("pk", flat=True)
+    )
+    if len(unfinished) >= MOST_UNFINISHED:
+        oldest = ", ".join(f"import {pk}" for pk in unfinished[:3])
+        raise NotNow(
+            f"you have {len(unfinished)} imports that are not done, the most there may be: import or discard some first, "
+            f"e.g. {oldest}"
+        )
+    with transaction.atomic():
+        job: Import = Import.objects.create(
+            name=plain_name(upload.name or ""), size=upload.size, created_by=user, choices=asdict(ReadOptions())
+        )
+        store(job, upload)
+    preview(job, ReadOptions(), first=True)
+    return job
+
+
+def preview(job: Import, options: ReadOptions, *, first: bool = False) -> None:
+    """Store other choices and what the file holds with them, read up to `PREVIEWED` messages; at first usual columns become tags.
+
+    Raises:
+        NotNow: The import is in progress or done.
+    """
+    before = ReadOptions(**job.choices)
+    if (before.format, before.columns) != (options.format, options.columns):  # the file has other speakers then
+        options = replace(options, speaker_map={})
+    fields: dict[str, Any] = {"status": Import.WAITING, "error": "", "choices": asdict(options), "contents": {}}
+    with tempfile.TemporaryDirectory(prefix="plumbline-import-") as folder:
+        try:
+            path = _written(job, folder)
+            fields["contents"] = {
+                "header": _columns(job, path)
+            }  # to choose among, also when it cannot be read with these
+            if first and (tags := usual_tags(fields["contents"]["header"])):
+                options = replace(options, columns=tags)
+                fields["choices"] = asdict(options)
+            fields["contents"] |= _look(job, path, options, most=PREVIEWED)
+        except NotPossible as problem:
+            fields |= {"status": Status.FAILED, "error": str(problem)}
+    _edit(job, **fields)
+
+
+def submit(job: Import, options: ReadOptions) -> None:
+    """Have a worker import the file; what an earlier try stored is not stored twice.
+
+    Raises:
+        NotNow: The preview says why not, or the import is in progress, done, or without its file.
+    """
+    if job.contents.get("refusal"):
+        raise NotNow(job.contents["refusal"])
+    undecided = [row["name"] for row in job.contents.get("speakers", ()) if row["why"]]
+    if not set(undecided) <= set(options.speaker_map):
+        raise NotNow("first say who the speakers are that no agent is known for")
+    _edit(job, undoing=False, choices=asdict(options), **_start())
+    wake_workers()
+
+
+def cancel(job: Import) -> None:
+    """Stop the worker. What is stored stays; the import can be submitted again while its file is stored.
+
+    Raises:
+        NotNow: It is not in progress.
+    """
+    _move(job, Import.OPEN, status=Status.CANCELLED, finished_at=timezone.now(), lease_owner="", lease_expires_at=None)
+
+
+def discard(job: Import) -> None:
+    """Delete the file of an import that is not done; what is stored stays.
+
+    Raises:
+        NotNow: It is in progress or done.
+    """
+    _edit(job, status=Status.CANCELLED, contents={}, finished_at=timezone.now())
+    drop(job)
+
+
+def undo(job: Import) -> None:
+    """Have a worker delete the messages that the import stored, and the channels that are empty without them.
+
+    Raises:
+        NotNow: It is in progress, or stored nothing.
+    """
+    if not job.stored:
+        raise NotNow(f"{job} stored nothing")
+    _move(job, (*Import.FINAL, Import.WAITING), undoing=True, **_start())
+    wake_workers()
+
+
+def work_one(*, owner: str) -> bool:
+    """Do the import that has waited longest; return whether there was one."""
+    return do_next(Import, lambda job: _carry_out(job, owner), owner=owner, lease=LEASE)
+
+
+def _carry_out(job: Import, owner: str) -> dict[str, Any] | None:
+    with logging_about(import_id=job.pk):
+        try:
+            ended = _undo(job, _Report(job, owner)) if job.undoing else _import(job, _Report(job, owner))
+        except NotPossible as problem:
+            return {"status": Status.FAILED, "error": str(problem), "contents": job.contents}
+    contents = {
+        key: value for key, value in job.contents.items() if key not in ("sample", "warnings")
+    }  # which quote the file
+    if not job.finish(owner=owner, contents=contents, **_AT_REST, **ended):
+        raise LeaseLost("another worker has it, or it was cancelled")
+    drop(job)
+    return None
+
+
+def _import(job: Import, report: _Report) -> dict[str, Any]:
+    user, options = _user(job), ReadOptions(**job.choices)
+    with tempfile.TemporaryDirectory(prefix="plumbline-import-") as folder:
+        path = _written(job, folder)
+        try:
+            imported = import_transcript(
+                path, options, name=job.name, rights=rights_of(user), job=job, progress=report, on_new=report.stored
+            )
+        except (TranscriptError, OptionError, NotEntitled) as error:
+            with suppress(NotPossible):  # an unknown speaker after the preview is asked for now
+                job.contents |= _look(job, path, options, most=None)
+            raise NotPossible(_said(error)) from None
+    result = imported.model_dump(exclude={"speakers", "dry_run", "warnings"})
+    result |= {"channels": imported.channels[:MOST_CHANNELS], "channels_total": len(imported.channels)}
+    result["spoke"] = sorted({speaker.agent for speaker in imported.speakers.values() if speaker.agent})[:MOST_SPEAKERS]
+    return {"status": Status.COMPLETED, "result": result}
+
+
+def _undo(job: Import, report: _Report) -> dict[str, Any]:
+    """Delete in batches, each whole or not at all; a killed undo goes on where it was."""
+    total, deleted = Message.objects.filter(imported_by=job).count(), 0
+    while keys := list(Message.objects.filter(imported_by=job).values_list("pk", flat=True)[:UNDO_BATCH]):
+        with transaction.atomic():
+            report("Deleting", deleted, total)
+            batch = Message.objects.filter(pk__in=keys)
+            channels = list(batch.order_by().values_list("channel", flat=True).distinct())
+            batch.delete()
+            for channel in Channel.objects.filter(pk__in=channels, created_at__gte=job.created_at, messages=None):
+                lost = consequences([channel])
+                if not lost.protecting and not set(lost.deleted) - {ChannelMember}:
+                    channel.delete()
+        deleted += len(keys)
+    return {"status": Import.UNDONE, "stored": 0}
+
+
+class _Report:
+    """Stores progress once a second, and extends the lease with it."""
+
+    def __init__(self, job: Import, owner: str) -> None:
+        self._pk, self._owner = job.pk, owner
+        self._at, self._doing = float("-inf"), ""
+
+    def __call__(self, doing: str, done: int, total: int) -> None:
+        check_stop()
+        if doing == self._doing and time.monotonic() - self._at < REPORT_EVERY:
+            return
+        self._doing, self._at = doing, time.monotonic()
+        self._update(doing=doing, done=done, total=total, lease_expires_at=timezone.now() + LEASE)
+
+    def stored(self, messages: Sequence[Message]) -> None:
+        """Count messages inside the transaction that stores them: a worker that lost the import stores nothing more."""
+        self._update(stored=F("stored") + len(messages))
+
+    def _update(self, **fields: Any) -> None:
+        mine = Import.objects.filter(pk=self._pk, status=Status.RUNNING, lease_owner=self._owner)
+        if not outlasting(lambda: mine.update(**fields)):
+            raise LeaseLost("another worker has it, or it was cancelled")
+
+
+def _columns(job: Import, path: Path) -> list[str]:
+    """The columns of a CSV file; empty for every other."""
+    if path.suffix in (".csv", ".tsv"):
+        with suppress(TranscriptError):
+            return [name[:100] for name in header_of(Source(path, name=job.name))[:MOST_COLUMNS]]
+    return []
+
+
+def _look(job: Import, path: Path, options: ReadOptions, *, most: int | None) -> dict[str, Any]:
+    """What the file holds and what importing it would do, of at most so many messages; stores nothing.
+
+    Raises:
+        NotPossible: It cannot be imported as it is or with these choices.
+    """
+    try:
+        transcript = Transcript(path, options, name=job.name)
+        unknown: dict[str, str] = {}
+        preparer, messages = transcript.messages(unknown.__setitem__)
+        tally, channels, sample = preparer.tally, Counter[str](), list[Prepared]()
+        new, complete = 0, True
+        while batch := list(islice(messages, BATCH)):
+            channels.update(message.target.slug for message in batch)
+            sample += batch[: SAMPLE - len(sample)]
+            new += count_batch(batch).imported
+            if most is not None and tally.messages >= most:
+                complete = False
+                break
+        tally.check_understood(job.name)
+    except (TranscriptError, OptionError) as error:
+        raise NotPossible(_said(error)) from None
+    refusal = ""
+    try:
+        check_rights(tally.authors, rights_of(_user(job)))
+    except NotEntitled as error:
+        refusal = str(error)
+    speakers: list[dict[str, Any]] = [
+        {"name": speaker, "messages": count, "slug": slug or "", "why": unknown.get(speaker, "")}
+        for speaker, (slug, count) in tally.speakers.items()
+    ]
+    speakers.sort(key=lambda row: (not row["why"], -row["messages"]))
+    return {
+        "format": transcript.format,
+        "complete": complete,
+        "messages": tally.messages,
+        "new": new,
+        "speakers": speakers[:MOST_SPEAKERS],
+        "speakers_total": len(speakers),
+        "undecided": sum(bool(row["why"]) for row in speakers),
+        "no_agent": bool(speakers) and not any(row["slug"] for row in speakers),
+        "channels": channels.most_common(MOST_CHANNELS),
+        "channels_total": len(channels),
+        "skipped_by_reason": dict(tally.skipped),
+        **tally.times(),
+        "undated": tally.undated,
+        "warnings": [_said(warning) for warning in tally.warnings()],
+        "system_prompts": tally.system_prompts,
+        "replaced_characters": preparer.cleaner.replaced,
+        "cut_texts": preparer.cleaner.cut,
+        "sample": [
+            {
+                "author": message.author.slug or message.author.outsider or "a user",
+                "text": message.text[:SAMPLE_CHARACTERS] + "…" * (len(message.text) > SAMPLE_CHARACTERS),
+            }
+            for message in sample
+        ],
+        "refusal": refusal,
+    }
+
+
+def _said(error: object) -> str:
+    """An error or a warning that names the page's fields instead of a command's options."""
+    said = re.sub(
+        r"(say which: )?--columns (speaker|text|sent_at)=COLUMN", "choose it below, among the columns", str(error)
+    )
+    said = said.replace("--columns channel=", "choose none as its column below")
+    return said.replace("name it: --format", "choose below what to read it as").replace("--", "")
+
+
+def _user(job: Import) -> User:
+    user = User.objects.filter(pk=job.created_by_id, is_active=True).first() if job.created_by_id else None
+    if user is None:
+        raise NotPossible("The user who uploaded this has no account here any more: upload it again.")
+    if not may_import(user):
+        raise NotPossible(f"{user} may not import messages: that needs the permission agents.add_message.")
+    return user
+
+
+def _written(job: Import, folder: str) -> Path:
+    path = write_out(job, Path(folder) / f"file{PurePosixPath(job.name).suffix.lower()[:10]}")
+    if path is None:
+        raise NotPossible(f"{job.name} is not stored any more: upload it again")
+    return path
+
+
+def _start() -> dict[str, Any]:
+    return {"status": Status.PENDING, "error": "", "finished_at": None, "started_at": None, **_AT_REST}
+
+
+def _edit(job: Import, **fields: Any) -> None:
+    """Change an import that waits for a person, unless its file is gone."""
+    if not is_stored(job):
+        raise NotNow("the file is not stored any more: upload it again")
+    _move(job, Import.EDITABLE, **fields)
+
+
+def _move(job: Import, states: Sequence[str], **fields: Any) -> None:
+    """Change an import that is in one of these states."""
+    done = Import.objects.filter(pk=job.pk, status__in=states).update(**fields)
+    job.refresh_from_db()
+    if not done:
+        raise NotNow(f"{job} is {job.get_status_display()}")

@@ -1,0 +1,354 @@
+"""The queue of behaviour requests: what people asked agents to do differently, and what is decided about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from agents.admin.transcript import transcript_url
+from agents.kit.admin.access import user_of
+from agents.kit.console import display
+from agents.kit.console.display import Tone, word_diff
+from agents.kit.console.filters import number_in
+from agents.kit.console.forms import tell_done
+from agents.kit.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput, console_action, extend
+from agents.kit.models import LLMCall
+from agents.models import Agent, Message
+from agents.personas.persona import TraitValue, render_persona, values_of
+from correction.behavior.applying import (
+    APPLICABLE,
+    RETRIABLE,
+    BehaviorError,
+    apply_request,
+    reject_request,
+    retry_request,
+    revert_request,
+)
+from correction.behavior.effects import plan_request, queue_effect, result_of
+from correction.behavior.models import MESSAGES, MOST_MESSAGES, UNFINISHED, BehaviorEffect, BehaviorRequest
+from correction.behavior.rules import name_key, stored_trait
+from correction.behavior.scope import holds_in, traits_in
+from evaluation.models import is_heuristic
+
+Status = BehaviorRequest.Status
+TONES: dict[str, Tone] = {
+    Status.QUEUED: "plain",
+    Status.RUNNING: "info",
+    Status.NO_REQUEST: "plain",
+    Status.DETECTED: "plain",
+    Status.APPLIED: "good",
+    Status.PENDING_REVIEW: "warning",
+    Status.REJECTED: "plain",
+    Status.REVERTED: "plain",
+    Status.FAILED: "bad",
+    Status.ERRORED: "bad",
+    Status.CANCELLED: "plain",
+    Status.PAUSED_BUDGET: "warning",
+}
+TIERS = {"gate": "Does it ask for a change?", "extract": "Which change?", "map": "As which trait?"}
+DECIDING = ("behavior.change_behaviorrequest", "agents.change_agent")  # it changes a persona
+MEASURING = ("behavior.view_behaviorrequest", "evaluation.add_evaluationrun")
+READING = "agents.view_message"  # the words, and what was made of them: the tiers quote
+MOST_EFFECTS = 5  # shown
+_SHOWN = ("reviewed_by", "message__channel", "message__user")  # of a request in a line
+
+
+def status_badge(row: BehaviorRequest) -> SafeString:
+    """Where it stands; the title says whether a person or the policy decided."""
+    by = row.reviewed_by.get_username() if row.reviewed_by else ("automatically" if row.automatic else "")
+    return display.badge(row.get_status_display(), TONES.get(row.status, "plain"), f"decided by {by}" if by else "")
+
+
+def change(row: BehaviorRequest) -> SafeString:
+    """``concise replies 0.5 → 0.9``, or that it is new; a dash where nothing is to be changed."""
+    if not row.trait_name:
+        return display.EMPTY
+    before, after = _strength(row.trait_before), _strength(row.trait_after)
+    was = format_html("{} → ", before) if before else format_html("{} ", display.badge("new", "info"))
+    kind = display.badge("stop", "accent") if row.operation == BehaviorRequest.Operation.STOP else ""
+    return format_html(
+        '<bdi>{}</bdi> <span class="pl-number">{}{}</span> {}{}',
+        display.visible(row.trait_name),
+        was,
+        after,
+        kind,
+        format_html(" <bdi>{}</bdi>", display.visible(holds_in(row))) if row.scope_key else "",
+    )
+
+
+def _strength(trait: object) -> str:
+    value = trait.get("strength") if isinstance(trait, dict) else None
+    return f"{value:g}" if isinstance(value, int | float) else ""
+
+
+def persona_diff(row: BehaviorRequest) -> SafeString | None:
+    """What the change does, or did, to the persona's traits as generator and judge read them; None where nothing is known."""
+    before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
+    if row.persona_version_before and row.persona_version:
+        samples = [values_of(row.persona_version_before), values_of(row.persona_version)]
+    elif after is not None and row.agent is not None:
+        now = traits_in(row.agent, row.scope_key)
+        replaced = {name_key(trait.name) for trait in (before, after) if trait is not None}
+        rest = [trait for trait in now if name_key(trait.name) not in replaced]
+        was = [*rest, *filter(None, [before])] if row.applied_at else now
+        samples = [was, [*rest, after]]
+    else:
+        return None
+    return word_diff(*(render_persona(system_prompt="", traits=traits).strip() for traits in samples))
+
+
+def marks(rows: Iterable[BehaviorRequest]) -> SafeString:
+    """Beside a message: what it asked of whom, and what became of it."""
+    shown = [row for row in rows if row.status not in (Status.NO_REQUEST, Status.QUEUED, Status.RUNNING)]
+    lines = ((status_badge(row), change(row), display.page_of(row, "behaviour request")) for row in shown)
+    return format_html_join(" ", '<span class="pl-gate">{} {} {}</span>', lines)
+
+
+class TraitForm(forms.Form):
+    """The trait as it is to be. Prefilled with what was proposed."""
+
+    name = forms.CharField(
+        max_length=120, widget=TextInput, help_text="as the persona calls it; at most 120 characters"
+    )
+    description = forms.CharField(
+        max_length=4000, required=False, widget=GrowingTextarea, help_text="what it means and how it shows"
+    )
+    strength = forms.FloatField(
+        min_value=0, max_value=1, widget=NumberInput, help_text="0 = stop doing this, 0.5 = usual, 1 = always"
+    )
+    sentiment = forms.FloatField(
+        min_value=-1, max_value=1, required=False, widget=NumberInput,
+        help_text="how the persona feels about it: -1 hates it, 1 loves it; empty = 0",
+    )  # fmt: skip
+
+    prefix = "trait"
+
+
+@admin.action(description="Try again", permissions=["decide"])
+def retry_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[BehaviorRequest]) -> None:
+    """Queue those again that failed; the others are decided in the review queue or on their own pages."""
+    done, rows = 0, queryset.order_by("created_at", "pk")
+    for row in rows:
+        with suppress(BehaviorError):
+            retry_request(request=row)
+            done += 1
+    why = "only a request that failed can be tried again"
+    tell_done(model_admin, request, "behaviour request", "queued again", done=done, chosen=len(rows), why=why)
+
+
+def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
+    """What the template shows."""
+    may = request.user.has_perms(DECIDING) and row.agent is not None
+    applicable, initial = may and row.status in APPLICABLE, row.trait_after or {"strength": 0.5}
+
+    def url(act: str, allowed: bool) -> str:
+        return reverse(f"admin:behavior_behaviorrequest_{act}", args=[row.pk]) if allowed else ""
+
+    tiers = [
+        (question, getattr(row, f"{tier}_result"), getattr(row, f"{tier}_call")) for tier, question in TIERS.items()
+    ]
+    return {
+        "row": row,
+        "may_read": request.user.has_perm(READING),
+        "state": status_badge(row),
+        "change": change(row),
+        "holds": holds_in(row),
+        "where": transcript_url(row.message) if row.message else "",
+        "tiers": [tier for tier in tiers if tier[1] is not None],
+        "diff": persona_diff(row),
+        "calls": display.link(display.list_url(LLMCall, work_id=row.work_id), "the calls it made"),
+        "form": TraitForm(initial=initial) if applicable else None,
+        "apply_url": url("apply", applicable and bool(row.trait_after)),
+        "edited_url": url("apply_edited", applicable),
+        "reject_url": url("reject", may and row.status == Status.PENDING_REVIEW),
+        "revert_url": url("revert", may and row.status == Status.APPLIED),
+        "retry_url": url("retry", may and row.status in RETRIABLE),
+        "waits": row.status in (Status.QUEUED, Status.RUNNING),
+    }
+
+
+def request_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString:
+    """What was asked and how it was read, without the buttons, for the review queue."""
+    undecidable = dict.fromkeys(("form", "apply_url", "edited_url", "reject_url", "revert_url", "retry_url"))
+    context = page_context(request, row) | undecidable
+    return SafeString(render_to_string("admin/behavior/request.html", context, request))
+
+
+def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """For the agent's page: how many of its requests stand where, and the newest that changed something. Two queries.
+
+    Messages that asked for nothing, which are nearly all, are not counted, nor read.
+    """
+    kinds = (Status.PENDING_REVIEW, Status.APPLIED, Status.REJECTED, Status.REVERTED, Status.DETECTED, Status.FAILED)
+    asked = BehaviorRequest.objects.filter(agent=agent, status__in=kinds).order_by()
+    counts = {row["status"]: row["n"] for row in asked.values("status").annotate(n=Count("pk"))}
+    newest = BehaviorRequest.objects.filter(agent=agent, status=Status.APPLIED).select_related(*_SHOWN)
+    context = {
+        "counts": [
+            {
+                "label": kind.label,
+                "count": f"{counts[kind]:,}",
+                "url": display.list_url(BehaviorRequest, agent__id__exact=agent.pk, status__exact=kind.value),
+            }
+            for kind in kinds
+            if counts.get(kind)
+        ],
+        "newest": [(row, change(row)) for row in newest.order_by("-applied_at")[:3]],
+        "url": display.list_url(BehaviorRequest, agent__id__exact=agent.pk),
+    }
+    return SafeString(render_to_string("admin/behavior/agent.html", context, request))
+
+
+def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
+    """For the transcript: beside a message that asked for a change, what became of it. One query for a page."""
+    by_message: dict[int, list[BehaviorRequest]] = {}
+    rows = BehaviorRequest.objects.filter(message__in=messages).select_related(*_SHOWN).order_by("pk")
+    for row in rows.defer("gate_result", "extract_result", "map_result", "error"):
+        if row.message_id is not None:
+            by_message.setdefault(row.message_id, []).append(row)
+    return {pk: shown for pk, group in by_message.items() if (shown := marks(group))}
+
+
+def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | None:
+    """The panel; None on the page of a request that changed nothing."""
+    if row.status not in (Status.APPLIED, Status.REVERTED):
+        return None
+    effects = list(BehaviorEffect.objects.filter(request=row).select_related("requested_by")[:MOST_EFFECTS])
+    if row.scope_key:
+        return None
+    plan = plan_request(request=row) if row.agent is not None else None
+    under_way = any(effect.status in UNFINISHED for effect in effects)
+    may = request.user.has_perms(MEASURING) and not under_way and plan is not None and not plan.why_not
+    context = {
+        "measure_url": reverse("admin:behavior_behaviorrequest_measure", args=[row.pk]) if may else "",
+        "messages": MESSAGES,
+        "most": MOST_MESSAGES,
+        "effects": [_effect(effect) for effect in effects],
+        "request": row,
+    }
+    if plan is not None:
+        claim = plan.claim.replace("{{agent_name}}", plan.plan.agent.display_name)
+        context |= {"plan": plan, "claim": claim, "heuristic": is_heuristic(plan.judge)}
+    return SafeString(render_to_string("admin/behavior/effect.html", context, request))
+
+
+def _effect(effect: BehaviorEffect) -> dict[str, Any]:
+    tones: dict[bool | None, Tone] = {True: "good", False: "warning", None: "plain"}
+    result = result_of(effect)
+    return {
+        "row": effect,
+        "waits": effect.status in UNFINISHED,
+        "result": result,
+        "verdict": display.badge(result.verdict, tones[result.as_requested]) if result else "",
+        "unscored": result.before_unscored + result.after_unscored if result else 0,
+        "calls": display.link(display.list_url(LLMCall, work_id=effect.work_id), "the calls it made"),
+    }
+
+
+@admin.register(BehaviorRequest)
+class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
+    list_select_related = ("agent", "message__channel", "message__user", "reviewed_by")
+    ordering = ("-created_at", "-pk")
+    actions = (retry_chosen,)  # type: ignore[assignment]  # a log of which people decide
+
+    def has_decide_permission(self, request: HttpRequest) -> bool:
+        """For the actions on several (``permissions=["decide"]``)."""
+        return request.user.has_perms(DECIDING)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[BehaviorRequest]:
+        long = ("gate_result", "extract_result", "map_result")
+        rows = super().get_queryset(request)
+        is_list = request.resolver_match is not None and (request.resolver_match.url_name or "").endswith("changelist")
+        return rows.defer(*long, "agent__system_prompt", "agent__sample_lines") if is_list else rows
+
+    def get_panels(self, request: HttpRequest, obj: BehaviorRequest) -> list[SafeString]:
+        shown = render_to_string("admin/behavior/request.html", page_context(request, obj), request)
+        effect = effect_panel(request, obj)
+        return [SafeString(shown), *([effect] if effect else []), *super().get_panels(request, obj)]
+
+    @console_action("apply", *DECIDING)
+    def apply_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
+        apply_request(request=row, user=user_of(request))
+        return f"Behaviour request {row.pk} is applied."
+
+    @console_action("apply_edited", *DECIDING)
+    def apply_edited_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
+        form = TraitForm(request.POST)
+        if not form.is_valid():
+            raise BehaviorError("; ".join(f"{name}: {' '.join(map(str, said))}" for name, said in form.errors.items()))
+        given = form.cleaned_data
+        trait = TraitValue(**{**given, "sentiment": given["sentiment"] or 0.0})
+        apply_request(request=row, user=user_of(request), trait=trait)
+        return f"Behaviour request {row.pk} is applied as you wrote it."
+
+    @console_action("reject", *DECIDING)
+    def reject_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
+        reject_request(request=row, user=user_of(request), why=request.POST.get("why", "").strip()[:1000])
+        return f"Behaviour request {row.pk} is rejected."
+
+    @console_action("revert", *DECIDING)
+    def revert_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
+        revert_request(request=row, user=user_of(request), anyway=request.POST.get("anyway") == "1")
+        return f"Behaviour request {row.pk} is reverted: the trait is what it was before."
+
+    @console_action("retry", *DECIDING)
+    def retry_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
+        retry_request(request=row)
+        return f"Behaviour request {row.pk} is queued again: a worker (manage.py work) takes it."
+
+    @console_action("measure", *MEASURING)
+    def measure_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
+        text = request.POST.get("messages", "").strip() or str(MESSAGES)
+        number = number_in({"messages": text}, "messages")
+        if number is None or not 1 <= number <= MOST_MESSAGES:
+            raise ValueError(f"messages {text[:20]!r}: allowed: a whole number from 1 to {MOST_MESSAGES}")
+        effect = queue_effect(request=row, messages=number, user=user_of(request))
+        return f"Behaviour request {row.pk} will be evaluated. Evaluation {effect.pk} is queued: a worker (manage.py work) judges it."
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Without the words, and what quotes them, for who may not read messages."""
+        columns = super().get_list_display(request)
+        if request.user.has_perm(READING):
+            return columns
+        return ["place" if name == "said" else name for name in columns if name != "reason"]
+
+    @admin.display(description="time", ordering="created_at")
+    def when(self, row: BehaviorRequest) -> SafeString:
+        return display.lines(display.moment(row.created_at), f"#{row.pk}")
+
+    state = display.column("status", status_badge, ordering="status")
+    changed = display.column("change", change, ordering="trait_name")
+
+    @admin.display(description="message")
+    def said(self, row: BehaviorRequest) -> SafeString:
+        if row.message is None:
+            return display.EMPTY
+        return display.link(transcript_url(row.message), display.shortened(row.message.text, 70) or "a message")
+
+    @admin.display(description="message")
+    def place(self, row: BehaviorRequest) -> SafeString:
+        return display.link(transcript_url(row.message), "a message") if row.message else display.EMPTY
+
+    @admin.display(description="why")
+    def reason(self, row: BehaviorRequest) -> SafeString:
+        return display.folded(row.why or row.error, 70) if row.why or row.error else display.EMPTY
+
+
+extend(
+    Agent,
+    "behavior.view_behaviorrequest",
+    order=3,
+    sections=(agent_behavior_panel,),
+    anchors=(("requests", "Requests"),),
+)
+extend(Message, "behavior.view_behaviorrequest", notes=(behavior_notes,))

@@ -1,0 +1,370 @@
+"""Behaviour requests over the API: the queue, decisions about them, and the effect of an applied one (specification 002)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, ClassVar, Literal, TypeVar
+
+from django.db.models import QuerySet, Value
+from django.db.models.functions import Lower
+from drf_spectacular.utils import OpenApiExample
+from pydantic import BaseModel, Field
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+from rest_framework.serializers import (
+    CharField,
+    IntegerField,
+    JSONField,
+    ListField,
+    SerializerMethodField,
+)
+
+from agents.api.agents import TraitFields
+from agents.kit.api import filters
+from agents.kit.api.bodies import ABSENT, Body
+from agents.kit.api.filters import Filters, InTime
+from agents.kit.api.headers import located
+from agents.kit.api.pagination import LogByTime
+from agents.kit.api.problems import Conflict
+from agents.kit.api.requests import PAID, ActionPermissions, ModelPermissions
+from agents.kit.api.rows import QueryLink, Row
+from agents.kit.api.schema import answers
+from agents.kit.api.views import Rows
+from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request, revert_request
+from correction.behavior.effects import (
+    EffectPlan,
+    EffectResult,
+    plan_request,
+    queue_effect,
+    result_of,
+)
+from correction.behavior.models import MESSAGES, MOST_MESSAGES, BehaviorEffect, BehaviorRequest
+from correction.behavior.scope import holds_in
+from evaluation.models import is_heuristic
+
+_TIERS = ("gate_result", "extract_result", "map_result")
+_QUOTING = ("why", "warnings", "error", *_TIERS)  # what was made of the words may hold them
+_UNREAD = "null = you may not read messages (agents.view_message)"
+
+
+class BehaviorRequestRow(Row):
+    """One look at one message for one agent: whether it asked for a change, for which, and what became of it."""
+
+    channel = CharField(
+        source="message.channel.slug",
+        allow_null=True,
+        default=None,
+        help_text="the slug of where it was said; null = it was deleted since",
+    )
+    why = SerializerMethodField(help_text=f"why it waits, why no change came of it, or what went wrong; {_UNREAD}")
+    requester = CharField(
+        source="message.author_name", default="", help_text="name of the user or outsider who said it"
+    )
+    trait_before = TraitFields(read_only=True, allow_null=True)
+    trait_after = TraitFields(read_only=True, allow_null=True)
+    holds = SerializerMethodField(help_text="where: the whole persona, only in a channel, or only towards a person")
+    warnings = ListField(child=CharField(), allow_null=True, help_text=f"what was odd about it; {_UNREAD}")
+    heuristic = SerializerMethodField(help_text="read by the offline detector, not by a model")
+
+    class Meta:
+        model = BehaviorRequest
+        fields: tuple[str, ...] = (
+            *("id", "url", "agent", "channel", "message", "message_url", "requester", "status", "confidence"),
+            *("operation", "trait_name", "trait_before", "trait_after", "holds", "why", "warnings", "judge"),
+            *("heuristic", "automatic", "reviewed_by", "created_at", "finished_at", "applied_at"),
+            *("reviewed_at", "reverted_at"),
+        )
+
+    def to_representation(self, row: BehaviorRequest) -> dict[str, Any]:
+        shown: dict[str, Any] = super().to_representation(row)
+        if not self.may_read:
+            shown.update((name, None) for name in _QUOTING if name in shown)
+        return shown
+
+    @property
+    def may_read(self) -> bool:
+        return bool(self.context["request"].user.has_perm("agents.view_message"))
+
+    def get_why(self, row: BehaviorRequest) -> str | None:
+        return row.why or row.error
+
+    def get_holds(self, row: BehaviorRequest) -> str:
+        return holds_in(row)
+
+    def get_heuristic(self, row: BehaviorRequest) -> bool:
+        return row.judge.startswith("offline:")
+
+
+class WholeBehaviorRequest(BehaviorRequestRow):
+    """One behaviour request with what each tier said, why it failed, and the words it is about."""
+
+    text = SerializerMethodField(
+        help_text="the message; null where it was deleted, or may not be read by you (agents.view_message)"
+    )
+    gate_result, extract_result, map_result = (
+        JSONField(read_only=True, allow_null=True, help_text=f"null = not asked yet; also {_UNREAD}") for _ in _TIERS
+    )
+    error = CharField(allow_null=True, help_text=f"why it failed or paused; {_UNREAD}")
+    persona_version_before = IntegerField(source="persona_version_before.number", allow_null=True, default=None)
+    persona_version = IntegerField(source="persona_version.number", allow_null=True, default=None)
+    calls_url = QueryLink("llmcall-list", "work_id", source="work_id", help_text="the model calls it made")
+
+    class Meta(BehaviorRequestRow.Meta):
+        fields = (
+            *BehaviorRequestRow.Meta.fields,
+            "text",
+            *_TIERS,
+            *("error", "persona_version_before", "persona_version", "calls_url"),
+        )
+
+    def get_text(self, row: BehaviorRequest) -> str | None:
+        return row.message.text if row.message and self.may_read else None
+
+
+class NewTrait(Body):
+    """A trait as it is to be; what is left out is as proposed."""
+
+    name: str = Field(ABSENT, min_length=1, max_length=120)
+    strength: float = Field(ABSENT, ge=0, le=1)
+    description: str = Field(ABSENT, min_length=1, max_length=4000)
+    sentiment: float = Field(ABSENT, ge=-1, le=1)
+
+
+class ApplyBody(Body):
+    """Nothing, or the trait as it is to be instead of as it was proposed."""
+
+    trait: NewTrait = ABSENT
+
+
+class RejectBody(Body):
+    why: str = Field("", max_length=1000)
+
+
+class RevertBody(Body):
+    anyway: bool = Field(False, description="also where the same trait was changed since")
+
+
+class EffectRow(BaseModel):
+    """One evaluation of whether a request changed anything."""
+
+    id: int
+    status: Literal["pending", "running", "completed", "failed", "errored", "cancelled", "paused_budget"]
+    messages: int = Field(description=f"most messages before and after, 1 to {MOST_MESSAGES}")
+    judge: str
+    heuristic: bool = Field(description="asked of the offline judge, not of a model")
+    requested_by: str | None
+    error: str
+    attempt: int
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    result: EffectResult | None = Field(description="null = not judged (yet)")
+    calls_url: str = Field(description="the model calls it made")
+
+
+class EffectOfRequest(BaseModel):
+    """What could be judged, and what was."""
+
+    plan: EffectPlan | None = Field(description="null = nothing was changed by the request, or its agent is gone")
+    why_not: str = Field(description="why it cannot be asked for now; empty = it can")
+    effects: list[EffectRow] = Field(description="newest first")
+
+
+Shown = TypeVar("Shown", bound=EffectPlan)
+
+
+def _with_name(shown: Shown, request: BehaviorRequest) -> Shown:
+    """With the claim as the judge reads it: with the agent's name, where the agent is still there."""
+    name = request.agent.display_name if request.agent is not None else "{{agent_name}}"
+    return shown.model_copy(update={"claim": shown.claim.replace("{{agent_name}}", name)})
+
+
+def _effect(effect: BehaviorEffect, request: Request) -> EffectRow:
+    result = result_of(effect)
+    if result is not None:
+        result = _with_name(result, effect.request)
+        if not request.user.has_perm("agents.view_message"):
+            for message in result.messages:
+                message.justification = None
+    return EffectRow(
+        **{name: getattr(effect, name) for name in EffectRow.model_fields if hasattr(effect, name)}
+        | {
+            "result": result,
+            "requested_by": effect.requested_by.get_username() if effect.requested_by else None,
+            "heuristic": is_heuristic(effect.judge),
+            "calls_url": _calls_url(effect, request),
+        }
+    )
+
+
+def _calls_url(row: BehaviorRequest | BehaviorEffect, request: Request) -> str:
+    return f"{reverse('llmcall-list', request=request)}?work_id={row.work_id}"
+
+
+class EffectBody(Body):
+    """How many messages before and after; nothing = 10."""
+
+    messages: int = Field(MESSAGES, ge=1, le=MOST_MESSAGES, description="before and after each")
+
+
+class RequestFilters(InTime):
+    agent = filters.agent()
+    channel = filters.channel("message__channel")
+    status = filters.choice(BehaviorRequest.Status.values)
+    operation = filters.choice(BehaviorRequest.Operation.values)
+    confidence = filters.choice(BehaviorRequest.Confidence.values)
+    trait = filters.Parameter(method="called", about="the trait's name, whatever the case")
+    automatic = filters.flag(about="applied without a person's decision")
+    message = filters.number("message__pk", allowed="the id of a message")
+
+    def called(self, rows: QuerySet[BehaviorRequest], name: str, trait: str) -> QuerySet[BehaviorRequest]:
+        return rows.alias(called=Lower("trait_name")).exclude(trait_name="").filter(called=Lower(Value(trait)))
+
+
+class EffectFilters(Filters):
+    messages = filters.number(
+        allowed=f"1 to {MOST_MESSAGES}",
+        least=1,
+        most=MOST_MESSAGES,
+        schema={"type": "integer", "minimum": 1, "maximum": MOST_MESSAGES},
+        about="messages before and after, of the plan",
+    )
+
+
+class MayDecide(ActionPermissions):
+    """Deciding changes a persona, so that it also needs the right to change agents."""
+
+    message = "deciding on behaviour requests needs behavior.change_behaviorrequest and agents.change_agent"
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        may = request.method != "POST" or request.user.has_perm("agents.change_agent")
+        return may and super().has_permission(request, view)
+
+
+class MayMeasure(ModelPermissions):
+    """Reading needs the right to view requests; asking for an evaluation also the right to ask for evaluations."""
+
+    perms_map = {  # noqa: RUF012 (as its base has it)
+        **ModelPermissions.perms_map,
+        "POST": [*ModelPermissions.perms_map["GET"], "evaluation.add_evaluationrun"],
+    }
+
+
+MOST_SHOWN = 20
+_EXAMPLE = OpenApiExample("ten messages before and after", request_only=True, value={"messages": MESSAGES})
+_LONG = (
+    *("agent__system_prompt", "agent__sample_lines", "agent__description", "message__channel__topic"),
+    *("message__channel__tags", "message__payload", "message__text", "message__agent__system_prompt"),
+    *("message__agent__sample_lines", "message__agent__description"),
+)
+
+
+class BehaviorRequests(Rows):
+    """What people asked agents to do differently, newest first; also messages that were looked at and asked for nothing.
+
+    Filters: `agent`, `channel` (slugs), `status` (`pending_review` waits for a person), `operation`, `confidence`, `trait`, `automatic`,
+    `message` (id), `since`, `until`. `ordering=created_at` for the oldest first.
+    """
+
+    queryset = BehaviorRequest.objects.select_related(
+        "agent", "message__channel", "message__user", "message__agent", "reviewed_by"
+    ).defer(*_LONG)
+    row_class = BehaviorRequestRow
+    serializer_class = WholeBehaviorRequest
+    pagination_class = LogByTime
+    filterset_class = RequestFilters
+    bodies: ClassVar = {
+        "apply": ApplyBody,
+        "reject": RejectBody,
+        "revert": RevertBody,
+        "judge_effect": EffectBody,
+    }
+
+    def get_queryset(self) -> QuerySet[BehaviorRequest]:
+        rows = super().get_queryset()
+        if self.action == "list":
+            return rows.defer(*_LONG, *_TIERS)
+        return rows.select_related("persona_version_before", "persona_version")
+
+    @answers(WholeBehaviorRequest, 409)
+    @action(
+        detail=True, methods=["post"], permission_classes=(MayDecide,), throttle_scope=PAID
+    )  # a description is written
+    def apply(self, request: Request, pk: int) -> Response:
+        """Make the proposed change, or the one in `trait` instead: what that leaves out is as proposed.
+
+        Where the persona was changed since it was proposed, and `trait` names none, the request is mapped again first. What was applied or
+        reverted already, what would change nothing and what is doubtful now: 409.
+        """
+
+        def decide(row: BehaviorRequest, given: ApplyBody) -> object:
+            return apply_request(request=row, user=request.user, trait=given.trait.sent if given.trait else None)
+
+        return self._decided(decide)
+
+    @answers(WholeBehaviorRequest, 409)
+    @action(detail=True, methods=["post"], permission_classes=(MayDecide,))
+    def reject(self, request: Request, pk: int) -> Response:
+        """Say that nothing is to come of it; `why` is stored."""
+        return self._decided(lambda row, given: reject_request(request=row, user=request.user, why=given.why))
+
+    @answers(WholeBehaviorRequest, 409)
+    @action(detail=True, methods=["post"], permission_classes=(MayDecide,))
+    def revert(self, request: Request, pk: int) -> Response:
+        """Take an applied change back: the trait becomes exactly what it was before, whatever else was changed since.
+
+        Where the same trait was changed since, it is a 409; `{"anyway": true}` does it all the same.
+        """
+        return self._decided(lambda row, given: revert_request(request=row, user=request.user, anyway=given.anyway))
+
+    @answers(WholeBehaviorRequest, 409)
+    @action(detail=True, methods=["post"], permission_classes=(MayDecide,), throttle_scope=PAID)
+    def retry(self, request: Request, pk: int) -> Response:
+        """Queue one again that failed or was cancelled: it goes on at the tier at which it stopped."""
+        return self._decided(lambda row, given: retry_request(request=row))
+
+    def _decided(self, decide: Callable[[BehaviorRequest, Any], object]) -> Response:
+        row = self.get_object()
+        try:
+            decide(row, self.read_body())
+        except BehaviorError as error:
+            raise Conflict(str(error)) from None
+        return Response(self.get_serializer(self.get_object()).data)
+
+    @answers(EffectOfRequest)
+    @action(detail=True, permission_classes=(MayMeasure,), throttle_scope=PAID, filterset_class=EffectFilters)
+    def effect(self, request: Request, pk: int) -> Response:
+        """Whether an applied request changed anything: its trait, judged on the agent's messages before the change and after it.
+
+        Shows the `plan`, with how many messages there are, what judging them would cost, and the newest evaluations of this kind, 20 at
+        most; asks no model.
+        """
+        row = self.get_object()
+        plan, why_not = None, ""
+        try:
+            known = plan_request(request=row, n=self.query["messages"] or MESSAGES)
+            plan, why_not = _with_name(known, row), known.why_not
+        except BehaviorError as error:
+            why_not = str(error)
+        rows = BehaviorEffect.objects.filter(request=row).select_related("requested_by", "request__agent")
+        effects = [_effect(effect, request) for effect in rows[:MOST_SHOWN]]
+        return Response(EffectOfRequest(plan=plan, why_not=why_not, effects=effects).model_dump(mode="json"))
+
+    @answers({202: EffectRow}, 409, examples=[_EXAMPLE])
+    @effect.mapping.post  # type: ignore[untyped-decorator]  # of the stubs
+    def judge_effect(self, request: Request, pk: int) -> Response:
+        """Judge whether an applied request changed anything. A worker does it.
+
+        Fewer messages than wanted are judged where there are no more; with none before or after it is a 409, and so it is while one is
+        under way. What was interrupted is judged again.
+        """
+        row, given = self.get_object(), self.read_body()
+        try:
+            effect = queue_effect(request=row, messages=given.messages, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
+        except BehaviorError as error:
+            raise Conflict(str(error)) from None
+        shown = _effect(effect, request).model_dump(mode="json")
+        return located(shown, status=202, url=reverse("behaviorrequest-effect", [pk], request=request))

@@ -1,0 +1,17 @@
+from agents.kit import capability
+
+
+class BehaviorConfig(capability.Capability):
+    name = "correction.behavior"
+    verbose_name = "Requests to behave differently"
+    work_queues = {
+        "behavior requests": "correction.behavior.work.work_one",
+        "behavior effects": "correction.behavior.effects.work_one",
+        "descriptions": "correction.behavior.description.work_one",
+    }
+    chores = {"correction.behavior.postponing.resume_paused": 60}
+    offline_responders = {
+        "behavior_gate": "correction.behavior.patterns.gate",
+        "behavior_extract": "correction.behavior.patterns.extract",
+        "behavior_map": "correction.behavior.patterns.map_trait",
+    }

@@ -1,0 +1,131 @@
+"""``manage.py detect_behavior TEXT --agent SLUG``: what a message would change about an agent, without changing it."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.contrib.auth.models import User
+from rich.markup import escape
+
+from agents.kit.commands import NOT_ENOUGH, UNUSABLE, BaseCommand, console_on, print_table, printable, unusable, wrong
+from agents.kit.llm.requests import is_misconfigured
+from agents.kit.text.fences import fault_of
+from agents.models import Agent
+from agents.models.conversations import UnknownAgent, find_agent
+from correction.behavior.rules import Requester, applied_today
+from correction.behavior.scope import scope_for
+from correction.behavior.tiers import Trial, try_text
+from correction.config.settings import resolve_config
+from evaluation.wording import counted, judge_label, money
+
+
+class Command(BaseCommand):
+    help = (
+        "Look at TEXT as at a message to AGENT: does it ask for a change of behaviour, of which, as which trait, what would be decided, "
+        "and what would the trait be? Nothing is changed; model calls cost what they cost and are in the ledger. "
+        "Exit code: 0 looked at, 2 the model gave no answer."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("text", help="what a person writes; - reads it from standard input")
+        parser.add_argument("--agent", required=True, metavar="SLUG", help="slug or name of the agent")
+        parser.add_argument(
+            "--user",
+            default="",
+            metavar="NAME",
+            help="user name of who writes (default: some member of the channel who may not edit the persona)",
+        )
+        parser.add_argument(
+            "--outsider", action="store_true", help="who writes is no user, or no member of the channel"
+        )
+        parser.add_argument(
+            "--context",
+            action="append",
+            default=[],
+            metavar="'NAME: TEXT'",
+            help="what was said before it, for what “that” refers to; repeat it, oldest first: the last four count",
+        )
+        parser.add_argument("--model", default="", help="model to ask (default: JUDGE_MODEL)")
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            agent = find_agent(options["agent"])
+            text = sys.stdin.read().removesuffix("\n") if options["text"] == "-" else options["text"]
+        except UnknownAgent as error:
+            raise unusable(printable(str(error))) from None
+        except UnicodeDecodeError as error:
+            raise unusable(f"the text on standard input is not UTF-8: {error}") from None
+        for given in (text, *options["context"]):
+            if fault := fault_of(given):
+                raise wrong(printable(fault))
+        config = resolve_config(agent)
+        writer = None if options["outsider"] else User.objects.filter(username=options["user"]).first()
+        trial = try_text(
+            text,
+            agent=agent,
+            config=config,
+            requester=Requester(options["user"], not options["outsider"]),
+            scope=scope_for(writer, config),
+            applied_today=applied_today(agent.pk),
+            context=options["context"],
+            model=options["model"],
+        )
+        if options["json"]:
+            self.stdout.write(trial.model_dump_json(indent=2))
+        else:
+            show_trial(agent, trial, self.stdout)
+        if trial.failure:
+            sys.exit(UNUSABLE if is_misconfigured(trial.failure) else NOT_ENOUGH)
+
+
+_QUESTIONS = {"gate": "Is a change asked for?", "extract": "Of which behaviour?", "map": "As which trait?"}
+_SCOPES = {
+    "persona": "It would hold in the whole persona, for everybody.",
+    "channel": "It would hold in its channel only.",
+    "person": "It would hold towards this person only.",
+}
+_VERDICTS = {
+    "apply": "It would be applied automatically.",
+    "review": "It would wait for a person:",
+    "drop": "Nothing would come of it:",
+}
+
+
+def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
+    """The trial for people: the tiers, what would come of it, the persona before and after."""
+    console, rows = console_on(out), []
+    for tier, question in _QUESTIONS.items():
+        answer = getattr(trial, tier)
+        rows.append((tier, question, "not asked" if answer is None else printable(_answer(tier, answer))))
+    print_table(console, ("Tier", "Question", "Answer"), rows, title=printable(f"A message to {agent.display_name}"))
+    for warning in trial.warnings:
+        console.print(_text(f"Note: {warning}."), style="yellow")
+    if trial.failure:
+        console.print(_text(f"No answer. {trial.failure}"), style="red")
+    elif trial.decision is None:
+        console.print("Which behaviour is meant is not clear." if trial.has_request else "No change is asked for.")
+    else:
+        console.print(_text("\n  ".join((_VERDICTS[trial.decision.verdict], *trial.decision.reasons))))
+        if trial.decision.verdict != "drop":
+            console.print(_SCOPES[trial.scope])
+    for when, trait in (("Before", trial.trait_before), ("After", trial.trait_after)):
+        if trait is not None:
+            console.print(_text(f"{when}: {trait.name}, strength {trait.strength:g}: {trait.description}"))
+    cost = f"{counted(trial.calls, 'call')}, {money(trial.cost_usd)}"
+    console.print(_text(f"\nJudge: {judge_label(trial.judge)}; {cost}. Nothing was changed."))
+
+
+def _text(text: str) -> str:
+    """What models and personas say, without effect on the terminal."""
+    return escape(printable(text))
+
+
+def _answer(tier: str, answer: dict[str, Any]) -> str:
+    if tier == "gate":
+        return f"{'yes' if answer['has_request'] else 'no'}, confidence {answer['confidence']}. {answer['reason']}"
+    if not answer or not any(answer.values()):
+        return "nothing"
+    return "\n".join(f"{name}: {value}" for name, value in answer.items() if value not in ("", None))

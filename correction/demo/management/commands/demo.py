@@ -1,0 +1,129 @@
+"""``manage.py demo``: from an empty database to measured persona drift, messages corrected before they are said, a debate, and a swarm."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from agents.kit.commands import NOT_ENOUGH, BaseCommand, Cell, Emphasis, console_on, print_table
+from agents.kit.groups import make_admin
+from agents.models import Agent
+from correction.demo.demonstration import show_correction, show_debate, show_experiment, show_swarm
+from correction.demo.in_use import fill_console
+from evaluation.change.evidence import judged_ways
+from evaluation.change.overview import Overview, drift_overview, sentence_of
+from evaluation.commands import ProgressBar, outcome_table
+from evaluation.models import is_heuristic
+from evaluation.runs.estimate import estimate
+from evaluation.runs.execute import Captured, capture, existing
+from evaluation.runs.planning import RunSpec
+from evaluation.wording import judge_label, money
+
+TAG, BASE, LATER = "build", "40", "41"
+EMPHASIS: dict[str, Emphasis] = {
+    "drifted": "bad",
+    "not enough data": "warning",
+    "possibly drifted": "warning",
+    "improved": "better",
+}
+DRIFT = "Planted drift: michael, dwight, angela, stanley and kevin lose their voice in build 41; jim repeats himself (fluency)."
+
+
+class Command(BaseCommand):
+    help = (
+        "Set up the database, load the 16 example agents, capture their baseline with the configured judge (offline heuristics "
+        "without a key), compare a later build with it, show messages being checked, corrected and nudged before they are "
+        "said, let four agents debate, and let one answer with a swarm. Safe to run again."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--again", action="store_true", help="judge and show the scenes again, even if nothing changed"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        log = logging.getLogger("evaluation.drift")
+        before, log.disabled = log.disabled, True  # the tables say who drifted
+        try:
+            self._show(options)
+        finally:
+            log.disabled = before
+
+    def _show(self, options: dict[str, Any]) -> None:
+        self._heading("1. Database")
+        call_command("migrate", verbosity=0, stdout=self.stdout)
+        if not settings.PRODUCTION:
+            make_admin()
+        database = settings.DATABASES["default"]
+        self.stdout.write(f"Ready: {database['ENGINE'].rpartition('.')[2]}, {database['NAME']}")
+        self._heading("2. Example agents")
+        call_command("seed", stdout=self.stdout)
+        fill_console(self.stdout)  # before the builds are measured: that is what counts as newest then
+        agents = list(Agent.objects.in_use().filter(origin=Agent.Origin.SEED).order_by("slug"))
+        self._heading(f"3. Baseline: {TAG} {BASE}")
+        baseline = [RunSpec(agent=agent, is_baseline=True, where={TAG: BASE}) for agent in agents]
+        results = self._measure(baseline, again=options["again"])
+        outcome_table(str(settings.JUDGE_MODEL), results, self.stdout)
+        self._heading(f"4. {TAG.capitalize()} {LATER}, compared with it")
+        later = [RunSpec(agent=agent, where={TAG: LATER}) for agent in agents]
+        results += self._measure(later, again=options["again"])
+        overview_table(drift_overview(agents, next(iter(judged_ways()), None), quotes=False), self.stdout)
+        self.stdout.write(
+            f"{DRIFT}\nWhere it was planted: docs/reference/seed-data.md. With messages and reasons: Quality › Overview in the console."
+        )
+        self._heading("5. Before it is said")
+        show_correction(self.stdout, again=options["again"])
+        self._heading("6. A debate")
+        show_debate(self.stdout, again=options["again"])
+        self._heading("7. A swarm")
+        show_swarm(self.stdout, again=options["again"])
+        self._heading("8. An experiment: does the gate help, and what does it harm?")
+        show_experiment(self.stdout, again=options["again"])
+        self._heading("Next")
+        self.stdout.write("  make run                          the console, with its address and login")
+        self.stdout.write("  manage.py capture_baseline --help  measure again, other windows, --json")
+        self.stdout.write("  manage.py configure michael        what is corrected; everything is off until you say so")
+        self.stdout.write("  manage.py say --help               pass a draft of your own through the gate")
+        self.stdout.write("  manage.py turn --help              let an agent take a turn")
+        self.stdout.write("  manage.py debate --help            let several debate a question of yours")
+        self.stdout.write("  manage.py chat michael             talk to an agent")
+        self.stdout.write("  docs/tutorial.md          your own personas and conversations")
+        if any(result.summary.overall_score is None for result in results):
+            problems = sorted({result.summary.run.error for result in results if result.summary.run.error})
+            raise CommandError("some agents have no score: " + "; ".join(problems)[:500], returncode=NOT_ENOUGH)
+
+    def _measure(self, specs: Sequence[RunSpec], *, again: bool) -> list[Captured]:
+        judge = judge_label(str(settings.JUDGE_MODEL))
+        earlier = None if again else existing(specs)
+        if earlier is not None:
+            self.stdout.write(f"Measured before by {judge}, nothing changed since; --again judges again.")
+            return earlier
+        if not is_heuristic(str(settings.JUDGE_MODEL)):
+            estimates = [estimate(spec) for spec in specs]
+            costs = [e.cost_usd for e in estimates]
+            cost = money(None if None in costs else sum(c for c in costs if c is not None))
+            self.stdout.write(f"Judge {judge}: about {sum(e.calls for e in estimates)} calls, at most about {cost}.")
+        else:
+            self.stdout.write(f"Judge {judge}: no key, no network.")
+        with ProgressBar("Judging", sys.stderr) as bar:
+            return capture(specs, prepared=bar.prepared, progress=bar.progress)
+
+    def _heading(self, text: str) -> None:
+        self.stdout.write(self.style.MIGRATE_HEADING(f"\n{text}"))
+
+
+def overview_table(overview: Overview, out: Any) -> None:
+    """One row per agent: how it changed against the baseline, with the scores behind that."""
+    judged = next((card.judged for card in overview.cards if card.judged is not None), None)
+    rows: list[list[Cell]] = [
+        [card.agent.slug, (sentence_of(card), EMPHASIS.get(card.state, ""))] for card in overview.cards
+    ]
+    title = f"Drift overview, judged by {judge_label(judged.judge)}" if judged else "Drift overview"
+    print_table(console_on(out), ("Agent", "What changed"), rows, title=title, unwrapped=["Agent"])

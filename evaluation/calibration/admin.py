@@ -1,0 +1,399 @@
+"""Label sets in the console: drawing one, labelling it, and how well people and judge agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Avg, Count, F, FloatField, Q, QuerySet
+from django.db.models.functions import Abs, Cast
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from agents.admin.transcript import transcript_url
+from agents.kit.admin.access import user_of
+from agents.kit.console import display
+from agents.kit.console.filters import number_in
+from agents.kit.console.logs import READING
+from agents.kit.console.review import ASSIGNING, assign, people
+from agents.kit.console.site import ModelAdmin, NumberInput, Select, TextInput, console_page, extend
+from agents.kit.models import ReviewItem
+from agents.models import Message
+from agents.models.conversations import UnknownAgent, find_agents
+from evaluation.admin.display import agreement_badge, dimension_badge, judged_by
+from evaluation.calibration.agreement import Calibration
+from evaluation.calibration.labels import (
+    BANDS,
+    MOST_DRAWN,
+    Progress,
+    add_by_hand,
+    all_done,
+    begun,
+    draw_label_set,
+    drawn_ids,
+    figures_opened,
+    open_figures,
+    progress,
+    save_label,
+    why_not_labelled,
+    withdraw_label,
+)
+from evaluation.calibration.models import JudgeCalibration, LabelSet, ScoreLabel
+from evaluation.calibration.shown import shown
+from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore, procedure_name
+from evaluation.wording import counted
+
+
+class DrawForm(forms.Form):
+    """What to draw."""
+
+    name = forms.CharField(max_length=100, widget=TextInput, help_text="of the label set, unique")
+    judged_by = forms.ChoiceField(label="judge", widget=Select, help_text="and how it judged")
+    dimension = forms.ChoiceField(
+        widget=Select, choices=[(d.value, d.label) for d in Dimension if d.value not in COUNTED]
+    )
+    n = forms.IntegerField(
+        label="how many", min_value=1, max_value=MOST_DRAWN, initial=80, widget=NumberInput,
+        help_text="judgements, drawn at random; 50 or more give a prediction-powered mean",
+    )  # fmt: skip
+    agents = forms.CharField(
+        required=False, widget=TextInput, help_text="slugs separated by commas; empty = from everything by that judge"
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        fields = ("judge", "method", "hard", "double_check", "simulated")
+        rows = EvaluationRun.objects.filter(swap_test="").order_by("judge").values(*fields).distinct()
+        ways = sorted({(row.pop("judge"), procedure_name(**row)) for row in rows})
+        self.judges = {f"{judge}, {procedure}": (judge, procedure) for judge, procedure in ways}
+        self.fields["judged_by"].choices = [(name, name) for name in self.judges]  # type: ignore[attr-defined]
+
+
+MOST_DIFFERENCES = 10
+CANNOT_TELL = "cannot_tell"
+RELATED = (
+    "evaluation_run__agent",
+    "evaluation_run__channel",
+    "message__channel",
+    "message__agent",
+    "compared_with__agent",
+)
+
+
+# -- labelling: one judgement at a time, without what the judge made of it until one's own label is stored
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """A label set as one annotator works on it: the judgements in their order, and the annotator's own labels by judgement."""
+
+    ids: list[int]
+    mine: dict[int, ScoreLabel]
+
+    def next_after(self, pk: int | None) -> int | None:
+        """The next judgement without a label of mine after `pk`, from the start again at the end; None when all have one."""
+        left = [other for other in self.ids if other not in self.mine]
+        later = self.ids[self.ids.index(pk) + 1 :] if pk in self.ids else []
+        return next((other for other in later if other not in self.mine), left[0] if left else None)
+
+    def before(self, pk: int | None) -> int | None:
+        """The judgement before `pk`; with None the last one."""
+        place = self.ids.index(pk) if pk in self.ids else len(self.ids)
+        return self.ids[place - 1] if place else None
+
+
+def desk_of(label_set: LabelSet, annotator: str) -> Desk:
+    """In two queries."""
+    own = ScoreLabel.objects.filter(evaluation_score__label_sets=label_set, annotator=annotator, withdrawn=False)
+    return Desk(drawn_ids(label_set), {label.evaluation_score_id: label for label in own})
+
+
+def labelling_context(desk: Desk, *, item: int | None, saved: int | None) -> dict[str, Any]:
+    """What the template shows.
+
+    Args:
+        desk: Whose.
+        item: The judgement to label; None when everything is labelled.
+        saved: The judgement just labelled: only now, and only with a label of one's own, it is shown what the judge gave.
+    """
+    current = EvaluationScore.objects.select_related(*RELATED).filter(pk=item).first() if item is not None else None
+    label = desk.mine.get(saved) if saved is not None else None
+    judged = EvaluationScore.objects.filter(pk=saved or 0).first() if label is not None else None
+    return {
+        "done": len(desk.mine),
+        "total": len(desk.ids),
+        "unknown": sum(one.value is None for one in desk.mine.values()),
+        "place": desk.ids.index(item) + 1 if item is not None else None,
+        "item": None if current is None else shown(current),
+        "item_id": item,
+        "label": desk.mine.get(item) if item is not None else None,
+        "bands": BANDS,
+        "cannot_tell": CANNOT_TELL,
+        "before": desk.before(item),
+        "skippable": current is not None and any(pk != item for pk in desk.ids if pk not in desk.mine),
+        "saved": judged,
+        "given": label,
+        "apart": abs(label.value - judged.raw_score)
+        if label and judged and label.value is not None and judged.raw_score is not None
+        else None,
+        "reasons": "\n\n".join(filter(None, (judged.reasoning, judged.justification))) if judged else "",
+    }
+
+
+# -- what a set says of its judge
+def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> dict[str, Any]:
+    """What the template shows.
+
+    Args:
+        annotator: The visitor. Those who began to label see no figures before the end, and until all are done only their own labels.
+        may_label: Whether the visitor may label; then figures are shown before the first label only when they were opened.
+    """
+    entries = progress([label_set])[label_set.pk]
+    mine = next((entry for entry in entries if entry.annotator == annotator), None)
+    closed = may_label and mine is None and not figures_opened(label_set=label_set, annotator=annotator)
+    hidden = "not begun" if closed else "unfinished" if mine is not None and not mine.done else ""
+    context = {
+        "label_set": label_set,
+        "drawn": label_set.drawn.count(),
+        "drawn_at": label_set.created_at if label_set.by_hand else parse_datetime(label_set.population["until"]),
+        "entries": entries,
+        "hidden": hidden,
+        "only_mine": mine is not None and not all_done(entries),
+    }
+    if hidden:
+        return context
+    key = {"judge": label_set.judge, "procedure": label_set.procedure, "dimension": label_set.dimension}
+    row = JudgeCalibration.objects.filter(**key).first()
+    annotators = [annotator] if context["only_mine"] else None
+    return context | {
+        "row": row,
+        "agreement": agreement_badge(row, label_set.dimension),
+        "figures": Calibration.model_validate(row.figures) if row and row.figures else None,
+        "differences": differences(label_set, annotators),
+    }
+
+
+def differences(label_set: LabelSet, annotators: Sequence[str] | None) -> QuerySet[EvaluationScore]:
+    """The judgements in which people and judge are furthest apart."""
+    counted = Q(labels__blind=True, labels__value__isnull=False)
+    if annotators is not None:
+        counted &= Q(labels__annotator__in=annotators)
+    return (
+        EvaluationScore.objects.filter(label_sets=label_set, raw_score__isnull=False)
+        .annotate(people=Avg("labels__value", filter=counted), given=Count("labels", filter=counted))
+        .filter(people__isnull=False)
+        .annotate(apart=Abs(F("people") - Cast("raw_score", FloatField())))
+        .filter(apart__gte=1)
+        .order_by("-apart", "pk")[:MOST_DIFFERENCES]
+    )
+
+
+PAGES = "admin/calibration/labels/"
+LABELLING = "calibration.add_scorelabel"
+CHOOSING = ("calibration.add_labelset", READING)
+ASSIGNED = "labels"  # in the review queue
+MOST_JUDGEMENTS = 50  # of a message, offered to be chosen
+MOST_SETS = 20  # that were chosen by hand, offered
+
+
+def choose_link(request: HttpRequest, **about: int | None) -> SafeString:
+    """A button that leads to the judgements of a ``message`` or a ``score``, to be added to a label set; empty for who may not."""
+    given = {name: pk for name, pk in about.items() if pk is not None}
+    if not given or not request.user.has_perms(CHOOSING):
+        return SafeString("")
+    url = f"{reverse('admin:calibration_labelset_choose')}?{urlencode(given)}"
+    return format_html('<p class="pl-buttons"><a class="pl-button" href="{}">Add to a label set</a></p>', url)
+
+
+@admin.register(LabelSet)
+class LabelSetAdmin(ModelAdmin[LabelSet]):
+    """A set cannot be changed: labels speak for what was drawn. Users who may label may see which sets there are."""
+
+    ordering = ("-pk",)
+    actions = None
+
+    people = display.column("labelled", lambda label_set: progress_lines(label_set.entries) or display.EMPTY)
+    label_link = display.column("", lambda label_set: display.link(_url("label", label_set), "Label"))
+
+    def has_view_permission(self, request: HttpRequest, obj: LabelSet | None = None) -> bool:
+        return super().has_view_permission(request, obj) or request.user.has_perm(LABELLING)
+
+    def has_change_permission(self, request: HttpRequest, obj: LabelSet | None = None) -> bool:
+        return False
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        columns = super().get_list_display(request)
+        return columns if request.user.has_perm(LABELLING) else [name for name in columns if name != "label_link"]
+
+    def fill_in(self, rows: list[Any]) -> None:
+        """Set how far each annotator is, in two queries for the page."""
+        entries = progress(rows)
+        for label_set in rows:
+            label_set.entries = entries[label_set.pk]
+
+    @admin.display(description="label set", ordering="name")
+    def title(self, label_set: LabelSet) -> SafeString:
+        return display.lines(display.isolated(label_set.name), display.moment(label_set.created_at))
+
+    @admin.display(description="judge and dimension", ordering="judge")
+    def what(self, label_set: LabelSet) -> SafeString:
+        return format_html("{} {}", judged_by(label_set), dimension_badge(label_set.dimension))
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """A form for the draw."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = DrawForm(request.POST or None, initial={"name": f"labels {LabelSet.objects.count() + 1}"})
+        if request.method == "POST" and form.is_valid() and (label_set := self._draw(request, form)) is not None:
+            text = f"{label_set}: {label_set.drawn.count()} of {label_set.population_size:,} judgements drawn."
+            self.message_user(request, text, messages.SUCCESS)
+            return HttpResponseRedirect(_url("change", label_set))
+        return self.page(request, f"{PAGES}draw.html", "Draw judgements to label", form=form)
+
+    def _draw(self, request: HttpRequest, form: DrawForm) -> LabelSet | None:
+        wanted = form.cleaned_data
+        judge, procedure = form.judges[wanted["judged_by"]]
+        try:
+            return draw_label_set(
+                name=wanted["name"],
+                judge=judge,
+                procedure=procedure,
+                dimension=wanted["dimension"],
+                n=wanted["n"],
+                agents=find_agents(wanted["agents"]) if wanted["agents"].strip() else None,
+                user=user_of(request),
+            )
+        except UnknownAgent as error:
+            form.add_error("agents", str(error))
+        except ValueError as error:
+            form.add_error(None, str(error))
+        return None
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show what a set says of its judge."""
+        label_set = self._label_set(request, object_id)
+        may_label = request.user.has_perm(LABELLING)
+        context = results_context(label_set, annotator=user_of(request).get_username(), may_label=may_label)
+        urls = {f"{name}_url": _url(name, label_set) for name in ("open", "assign")}
+        if request.user.has_perm(ASSIGNING):
+            item = ReviewItem.objects.filter(kind=ASSIGNED, key=f"{label_set.pk}").first()
+            context |= {"people": people(), "assignee": item.assigned_to_id if item else None}
+        label_url = _url("label", label_set) if may_label else ""
+        title = f"Label set {label_set}"
+        return self.page(request, f"{PAGES}results.html", title, label_url=label_url, **urls, **context)
+
+    @console_page("choose/", *CHOOSING)
+    def choose_view(self, request: HttpRequest) -> HttpResponse:
+        """Show the judgements of a message, or the one of ``?score=``, without the judge's scores; POST adds those that are chosen."""
+        one, message = number_in(request.GET, "score"), number_in(request.GET, "message")
+        score = EvaluationScore.objects.filter(pk=one or 0).first()
+        about = Message.objects.filter(pk=message or (score.message_id if score else None) or 0).first()
+        if about is None and score is None:
+            raise Http404("Name a message or a score that exists.")
+        rows = EvaluationScore.objects.filter(message=about) if about else EvaluationScore.objects.filter(pk=one or 0)
+        rows = rows.filter(status="scored", raw_score__isnull=False).order_by("-evaluation_run", "pk")
+        rows = rows.select_related("evaluation_run__agent", "evaluation_run__channel")[:MOST_JUDGEMENTS]
+        offered = [row for row in rows if not why_not_labelled(row)]
+        chosen, name = request.POST.getlist("score"), request.POST.get("name", "")
+        if request.method == "POST":
+            scores = [row for row in offered if str(row.pk) in chosen]
+            try:
+                label_set, added = add_by_hand(name=name, scores=scores, user=user_of(request))
+            except ValueError as problem:
+                self.message_user(request, f"Nothing was added: {problem}.", messages.ERROR)
+            else:
+                self.message_user(request, f"{counted(added, 'judgement')} added to {label_set}.", messages.SUCCESS)
+                return HttpResponseRedirect(_url("change", label_set))
+        names = list(LabelSet.objects.filter(population_size=0).values_list("name", flat=True)[:MOST_SETS])
+        return self.page(
+            request,
+            f"{PAGES}choose.html",
+            "Add to a label set",
+            message=about,
+            place=transcript_url(about) if about else "",
+            rows=[(row, judged_by(row.evaluation_run), str(row.pk) in chosen or row.pk == one) for row in offered],
+            names=names,
+            name=name or next(iter(names), "chosen by hand"),
+            evaluate_url=reverse("admin:evaluation_agent_evaluate", args=[about.agent_id])
+            if about and about.agent_id
+            else "",
+        )
+
+    @console_page("<int:pk>/assign/", ASSIGNING, post=True)
+    def assign_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        label_set = self._label_set(request, pk)
+        assign(request, ASSIGNED, f"{label_set.pk}")
+        return HttpResponseRedirect(_url("change", label_set))
+
+    @console_page("<int:pk>/open/", post=True)
+    def open_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Show the figures to a user who may label but has not: later labels are not blind."""
+        label_set = self._label_set(request, pk)
+        if request.user.has_perm(LABELLING) and not begun(label_set, user_of(request).get_username()):
+            open_figures(label_set=label_set, user=user_of(request))
+        return HttpResponseRedirect(_url("change", label_set))
+
+    @console_page("<int:pk>/label/", LABELLING)
+    def label_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Show one judgement to label; POST stores a label or withdraws it."""
+        label_set = self._label_set(request, pk)
+        if request.method == "POST":
+            return self._label(request, label_set)
+        desk = desk_of(label_set, user_of(request).get_username())
+        item, saved, after = (number_in(request.GET, name) for name in ("item", "saved", "after"))
+        if item not in desk.ids:
+            item = desk.next_after(saved if saved is not None else after)
+        context = labelling_context(desk, item=item, saved=saved)
+        results_url = _url("change", label_set)
+        return self.page(request, f"{PAGES}label.html", f"Label: {label_set}", results_url=results_url, **context)
+
+    def _label(self, request: HttpRequest, label_set: LabelSet) -> HttpResponse:
+        related = EvaluationScore.objects.select_related("evaluation_run").filter(label_sets=label_set)
+        score = get_object_or_404(related, pk=number_in(request.POST, "item") or 0)
+        user = user_of(request)
+        back = HttpResponseRedirect(_url("label", label_set, f"?item={score.pk}"))
+        if "undo" in request.POST:
+            withdraw_label(score=score, annotator=user.get_username())
+            return back
+        given, note = request.POST.get("value", ""), request.POST.get("note", "")
+        if not (given == CANNOT_TELL or (len(given) == 1 and given in "0123456789")):
+            self.message_user(request, f"value {given[:20]!r}: allowed: 0 to 9, or cannot tell", messages.ERROR)
+            return back
+        try:
+            value = None if given == CANNOT_TELL else int(given)
+            save_label(score=score, annotator=user.get_username(), value=value, note=note, user=user)
+        except ValueError as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return back
+        return HttpResponseRedirect(_url("label", label_set, f"?saved={score.pk}"))
+
+    def _label_set(self, request: HttpRequest, pk: object) -> LabelSet:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return get_object_or_404(LabelSet, pk=number_in({"pk": str(pk)}, "pk"))
+
+
+def progress_lines(entries: Sequence[Progress]) -> SafeString:
+    return format_html_join(
+        "",
+        '<div><bdi>{}</bdi> <span class="pl-number">{} of {}</span></div>',
+        ((display.visible(entry.annotator), entry.labelled, entry.drawn) for entry in entries),
+    )
+
+
+def _url(page: str, label_set: LabelSet, query: str = "") -> str:
+    return reverse(f"admin:calibration_labelset_{page}", args=[label_set.pk]) + query
+
+
+extend(Message, CHOOSING[0], panels=(lambda request, message: choose_link(request, message=message.pk),))

@@ -1,0 +1,198 @@
+"""``manage.py calibrate_judge``: how well does a judge agree with people?"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from django.conf import settings
+from django.core.management.base import CommandError
+from rich.console import Console
+
+from agents.kit.commands import NOT_ENOUGH, CodedCommand, console_on, print_table, unusable, wrong
+from agents.models.conversations import UnknownAgent, find_agents
+from evaluation.calibration.agreement import Calibration, calibration, labelled_keys, labels_of, refresh
+from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels, is_json
+from evaluation.calibration.labels import NothingToDraw, check_dimension, draw_label_set, procedure_fields
+from evaluation.calibration.models import LabelSet
+from evaluation.commands import as_text
+from evaluation.models import EvaluationRun, Method
+from evaluation.wording import counted, judge_label
+
+SOURCE = (
+    "Prediction-powered mean: Angelopoulos, Bates, Fannjiang, Jordan & Zrnic, Science 382 (2023), 669–674; λ as in PPI++\n"
+    "(Angelopoulos, Duchi & Zrnic, arXiv:2311.01453, 2023). It holds for the judgements its label set was drawn from."
+)
+
+
+class Command(CodedCommand):
+    help = """How well a judge agrees with people: kappa, Spearman, Krippendorff's alpha and bias with intervals, per dimension.
+
+  1. calibrate_judge --draw 80 --name first --dimension adherence    draws judgements at random
+  2. people label them in the console (Quality › Labels), or in a file:
+     --label-set first --template labels.csv, then --import labels.csv
+  3. calibrate_judge                                                 prints the figures
+
+People score the claim as written, 0 to 9, without seeing the judge's score. With 50 labels or more of a random draw there is
+also a prediction-powered mean: what people would have given on average, from their labels and the judge's scores of the rest.
+
+Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.formatter_class = RawDescriptionHelpFormatter
+        add = parser.add_argument
+        file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
+        add("--judge", help="only this judge (default: every judge with labels; to draw, the configured one)")
+        add("--procedure", help=f"only this procedure (to draw, default: {Method.PLUMBLINE.value})")
+        add("--dimension", help="only this dimension")
+        add("--label-set", metavar="NAME", help="only the labels of this draw")
+        add("--draw", type=int, metavar="N", help="draw N judgements at random as a new label set")
+        add("--name", help="of the new label set")
+        add("--agents", help="draw only from these agents, slugs separated by commas")
+        add("--run", action="append", type=int, metavar="ID", help="draw only from this evaluation; repeatable")
+        add("--seed", type=int, help="of the draw (default: 0)")
+        add("--template", **file, help="write the label set to be filled in, without the judge's scores")
+        add("--import", dest="labels", **file, help="store labels from CSV or JSON lines (.jsonl)")
+        add("--annotator", help="for rows of the file that name none, and in the template")
+        add("--replace", action="store_true", help="labels of the file win over stored ones that differ")
+        add("--export", **file, help="write the labels, CSV or (.jsonl) JSON lines")
+        add("--json", action="store_true", help="print one JSON object and nothing else")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self._check(options)
+            self._work(options)
+        except NothingToDraw as error:
+            raise CommandError(str(error), returncode=NOT_ENOUGH) from None
+        except (UnknownAgent, LabelFileError) as error:
+            raise unusable(error) from None
+        except ValueError as error:
+            raise wrong(error) from None
+
+    def _check(self, options: dict[str, Any]) -> None:
+        drawing = options["draw"] is not None
+        of_draw = options["name"] or options["agents"] or options["run"] or options["seed"] is not None
+        writes = options["labels"] or options["template"]
+        for refused, why in (
+            (drawing and not (options["name"] and options["dimension"]), "--draw needs --name and --dimension"),
+            (of_draw and not drawing, "--name, --agents, --run and --seed go with --draw N"),
+            (drawing and options["label_set"], "--draw makes a new label set, --label-set names one that exists"),
+            (options["template"] and not (drawing or options["label_set"]), "--template needs --label-set or --draw"),
+            (options["replace"] and not options["labels"], "--replace goes with --import FILE"),
+            (options["annotator"] and not writes, "--annotator goes with --import FILE or --template FILE"),
+        ):
+            if refused:
+                raise ValueError(why)
+        if options["dimension"]:
+            check_dimension(options["dimension"])
+        if options["procedure"]:
+            procedure_fields(options["procedure"])
+
+    def _work(self, options: dict[str, Any]) -> None:
+        document: dict[str, Any] = {}
+        label_set = self._named(options["label_set"]) if options["label_set"] else None
+        name = options["annotator"] or ""
+        if options["draw"] is not None:
+            label_set = self._drawn(options)
+            fields = ("name", "judge", "procedure", "dimension", "population_size", "seed")
+            document["label_set"] = {field: getattr(label_set, field) for field in fields}
+            document["label_set"]["drawn"] = label_set.drawn.count()
+        if options["labels"]:
+            done = import_labels(options["labels"], annotator=name, replace=options["replace"])
+            counts = ("path", "added", "replaced", "unchanged", "empty")
+            document["imported"] = {field: getattr(done, field) for field in counts}
+            self._say(str(done), options)
+        if options["template"] and label_set is not None:
+            which = label_set
+            _write(options["template"], lambda out, lines: export_template(which, out, annotator=name, as_json=lines))
+            self._say(f"{options['template']}: fill in the column value, then --import it.", options)
+        filters = {field: options[field] for field in ("judge", "procedure", "dimension")}
+        if options["export"]:
+            labels = labels_of(**filters, label_set=label_set)
+            count = _write(options["export"], lambda out, lines: export_labels(labels, out, as_json=lines))
+            self._say(f"{options['export']}: {counted(count, 'label')} written.", options)
+        figures = self._figures(filters, None if options["draw"] is not None else label_set)
+        document["calibrations"] = [row.model_dump() for row in figures]
+        if options["json"]:
+            self.stdout.write(as_text(document))
+        elif figures:
+            _print_tables(figures, console_on(self.stdout))
+        if not figures and not (set(document) - {"calibrations"} or options["template"]):
+            raise CommandError(_nothing(options), returncode=NOT_ENOUGH)
+
+    def _figures(self, filters: dict[str, str | None], label_set: LabelSet | None) -> list[Calibration]:
+        """The figures of every judge and dimension with labels; they are stored for the pages, too."""
+        figures = []
+        for key in labelled_keys(**filters, label_set=label_set):
+            of_all = refresh(key)
+            figures.append(of_all if label_set is None else calibration(**key._asdict(), label_set=label_set))
+        return figures
+
+    def _drawn(self, options: dict[str, Any]) -> LabelSet:
+        runs = EvaluationRun.objects.in_bulk(options["run"] or ())
+        if missing := set(options["run"] or ()) - runs.keys():
+            raise unusable(f"--run {', '.join(map(str, sorted(missing)))}: there is no such evaluation")
+        label_set = draw_label_set(
+            name=options["name"],
+            judge=options["judge"] or str(settings.JUDGE_MODEL),
+            procedure=options["procedure"] or Method.PLUMBLINE.value,
+            dimension=options["dimension"],
+            n=options["draw"],
+            runs=list(runs.values()) if options["run"] else None,
+            agents=find_agents(options["agents"]) if options["agents"] else None,
+            seed=options["seed"] or 0,
+        )
+        drawn = label_set.drawn.count()
+        fewer = f" (there are no {options['draw']:,})" if drawn < options["draw"] else ""
+        self._say(
+            f"{label_set.name}: {drawn:,} judgements drawn{fewer} of {label_set.population_size:,} by {label_set.judge}, "
+            f"{label_set.procedure}, {label_set.dimension}.\nLabel them in the console under Quality › Labels, or with "
+            f"--label-set {label_set.name} --template FILE.",
+            options,
+        )
+        return label_set
+
+    def _named(self, name: str) -> LabelSet:
+        label_set = LabelSet.objects.filter(name=name).first()
+        if label_set is None:
+            known = ", ".join(LabelSet.objects.values_list("name", flat=True)[:20])
+            raise unusable(f"--label-set {name!r}: there is none of that name; label sets: {known or 'none yet'}")
+        return label_set
+
+    def _say(self, text: str, options: dict[str, Any]) -> None:
+        if not options["json"]:
+            self.stdout.write(text)
+
+
+def _nothing(options: dict[str, Any]) -> str:
+    asked = [
+        f"--{name} {options[name.replace('-', '_')]}"
+        for name in ("judge", "procedure", "dimension", "label-set")
+        if options[name.replace("-", "_")]
+    ]
+    which = f" for {' '.join(asked)}" if asked else ""
+    return f"nothing to calibrate: there are no labels{which}. --draw 80 --name NAME --dimension DIMENSION begins."
+
+
+def _write(path: Path, write: Callable[[IO[str], bool], int]) -> int:
+    try:
+        with path.open("w", encoding="utf-8", newline="") as out:
+            return write(out, is_json(path))
+    except OSError as error:
+        raise unusable(f"{path}: {error.strerror}") from None
+
+
+def _print_tables(figures: Sequence[Calibration], console: Console) -> None:
+    """Print a table per judge and dimension: each figure with its interval, then what is too little."""
+    for row in figures:
+        people = counted(row.annotators, "annotator")
+        about = f"{counted(row.labels, 'label')} of {counted(row.items, 'judgement')} by {people}"
+        title = f"{judge_label(row.judge)} · {row.procedure} · {row.dimension}: {about}"
+        cells = [(name, figure.text, figure.interval_text, figure.n) for name, _, figure in row.rows()]
+        print_table(console, ("Agreement of judge and people", ">Value", "95 % interval", ">n"), cells, title=title)
+        needed = [f"  • {one}" for one in row.needed]
+        console.print("\n".join([*row.notes(), *(["To say more:", *needed] if needed else [])]) + "\n", markup=False)
+    if any(mean.mean.value is not None for row in figures for mean in row.prediction_powered):
+        console.print(SOURCE)

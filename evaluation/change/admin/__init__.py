@@ -1,0 +1,33 @@
+"""The console's pages of comparisons and drift, and what they add to the pages of agents and imports."""
+
+from agents.kit.console.site import extend
+from agents.models import Agent, Import
+from evaluation.admin.display import MEASURE
+from evaluation.change.admin import comparison, drift
+from evaluation.change.admin.baselines import (
+    baseline_column,
+    baseline_panel,
+    capture_baseline,
+    fill_now,
+    imported_panel,
+)
+from evaluation.change.admin.drift import drift_panel, position_panel
+from evaluation.change.admin.drift_overview import change_panel, run_buttons
+
+__all__ = ["comparison", "drift"]
+
+extend(
+    Agent,
+    "change.view_baseline",
+    columns=(baseline_column,),
+    fill=fill_now,
+    panels=(change_panel,),
+    sections=(baseline_panel,),
+    anchors=(("change", "Change"), ("baselines", "Baselines")),
+)
+extend(Agent, "evaluation.view_evaluationrun", panels=(drift_panel,), anchors=(("drift", "Drift over time"),))
+extend(Agent, "evaluation.add_evaluationrun", actions=(capture_baseline,), buttons=(run_buttons,))
+extend(
+    Agent, "evaluation.view_evaluationrun", sections=(position_panel,), anchors=(("by-position", "Drift by position"),)
+)
+extend(Import, MEASURE, panels=(imported_panel,))

@@ -1,0 +1,366 @@
+"""The drift overview: one card per agent, those who lost most first; and the same card with every proposition on the agent's own page."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from django import forms
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.paginator import Paginator
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.builds import Tag
+from agents.kit.console import display
+from agents.kit.console.display import Tone
+from agents.kit.console.filters import number_in
+from agents.kit.console.panels import table
+from agents.kit.console.site import Button, ModelAdmin, Select, TextInput
+from agents.models import Agent
+from agents.models.conversations import TAG_KEY
+from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words, trust, way_name
+from evaluation.change.evidence import Judged, judged_ways
+from evaluation.change.models import Baseline
+from evaluation.change.overview import (
+    Card,
+    Move,
+    Overview,
+    State,
+    candidate_words,
+    drift_overview,
+    sentence_of,
+    short_name,
+    why_drifted,
+)
+from evaluation.models import EvaluationScore, is_heuristic
+from evaluation.runs.summary import Share, percent
+from evaluation.wording import signed
+
+INVERTED = "an anti-pattern: 9 means not at all"
+PAGE = 12  # cards
+MOST_MOVES = 60  # propositions in the table of an agent's page; the largest falls
+MOST_AGENTS = 200  # ranked at once
+NEEDED = ("change.view_baseline", "agents.view_agent")
+ACTIVE = (("", "active agents"), ("all", "all agents"), ("no", "inactive agents"))
+STATES: dict[State, tuple[Tone, str]] = {
+    "drifted": ("bad", "a proposition or a dimension fell by more than chance explains, among all that were compared"),
+    "possibly drifted": ("warning", "a proposition fell by half a point or more; too little was judged to be sure"),
+    "not enough data": (
+        "plain",
+        "nothing surely fell, but too little was judged to call it steady, or much less is scored than in the baseline",
+    ),
+    "steady": ("good", "each dimension surely stayed within half a point"),
+    "improved": ("good", "a proposition rose by more than chance explains, and none surely fell"),
+    "not comparable": ("plain", "no proposition was scored both in the baseline and the candidate"),
+    "not measured since": ("plain", "there is a baseline, and no newer measurement"),
+    "no baseline": ("plain", "there is a measurement, and no baseline"),
+    "never measured": ("plain", "by this judge"),
+}
+
+
+# -- what to do next
+class Step(NamedTuple):
+    """Something to do: a label that leads somewhere, and why."""
+
+    label: str
+    url: str
+    why: str = ""
+
+
+Finder = Callable[[HttpRequest, Sequence[Card]], Mapping[int, Sequence[Step]]]
+_finders: list[Finder] = []
+
+
+def add_steps(finder: Finder) -> None:
+    """Have `finder` offer steps, by the agent's primary key; it must not need more queries for more cards."""
+    _finders.append(finder)
+
+
+def _measuring_steps(request: HttpRequest, card: Card) -> list[Step]:
+    """Read what fell, measure what is not known, capture a baseline of what was meant to change."""
+    state, steps = card.state, []
+    if state in ("drifted", "possibly drifted") and request.user.has_perm("evaluation.view_evaluationscore"):
+        steps.append(
+            Step("Read what was judged", scores_behind(card.main), "its judgements now, with the judge's reasons")
+        )
+    if not request.user.has_perm(MEASURE):
+        return steps
+    capture, evaluate = (
+        reverse(f"admin:evaluation_agent_{what}", args=[card.agent.pk]) for what in ("capture", "evaluate")
+    )
+    if state in ("never measured", "no baseline"):
+        steps.append(Step("Capture a baseline", capture, "so that there is something to compare with"))
+    elif state in ("not measured since", "not comparable"):
+        steps.append(Step("Evaluate now", evaluate, "nothing was measured since"))
+    elif card.compared.persona_edited:
+        why = "the persona was edited since; if the change was meant, measure from here on"
+        steps.append(Step("Capture a new baseline", capture, why))
+    elif state == "possibly drifted":
+        steps.append(Step("Evaluate now", evaluate, "more messages would decide"))
+    return steps
+
+
+def scores_behind(move: Move | None) -> str:
+    """The candidate's judgements of a proposition; without one all there are."""
+    if move is None:
+        return display.list_url(EvaluationScore)
+    where = {"run": move.candidate_run, "dimension__exact": move.dimension, "proposition_id": move.proposition}
+    return display.list_url(EvaluationScore, **where)
+
+
+def compare_url(**asked: object) -> str:
+    """The page that compares; `asked` are the form's fields."""
+    given = {name: value for name, value in asked.items() if value not in ("", None)}
+    return f"{reverse('admin:evaluation_evaluationrun_compare')}?{urlencode(given)}"
+
+
+def _compare_url(card: Card) -> str:
+    """Where the two measurements of a card stand proposition by proposition; empty where there are not two."""
+    compared = card.compared
+    if not (compared.baseline and compared.candidate and card.judged):
+        return ""
+    runs = set(compared.baseline.values()), {run.pk for run in compared.candidate.values()}
+    baseline, candidate = (of.pop() if len(of) == 1 else "" for of in runs)  # several by dimension: those of today
+    return compare_url(agent=card.agent.slug, judge=card.judged, baseline=baseline, candidate=candidate)
+
+
+# -- cards
+def shown_cards(request: HttpRequest, cards: Sequence[Card]) -> list[dict[str, Any]]:
+    """The cards for the template, with what to do next, the most urgent first."""
+    steps: dict[int, list[Step]] = defaultdict(list)
+    for card in cards:
+        steps[card.agent.pk] += _measuring_steps(request, card)
+    for finder in _finders:
+        for agent, more in finder(request, cards).items():
+            steps[agent] += more
+    return [_shown(card, steps[card.agent.pk]) for card in cards]
+
+
+def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
+    quotes = ("Baseline", card.baseline_quote), ("Now", card.candidate_quote)
+    return {
+        "card": card,
+        "badge": display.badge(card.state, *STATES[card.state]),
+        "sentence": sentence_of(card),
+        "sure": why_drifted(card),
+        "scores_url": scores_behind(card.main),
+        "compare_url": _compare_url(card),
+        "quotes": [(name, quote) for name, quote in quotes if quote is not None],
+        "dimensions": [
+            (
+                move.dimension,
+                of_words(move.baseline)
+                if move.of_words
+                else meter(move.baseline, share=move.baseline_share, why=move.reason),
+                of_words(move.candidate) if move.of_words else meter(move.candidate, share=move.share, why=move.reason),
+                signed(move.delta),
+            )
+            for move in card.dimensions
+        ],
+        "now": candidate_words(card),
+        "now_runs": sorted({run.pk for run in card.compared.candidate.values()}),
+        "steps": steps[:3],
+    }
+
+
+# -- filters
+class OverviewForm(forms.Form):
+    """Whom to show, and which two measurements to compare; empty fields mean what usually is meant."""
+
+    judge = forms.ChoiceField(required=False, widget=Select, help_text="of baseline and candidate")
+    baseline = forms.CharField(
+        required=False, max_length=300, widget=TextInput, help_text="a tag such as build=40; empty: the baseline"
+    )
+    candidate = forms.CharField(
+        required=False,
+        max_length=300,
+        widget=TextInput,
+        help_text="a tag such as build=41; empty: the newest evaluation",
+    )
+    active = forms.ChoiceField(required=False, choices=ACTIVE, widget=Select, label="Agents")
+    q = forms.CharField(
+        required=False, max_length=120, widget=TextInput, label="Name", help_text="part of a name or id"
+    )
+    state = forms.ChoiceField(required=False, choices=[("", "any"), *((s, s) for s in STATES)], widget=Select)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.ways = {str(way): way for way in judged_ways()}
+        self.fields["judge"].choices = [(name, way_name(way)) for name, way in self.ways.items()]  # type: ignore[attr-defined]
+
+    def clean_baseline(self) -> Tag | None:
+        return read_tag(self.cleaned_data["baseline"])
+
+    def clean_candidate(self) -> Tag | None:
+        return read_tag(self.cleaned_data["candidate"])
+
+    @property
+    def judged(self) -> Judged | None:
+        """The one asked for, else the first; None where nothing was ever measured."""
+        return self.ways.get(self.cleaned_data.get("judge") or "", next(iter(self.ways.values()), None))
+
+    def agents(self) -> QuerySet[Agent]:
+        """Those asked for, by name."""
+        chosen, agents = self.cleaned_data, by_name()
+        if chosen["active"] != "all":
+            agents = agents.filter(is_active=chosen["active"] != "no")
+        if chosen["q"]:
+            agents = agents.filter(Q(display_name__icontains=chosen["q"]) | Q(slug__icontains=chosen["q"]))
+        return agents
+
+
+def by_name() -> QuerySet[Agent]:
+    return Agent.objects.listed().order_by("display_name", "slug")
+
+
+def usual_overview(*, state: State | None, stop: int) -> Overview:
+    """What the page counts where no filter is set, with the first cards of a state: what the console's first page shows."""
+    agents = list(by_name().filter(is_active=True)[:MOST_AGENTS])
+    return drift_overview(agents, next(iter(judged_ways()), None), state=state, stop=stop, quotes=False)
+
+
+def read_tag(text: str) -> Tag | None:
+    """``build=41`` as a pair; None for an empty text.
+
+    Raises:
+        ValidationError: It is no tag; names the text and what is allowed.
+    """
+    text = text.strip()
+    if not text:
+        return None
+    key, is_tag, value = (part.strip() for part in text.partition("="))
+    if not (is_tag and value and TAG_KEY.fullmatch(key)):
+        raise ValidationError("“%(text)s” is no tag; write KEY=VALUE, e.g. build=41.", params={"text": text[:80]})
+    return key, value
+
+
+# -- the page
+def overview_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResponse:
+    """The cards of a page, by the filters in the URL."""
+    if not request.user.has_perms(NEEDED):
+        raise PermissionDenied
+    form = OverviewForm(request.GET)
+    # The other fields stay folded unless one of them was used.
+    context: dict[str, Any] = {"form": form, "filtered": any(form.data.get(n) for n in form.fields if n != "judge")}
+    if form.is_valid():
+        context |= _overview(request, form)
+    return model_admin.page(request, "admin/change/overview/page.html", "Drift overview", **context)
+
+
+def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
+    agents, chosen, judged = list(form.agents()[: MOST_AGENTS + 1]), form.cleaned_data, form.judged
+    number = max(1, number_in(request.GET, "page") or 1)
+    overview = drift_overview(
+        agents[:MOST_AGENTS],
+        judged,
+        baseline=chosen["baseline"],
+        candidate=chosen["candidate"],
+        state=chosen["state"] or None,
+        start=(number - 1) * PAGE,
+        stop=number * PAGE,
+        quotes=request.user.has_perm("agents.view_message"),
+    )
+    return {
+        "judge": judged_by(judged) if judged else "",
+        "heuristic": judged is not None and is_heuristic(judged.judge),
+        "trust": _trust(judged, overview.cards, request.user),
+        "cards": shown_cards(request, overview.cards),
+        "states": [
+            (state, overview.states[state], tone, hint)
+            for state, (tone, hint) in STATES.items()
+            if state in overview.states
+        ],
+        "chosen": chosen["state"],
+        "too_many": MOST_AGENTS if len(agents) > MOST_AGENTS else 0,
+        "page": Paginator(range(overview.total), PAGE).get_page(number),
+        "compares_tags": bool(chosen["baseline"] and chosen["candidate"]),
+        "tags": [form.data.get(name, "") for name in ("baseline", "candidate")],
+        "no_agents": not agents,
+    }
+
+
+def _trust(judged: Judged | None, cards: Sequence[Card], user: Any) -> SafeString | str:
+    """How far the judge of these cards can be trusted; of one card also for its agent."""
+    if judged is None:
+        return ""
+    dimensions = sorted({change.dimension for card in cards for change in card.dimensions})
+    agent = cards[0].agent.slug if len(cards) == 1 else ""
+    return trust(judged.judge, judged.procedure, dimensions, user, agent=agent)
+
+
+# -- an agent's own page
+def run_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
+    """What can be measured; each asks first."""
+    buttons = [
+        Button(
+            label=label,
+            url=reverse(f"admin:evaluation_agent_{what}", args=[agent.pk]),
+            why="estimates and asks first",
+            main=what == "evaluate",
+        )
+        for what, label in (("evaluate", "Evaluate now"), ("capture", "Capture baseline"))
+    ]
+    if request.user.has_perm("evaluation.change_proposition"):
+        url = f"{reverse('admin:evaluation_job_suggest')}?{urlencode({'agents': agent.slug})}"
+        buttons.append(Button(label="Suggest propositions", url=url, why="a model reads the persona; asks first"))
+    return buttons
+
+
+def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """The agent's card with every proposition, by the judge that comes first on the overview among those of its baselines."""
+    own = set(Baseline.objects.filter(agent=agent).order_by().values_list("judge", "procedure").distinct())
+    judged = next((way for way in judged_ways() if (way.judge, way.procedure) in own), None) if own else None
+    card = drift_overview([agent], judged, quotes=request.user.has_perm("agents.view_message")).cards[0]
+    context = {
+        "shown": shown_cards(request, [card])[0],
+        "judge": judged_by(judged) if judged else "",
+        "trust": _trust(judged, [card], request.user),
+        "moves": table(MOVE_HEADS, [_move(card, move) for move in card.moves[:MOST_MOVES]], label="Every proposition"),
+        "more": max(0, len(card.moves) - MOST_MOVES),
+        "changed": card.changed,
+        "lost": [f"{lost} ({percent(lost.before)} → {percent(lost.now)})" for lost in card.lost],
+        "may_ask": request.user.has_perm(MEASURE),
+        "overview_url": reverse("admin:evaluation_drift_overview"),
+        "slug": agent.slug,
+    }
+    return SafeString(render_to_string("admin/change/overview/panel.html", context, request))
+
+
+MOVE_HEADS = ("Proposition", "Baseline", "Now", "Change", "Judged, baseline · now", "Verdict")
+
+
+def _move(card: Card, move: Move) -> tuple[object, ...]:
+    name = short_name(move.proposition, card.agent.slug, move.dimension)
+    if move.is_sure:
+        fell = move.points < 0
+        verdict = display.badge("drifted" if fell else "improved", "bad" if fell else "good", "more than chance")
+    elif move.p_adjusted is None:
+        verdict = display.badge("judged once", "plain", "one judgement of a whole window decides nothing")
+    else:
+        verdict = display.badge(
+            "within chance", "plain", f"p {move.p_adjusted:.2g}, corrected for all propositions here"
+        )
+    inverted = display.badge("inverted", "plain", INVERTED) if move.inverted else ""
+    link = display.link(scores_behind(move), name, f"the judgements of {move.proposition} now")
+    judged = f"{move.baseline_scored:,} · {move.scored:,}"
+    return (
+        format_html("{} {} {}", link, dimension_badge(move.dimension), inverted),
+        _number(move, move.baseline, move.baseline_share, move.baseline_hits),
+        _number(move, move.candidate, move.share, move.hits),
+        signed(move.points),
+        f"{judged}, {move.unscored:,} unscored" if move.unscored else judged,
+        verdict,
+    )
+
+
+def _number(move: Move, score: float | None, share: Share | None, hits: Share | None) -> str:
+    if hits is not None:
+        return f"hits in {hits} messages"
+    return of_words(score) if move.of_words else meter(score, share=share)

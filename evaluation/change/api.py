@@ -1,0 +1,179 @@
+"""Baselines: listed, captured, compared with (AC-6.5.5)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel
+from rest_framework.decorators import action
+from rest_framework.exceptions import NotFound
+from rest_framework.mixins import ListModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agents.kit.api import filters
+from agents.kit.api.filters import Filters, the_agent
+from agents.kit.api.problems import Conflict
+from agents.kit.api.requests import PAID, ModelPermissions
+from agents.kit.api.rows import AsRow
+from agents.kit.api.schema import answers
+from agents.kit.api.views import View, or_404
+from agents.models import Agent
+from evaluation.api.requests import BaselineFilters, CaptureRequest, reading_propositions, spec_of
+from evaluation.api.runs import accepted
+from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, RunRow, shown_run
+from evaluation.calibration.agreement import all_agreements, with_trust
+from evaluation.change.choosing import against_baselines
+from evaluation.change.comparison import Comparison
+from evaluation.change.evidence import Judged, dropped_tags, newest_of_ways, nothing_newer
+from evaluation.change.measurements import NotComparable
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun
+from evaluation.runs.control import queue_run
+from evaluation.runs.planning import RunSpec
+from evaluation.statistics.difference import MARGIN
+
+MOST_MARGIN = 9.0
+
+
+class CapturePermissions(ModelPermissions):
+    """Capturing a baseline is asking for an evaluation: it needs that permission, as in the console."""
+
+    perms_map = {**ModelPermissions.perms_map, "POST": ["evaluation.add_evaluationrun"]}  # noqa: RUF012 (as its base has it)
+
+
+def _read_margin(text: str) -> float:
+    if not 0 < float(text) <= MOST_MARGIN:  # which no "nan" is
+        raise ValueError
+    return float(text)
+
+
+class ComparisonFilters(Filters):
+    run = filters.number(allowed="the id of an evaluation of this agent")
+    margin = filters.Parameter(
+        read=_read_margin,
+        allowed=f"points above 0, at most {MOST_MARGIN:g}",
+        schema={"type": "number", "exclusiveMinimum": 0, "maximum": MOST_MARGIN},
+        about="points",
+    )
+
+
+class ComparisonAnswer(BaseModel):
+    """An evaluation compared with the baseline."""
+
+    agent: str
+    run: Annotated[dict[str, Any], AsRow(RunRow)]
+    comparison: Comparison
+
+
+class Baselines(View, ListModelMixin):
+    """The current baselines, by agent.
+
+    Filters: agent (slug), judge, procedure, dimension. `is_stale` says that the persona changed since.
+    """
+
+    queryset = (
+        Baseline.objects.select_related("agent")
+        .prefetch_related("agent__traits")
+        .order_by("agent__slug", "judge", "procedure", "dimension")
+    )
+    row_class = BaselineRow
+    serializer_class = BaselinesAnswer
+    permission_classes = (CapturePermissions,)
+    throttle_scope = PAID
+    filterset_class = BaselineFilters
+    bodies: ClassVar = {"create": CaptureRequest}
+    lookup_field = "agent"
+    lookup_value_converter = "slug"
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        return {**super().get_serializer_context(), "agreements": all_agreements()}
+
+    @answers({202: AcceptedRun})
+    def create(self, request: Request) -> Response:
+        """Ask for the capture of a baseline. It names an `agent` and may say all that an evaluation may, but for a channel.
+
+        202 with the run and its URL: a worker judges, and the old baseline stays until the new one succeeded. 409 when the old one is of
+        messages with a tag that this one would not ask for, unless `replace` is true.
+        """
+        with reading_propositions():
+            given = self.read_body()
+            spec = spec_of(given)
+            if not given.replace:
+                _keep_tags(spec)
+            run, again = queue_run(spec, simulate=given.simulate)
+        return accepted(request, run, taken_up=again)
+
+    def retrieve(self, request: Request, agent: str) -> Response:
+        """The current baselines of one agent: one per judge, procedure and dimension. Empty when none was captured yet."""
+        named = or_404(the_agent, agent)
+        rows = BaselineRow(self.get_queryset().filter(agent=named), many=True, context=self.get_serializer_context())
+        return Response({"agent": named.slug, "display_name": named.display_name, "baselines": rows.data})
+
+    @answers(ComparisonAnswer, 409)
+    @action(detail=True, filterset_class=ComparisonFilters)
+    def compare(self, request: Request, agent: str) -> Response:
+        """An evaluation of the agent compared with its baseline by the same judge and procedure: delta, interval and verdict (AC-6.5.4).
+
+        Per dimension the completed evaluation that scored something and judged the newest message, if that is newer than the baseline's
+        newest; or `?run=ID`, of any time. `run` is the newest of them, `where` the tags they were made with. `margin` is the change, in
+        points, that still counts as none: 0.5 unless given. Beside each dimension stand the judge's `calibration` (agreement with people)
+        and `swap_test`, as in an evaluation; null: not known. 404 when there is nothing to compare, 409 when the two cannot be compared;
+        the detail says why.
+        """
+        named, pk, margin = or_404(the_agent, agent), self.query["run"], self.query["margin"] or MARGIN
+        run, runs = _newest(named) if pk is None else _chosen(named, pk)
+        try:
+            comparison = against_baselines(runs, margin=margin)
+        except NotComparable as error:
+            raise Conflict(str(error)) from None
+        if comparison is None:
+            raise NotFound(_no_baseline(run))
+        document = comparison.model_dump(mode="json")
+        how = {"judge": comparison.judge, "procedure": comparison.procedure}
+        with_trust(document["dimensions"], **how, agent=named.slug)
+        return Response({"agent": named.slug, "run": shown_run(request, run), "comparison": document})
+
+
+def _keep_tags(spec: RunSpec) -> None:
+    """Refuse a baseline that would replace one of messages with a tag, and would not ask for that tag.
+
+    Raises:
+        Conflict: Names the tags.
+    """
+    for slug, tags in dropped_tags([spec]).items():
+        raise Conflict(
+            f"the baseline of {slug} is of messages with a tag that the new one would not ask for: {tags}; "
+            "send the tag in `where`, or `replace`: true"
+        )
+
+
+def _newest(agent: Agent) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:
+    """The newest evidence of this agent where it has a baseline, by any judge and procedure."""
+    baselines = list(Baseline.objects.filter(agent=agent))
+    if not baselines:
+        raise NotFound(f"{agent.slug} has no baseline yet; POST to /api/evaluations/baselines/ captures one")
+    ways = sorted({(row.judge, row.procedure) for row in baselines})
+    runs = newest_of_ways([agent.pk], (Judged(judge=judge, procedure=how) for judge, how in ways)).get(agent.pk)
+    if runs:
+        return [*runs.values()][-1], runs
+    raise NotFound(
+        f"nothing to compare: no evaluation of {agent.slug} {nothing_newer(baselines)}; "
+        f'POST /api/evaluations/ {{"agent": "{agent.slug}"}} evaluates it'
+    )
+
+
+def _chosen(agent: Agent, pk: int) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:
+    runs = EvaluationRun.objects.filter(agent=agent).select_related("agent", "channel")
+    run: EvaluationRun | None = runs.filter(pk=pk).first()
+    if run is None:
+        raise NotFound(f"there is no evaluation {pk} of {agent.slug}")
+    if run.status != EvaluationRun.Status.COMPLETED:
+        raise Conflict(f"evaluation {pk} is {run.status}; only one that is completed can be compared")
+    return run, dict.fromkeys(run.dimensions, run)
+
+
+def _no_baseline(run: EvaluationRun) -> str:
+    there = Baseline.objects.filter(agent=run.agent).order_by("judge", "procedure").values_list("judge", "procedure")
+    named = "; ".join(dict.fromkeys(f"{judge} by {procedure}" for judge, procedure in there)) or "none"
+    return f"no baseline by judge {run.judge} and procedure {run.procedure} to compare evaluation {run.pk} with; there are: {named}"

@@ -1,0 +1,195 @@
+"""``manage.py capture_baseline``: measure agents and store the result as their baseline."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError
+
+from agents.kit.commands import NOT_ENOUGH, CodedCommand, unusable, wrong
+from agents.kit.llm.endpoints import provider_of
+from evaluation.change.evidence import dropped_tags
+from evaluation.commands import (
+    TOO_FEW,
+    ProgressBar,
+    add_how,
+    add_what,
+    as_text,
+    check_batches,
+    check_writable,
+    estimate_json,
+    estimate_table,
+    measuring,
+    outcome_table,
+    simulations_table,
+    specs_of,
+    spent_line,
+    split_unusable,
+    write_text,
+)
+from evaluation.runs.estimate import estimate_all, estimate_before, estimate_simulation, estimated
+from evaluation.runs.execute import Captured, as_json, capture
+from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech, why_not_simulated
+from evaluation.runs.summary import refusal, spending_json, spent_on
+from evaluation.scorers.subjects import NO_MESSAGE
+from evaluation.simulation.conversations import Simulation, simulate_specs, simulations_json
+from evaluation.simulation.situations import load_situations
+
+
+class Command(CodedCommand):
+    help = (
+        "Measure agents with the configured judge and store the scores as their baseline. The same command resumes a capture that was "
+        "interrupted; a new one replaces the old baseline only where it scored. It asks before a baseline of messages with a tag is "
+        "replaced by one of all. Exit code: 0 every agent has a score, 2 for some nothing could be scored, 3 proposition files of "
+        "some cannot be used (the others are measured)."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add_what(parser)(
+            "--no-simulate",
+            action="store_true",
+            help=f"measure agents with fewer than {ENOUGH} messages by these alone, instead of simulating ten conversations with them",
+        )
+        add_how(parser)(
+            "--batch",
+            action="store_true",
+            help="send the questions as Message Batches: half the price, an answer within a day; the command waits for it, and after "
+            "Ctrl-C the same command, or a worker, resumes",
+        )
+        parser.add_argument(
+            "--yes",
+            action="store_true",
+            help="replace a baseline of messages with a tag (build=40) by one without it; without --yes a terminal asks, anything else "
+            "ends with exit code 2",
+        )
+        add = parser.add_argument_group("what comes out").add_argument
+        add("--json", action="store_true", help="print one JSON object on standard output and nothing else")
+        add("--dry-run", action="store_true", help="print calls, tokens and cost, ask nothing")
+        add("--out", type=Path, metavar="FILE", help="also write the JSON object to this file")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["out"]:
+            check_writable("--out", options["out"])
+        with measuring():
+            specs, broken = split_unusable(specs_of(options, is_baseline=True, batch=options["batch"]))
+            if options["batch"]:
+                check_batches(str(settings.JUDGE_MODEL))
+            if options["dry_run"]:
+                self._dry_run(specs, options)
+                problems = []
+            else:
+                if not options["yes"]:
+                    self._confirm(dropped_tags(specs), may_ask=not options["json"])
+                problems = self._capture(specs, options)
+        self._complain(problems, broken)
+
+    def _confirm(self, dropped: Mapping[str, str], *, may_ask: bool) -> None:
+        """Ask whether baselines of some messages shall be replaced by baselines of all.
+
+        Raises:
+            CommandError: No, or nobody is there to be asked; exit code 2.
+        """
+        if not dropped:
+            return
+        agents = "; ".join(f"{slug}: {tags}" for slug, tags in dropped.items())
+        question = f"These baselines are of messages with a tag that the new ones would not ask for: {agents}."
+        if may_ask and sys.stdin.isatty():
+            self.stderr.write(question)
+            if input("Replace them? [y/N] ").strip().lower() in ("y", "yes"):
+                return
+        raise wrong(f"{question} Add --where TAG=VALUE, or --yes to replace them")
+
+    def _dry_run(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
+        little = [] if options["no_simulate"] else [spec for spec in specs if has_little_speech(spec)]
+        silent = {spec.agent.slug: why for spec in little if spec.agent and (why := why_not_simulated(spec.agent))}
+        simulated = [spec for spec in little if spec.target.slug not in silent]
+        real = [spec for spec in specs if spec not in simulated]
+        pairs = [estimate_simulation(spec, situations=load_situations()) for spec in simulated]
+        simulations = [acting for acting, _ in pairs]
+        estimates = [*(judging for _, judging in pairs), *estimate_all(real)]
+        if options["json"]:
+            self._emit(estimate_json(estimates, simulations), options)
+        else:
+            estimate_table(estimates, self.stdout, simulations)
+        if simulations:
+            who = ", ".join(simulation.agent for simulation in simulations)
+            self.stderr.write(
+                f"Fewer than {ENOUGH} messages: conversations with {who} would be simulated first, unless that was done before."
+            )
+        for slug, why in silent.items():
+            self.stderr.write(f"{slug}: {why}; what it said is measured, however little.")
+
+    def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> list[str]:
+        """Measure, print, and return a line for each agent without a score."""
+        quiet = options["json"] and not sys.stderr.isatty()
+        simulations: list[Simulation] = []
+        if not options["no_simulate"]:
+            with ProgressBar("Simulating", sys.stderr, quiet=quiet) as bar:
+                specs, simulations = simulate_specs(specs, progress=bar.simulated)
+        before = estimate_before(specs) if provider_of(settings.JUDGE_MODEL) == "anthropic" else None
+        with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
+            results = capture(specs, prepared=bar.prepared, progress=bar.progress, notice=self._notice) if specs else []
+        if why := refusal(result.summary.run for result in results):
+            raise unusable(why)
+        judge = str(settings.JUDGE_MODEL)
+        estimate, actual = estimated(before) if before else None, spent_on(result.summary for result in results)
+        if not options["json"]:
+            if results:
+                outcome_table(judge, results, self.stdout)
+                if used := spent_line(estimate, actual):
+                    self.stdout.write(used)
+            simulations_table(simulations, self.stdout, why=TOO_FEW)
+        if options["json"] or options["out"]:
+            document = {**as_json(judge, results), **spending_json(estimate, actual), **simulations_json(simulations)}
+            self._emit(document, options)
+        return self._without_score(results, simulations, named=options["agents"].strip().lower() != "all")
+
+    def _notice(self, words: str) -> None:
+        for line in filter(None, words.splitlines()):
+            self.stderr.write(line[:1].upper() + line[1:])
+
+    def _emit(self, document: dict[str, Any], options: dict[str, Any]) -> None:
+        if options["json"]:
+            self.stdout.write(as_text(document))
+        if options["out"]:
+            write_text("--out", options["out"], as_text(document) + "\n")
+
+    def _without_score(
+        self, results: Sequence[Captured], simulations: Sequence[Simulation], *, named: bool
+    ) -> list[str]:
+        """Return a line for each agent that has no score.
+
+        One that was not named and said nothing is a note, unless nothing at all was measured.
+        """
+        runs = [result.summary.run for result in results]
+        silent = [run.agent.slug for run in runs if run.agent and not named and NO_MESSAGE in run.error]
+        if silent and len(silent) < len(runs):
+            self.stderr.write(f"Not measured, for they said nothing there: {', '.join(silent)}.")
+        else:
+            silent = []
+        problems = [f"{one.agent.slug}: failed: {one.problem}" for one in simulations if one.failed]
+        for result in results:
+            run = result.summary.run
+            name = run.agent.slug if run.agent else str(run.pk)
+            if name in silent:
+                continue
+            if result.held_elsewhere and run.status == "running":
+                problems.append(f"{name}: run {run.pk} is being judged by another process ({run.lease_owner})")
+            elif run.status != "completed" or not result.summary.comparable:
+                status = "" if run.status == "completed" else f"{run.status}: "
+                problems.append(f"{name}: {status}{run.error or 'nothing scored'}")
+        return problems
+
+    def _complain(self, problems: Sequence[str], broken: str) -> None:
+        """End with the exit code for files that cannot be used, or for agents without a score."""
+        hint = "Run the same command again to judge what is left."
+        unscored = "\n  ".join(["no score for:", *problems, hint]) if problems else ""
+        if broken:
+            raise unusable("\n".join(filter(None, [unscored, broken])))
+        if unscored:
+            raise CommandError(unscored, returncode=NOT_ENOUGH)

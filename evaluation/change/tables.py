@@ -1,0 +1,43 @@
+"""The tables of comparisons and drift as console, help, export, erasure and retention know them; see `agents.kit.registry`."""
+
+from __future__ import annotations
+
+from agents.kit.registry import Table
+from evaluation.change.models import Baseline, DriftAlert, Evidence
+
+TABLES = (
+    Table(
+        model=Baseline,
+        order=2,
+        tab_of="evaluation.EvaluationRun",
+        columns="pk agent dimension value agreement_mark stale captured_at judge_mark",
+        filters="dimension judge agent captured_at",
+        fields=(
+            (
+                "",
+                "agent dimension value judge_mark agreement_mark simulated stale evaluation_run captured_at persona_digest",
+            ),
+        ),
+        empty="Choose Capture baseline on an agent's page, or run manage.py capture_baseline --agents all; --dry-run shows the cost first.",
+        start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
+        no_speech="judge",
+    ),
+    Table(
+        model=DriftAlert,
+        order=4,
+        tab_of="evaluation.EvaluationRun",
+        title="Drift alerts",
+        empty="A schedule makes one when a score fell and stayed down; from its ninth measurement on it can tell. None is good news once "
+        "schedules run.",
+        columns="pk created_at=raised agent dimension change since=low_since schedule state judge_mark",
+        filters="acknowledged dimension judge agent schedule created_at",
+        fields=(
+            (
+                "",
+                "agent dimension change since=low_since evaluation_run=noticed_in schedule judge_mark created_at=raised state",
+            ),
+        ),
+        no_speech="judge",
+    ),
+    Table(model=Evidence, no_speech="judge"),
+)

@@ -1,0 +1,10 @@
+from rest_framework.routers import SimpleRouter
+
+from evaluation.api.schedules import Alerts
+from evaluation.change.api import Baselines
+
+router = SimpleRouter(use_regex_path=False)
+router.register("evaluations/baselines", Baselines)
+router.register("evaluations/alerts", Alerts)
+
+urlpatterns = router.urls

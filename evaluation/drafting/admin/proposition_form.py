@@ -1,0 +1,259 @@
+"""The form of one proposition: each field as a person types it, what the loader says of it, and the entry of a file that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from django import forms
+
+from agents.kit.console.site import GrowingTextarea, NumberInput, Select, TextInput
+from agents.models import Agent
+from evaluation.drafting.editing import CannotSave, as_file, head_of, save_proposition, validated, written_as
+from evaluation.models import CHANNEL_DIMENSIONS, Dimension
+from evaluation.propositions.files import DEFAULT, Entry, Loader, all_entries, free_id
+from evaluation.propositions.schema import (
+    AGENT_NAME,
+    PRECONDITIONS,
+    Cues,
+    Proposition,
+    PropositionFile,
+    PropositionSpec,
+    Rule,
+    resolve,
+)
+
+MAIN = ("claim", "id", "weight", "inverted", "hard")
+CUES = ("supports", "contradicts")
+CONTEXT = ("precondition", "trait", "trait_stopped", "include_personas", "first_n", "last_n")
+ADVICE = ("recommendations_for_improvement", "source")
+SWITCHES = ("inverted", "hard", "trait_stopped")
+LEVELS = {"evaluation": "what was said", "action": "a draft, in the gate"}
+GROUPS = (
+    (
+        "An exact rule instead of a judge",
+        "free of cost, the same offline: 9 when all of it holds, 0 when not. A rule excludes words for or against",
+        ("rule",),
+    ),
+    (
+        "Words for and against, for the offline judge",
+        "without an LLM a proposition is scored by these alone; give both, or its score can never fall",
+        CUES,
+    ),
+    ("Where it applies, and what the judge is shown", "", CONTEXT),
+)
+LABELS = {
+    "claim": "sentence",
+    "inverted": "anti-pattern",
+    "hard": "strict",
+    "recommendations_for_improvement": "advice when it is low",
+    "source": "from the persona",
+    "trait_stopped": "the trait is to be stopped",
+    "include_personas": "show the persona",
+    "first_n": "first events",
+    "last_n": "last events",
+    "supports": "words for it",
+    "contradicts": "words against it",
+}
+
+
+class PlainText(forms.CharField):
+    """A text without what a browser makes of line ends; None where nothing is typed."""
+
+    def to_python(self, value: Any) -> Any:
+        return str(value or "").replace("\r\n", "\n").strip() or None
+
+    def prepare_value(self, value: Any) -> Any:
+        return value.strip() if isinstance(value, str) else value
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return not self.disabled and bool(self.to_python(self.prepare_value(initial)) != self.to_python(data))
+
+
+class PlainLines(PlainText):
+    """A list of texts, one a line."""
+
+    def to_python(self, value: Any) -> Any:
+        return list(dict.fromkeys(filter(None, (line.strip() for line in str(value or "").splitlines())))) or None
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(map(str, value)) if isinstance(value, list) else value
+
+    def run_validators(self, value: Any) -> None:
+        """The loader says what is wrong with a phrase."""
+
+
+class PlainYaml(PlainText):
+    """A mapping as YAML."""
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            data = yaml.load(str(value or ""), Loader=Loader)  # noqa: S506 (a safe one)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise forms.ValidationError(f"not valid YAML: {getattr(error, 'problem', None) or error}") from None
+        if data is not None and not isinstance(data, dict):
+            raise forms.ValidationError("Write a check and its value on each line, such as max_words: 20.")
+        return data or None
+
+    def prepare_value(self, value: Any) -> Any:
+        dumped = isinstance(value, dict) and yaml.safe_dump(value, allow_unicode=True, sort_keys=False).strip()
+        return dumped or value
+
+    def run_validators(self, value: Any) -> None:
+        """The loader says what is wrong with a check."""
+
+
+class PropositionForm(forms.Form):
+    """A proposition as a person types it; valid when the loader takes it. An id is made of the claim where none is typed.
+
+    Args:
+        entry: The one that is edited; None for a new one.
+
+    Raises:
+        CannotSave: Its file cannot be read.
+    """
+
+    prefix = "prop"  # a script that asks the form whether it `matches`, or for its `id`, would get a field of that name
+    mark = forms.CharField(required=False, widget=forms.HiddenInput)
+    dimension = forms.ChoiceField(required=False, widget=Select)
+    level = forms.ChoiceField(required=False, widget=Select, choices=list(LEVELS.items()), label="Asked about")
+
+    def __init__(
+        self, data: Mapping[str, Any] | None = None, *, owner: str, agent: Agent | None, entry: Entry | None
+    ) -> None:
+        self.owner, self.entry = owner, entry
+        self.written, self.head = written_as(entry) if entry else ({}, {})
+        initial = {**self.written, **(self.written.get("cues") or {})}
+        if "include_personas" in initial:
+            initial["include_personas"] = str(initial["include_personas"])
+        super().__init__(
+            data,
+            initial={"dimension": Dimension.ADHERENCE, **initial, "mark": entry.mark if entry else ""},
+            label_suffix="",
+        )
+        self.traits = [trait.name for trait in agent.traits.all()] if agent else []
+        for name in (*MAIN, "rule", *CUES, *CONTEXT, *ADVICE):
+            self.fields[name] = _field(name, listed="pl-traits" if name == "trait" and self.traits else "")
+        self.fields["claim"].required = True
+        self.fields["id"].disabled = entry is not None
+        if entry is not None:
+            del self.fields["dimension"], self.fields["level"]
+        else:  # dimensions of channels are only in files about every one of them
+            own = [d for d in Dimension if agent is None or d.value not in CHANNEL_DIMENSIONS]
+            self.fields["dimension"].choices = [(d.value, d.label) for d in own]  # type: ignore[attr-defined]
+
+    def clean(self) -> None:
+        super().clean()
+        if self.errors:
+            return
+        if not self.cleaned_data["id"]:
+            words = self.cleaned_data["claim"].replace(AGENT_NAME, " ").split()[:5]
+            used = {entry.proposition.id for entry in all_entries()}
+            self.cleaned_data["id"] = free_id(self.owner, " ".join(words), in_use=used)
+        try:
+            self._file()
+        except CannotSave as problem:
+            self.blame(problem.errors)
+
+    def blame(self, errors: Mapping[str, str]) -> None:
+        """Show the loader's errors at the fields they are about."""
+        for name, text in errors.items():
+            known = name in self.fields
+            self.add_error(name if known else None, text if known or not name else f"{name}: {text}")
+
+    def place(self) -> tuple[str, str]:
+        """Dimension and level: of the entry, or as they are chosen."""
+        if self.entry is not None:
+            return self.entry.dimension, self.entry.level
+        return str(self["dimension"].value() or Dimension.ADHERENCE), str(self["level"].value() or "evaluation")
+
+    def written_entry(self, *, active: bool) -> dict[str, Any]:
+        """All that would stand in the file. What was not changed stays as it was written."""
+        entry, changed, given = dict(self.written), set(self.changed_data), self.cleaned_data
+        for name in (*MAIN, "rule", "cues", *CONTEXT, *ADVICE):
+            names = CUES if name == "cues" else (name,)
+            if not changed.intersection(names):
+                continue
+            said = {
+                one: given[one] for one in names if given[one] not in (None, "") and (given[one] or one not in SWITCHES)
+            }
+            entry[name] = said if name == "cues" else said.get(name)
+            if not said:
+                del entry[name]
+        if not self.written:
+            entry.pop("id", None)
+            return {"id": given["id"], "active": active, **entry}
+        if active:
+            entry = {name: value for name, value in entry.items() if name not in ("rejected", "retired")}
+        if not active or "active" in entry:
+            entry["active"] = active
+        return entry
+
+    def groups(self) -> list[tuple[str, str, list[forms.BoundField], bool]]:
+        """Heading, explanation and fields of each folded part, and whether it is open: where something is typed."""
+        return [
+            (title, text, [self[name] for name in names], any(self[name].value() for name in names))
+            for title, text, names in GROUPS
+        ]
+
+    def proposition(self) -> Proposition:
+        """As it is typed, to be tried."""
+        file = self._file()
+        return resolve(file.propositions[0], file, "as typed", for_all=self.owner == DEFAULT)
+
+    def as_yaml(self) -> str:
+        """A file of it alone."""
+        active = self.entry is None or self.entry.proposition.active
+        return as_file(self._head(), [self.written_entry(active=active)])
+
+    def save(self, *, active: bool) -> Path:
+        """Store it.
+
+        Raises:
+            CannotSave: It cannot be.
+        """
+        dimension, level = self.place()
+        entry, mark = self.written_entry(active=active), self.cleaned_data["mark"] if self.entry else ""
+        return save_proposition(owner=self.owner, dimension=dimension, level=level, entry=entry, mark=mark)
+
+    def _head(self) -> dict[str, Any]:
+        dimension, level = self.place()
+        return {**head_of(dimension, self.owner, level), **self.head}
+
+    def _file(self) -> PropositionFile:
+        return validated({**self._head(), "propositions": [self.written_entry(active=True)]})
+
+
+def _field(name: str, *, listed: str) -> forms.Field:
+    """The form field of a field of a file, with the description it has in the schema."""
+    schema = next(model.model_fields[name] for model in (PropositionSpec, Cues) if name in model.model_fields)
+    label = LABELS.get(name, name.replace("_", " "))
+    common: dict[str, Any] = {"required": False, "label": label, "help_text": schema.description}
+    if name in SWITCHES:
+        return forms.BooleanField(**common)
+    if name == "weight":
+        attrs: dict[str, Any] = {"step": "any", "min": 0, "max": 5, "placeholder": "1"}
+        return forms.FloatField(widget=NumberInput(attrs=attrs), **common)
+    if name in ("first_n", "last_n"):
+        return forms.IntegerField(min_value=0, widget=NumberInput(attrs={"step": 1}), **common)
+    if name == "precondition":
+        choices = [("", "always")] + [(known, known.replace("_", " ")) for known in sorted(PRECONDITIONS)]
+        return forms.ChoiceField(choices=choices, widget=Select, **common)
+    if name == "include_personas":
+        choices = [("", "as its file says"), ("True", "yes"), ("False", "no")]
+        return forms.TypedChoiceField(
+            choices=choices, coerce=lambda value: value == "True", empty_value=None, widget=Select, **common
+        )
+    if name in ("id", "trait"):
+        attrs = {"list": listed, "placeholder": "made from the sentence" if name == "id" else ""}
+        return PlainText(widget=TextInput(attrs=attrs), max_length=2000, **common)
+    if name == "rule":
+        common["help_text"] = f"a check a line, as YAML: {', '.join(Rule.model_fields)}"
+        attrs = {"rows": 2, "placeholder": "max_sentences: 2\nno_emoji: true"}
+        return PlainYaml(widget=GrowingTextarea(attrs=attrs), max_length=20_000, **common)
+    many = name in CUES
+    hint = "{{agent_name}} …" if name == "claim" else "one phrase or /regex/ a line" if many else ""
+    widget = GrowingTextarea(attrs={"rows": 3 if name == "claim" else 2, "placeholder": hint})
+    return (PlainLines if many else PlainText)(widget=widget, max_length=20_000, **common)

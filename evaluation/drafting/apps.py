@@ -1,0 +1,6 @@
+from agents.kit import capability
+
+
+class DraftingConfig(capability.Capability):
+    name = "evaluation.drafting"
+    verbose_name = "Drafting propositions"

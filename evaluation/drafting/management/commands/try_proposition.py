@@ -1,0 +1,127 @@
+"""``manage.py try_proposition FILE:ID``: what one proposition scores on a few messages, before it counts."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from agents.kit.commands import (
+    CodedCommand,
+    console_for_bars,
+    console_on,
+    in_line,
+    print_table,
+    snippet,
+    unanswered,
+    unusable,
+    wrong,
+)
+from agents.models import Agent
+from agents.models.conversations import UnknownAgent, find_agents
+from evaluation.commands import as_text
+from evaluation.drafting.trying import Trial, try_proposition
+from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
+from evaluation.wording import cost_line, counted, judge_label, number
+
+
+class Command(CodedCommand):
+    help = (
+        "Judge one proposition, active or not, on messages of an agent, and show scores, reasons and cost. Calls are in the ledger, "
+        "no evaluation is stored. "
+        "Exit code: 0 there is a score, 2 nothing could be scored."
+    )
+    requires_system_checks = ()  # a file being written is tried before all others are in order
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("proposition", metavar="FILE:ID", help="a proposition file, and the id of one in it")
+        parser.add_argument(
+            "--agent", default="", metavar="SLUG", help="whose messages (default: the agent the file is about)"
+        )
+        parser.add_argument("--n", type=int, default=10, help="most messages, 1 to 1000 (default: 10)")
+        parser.add_argument(
+            "--repeats", type=int, default=1, metavar="K", help="judgements per message, 1 to 20 (default: 1)"
+        )
+        parser.add_argument("--seed", type=int, default=0, help="seed of the sampling (default: 0)")
+        parser.add_argument("--model", default="", help="model to ask (default: JUDGE_MODEL)")
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        name, _, wanted = options["proposition"].rpartition(":")
+        try:
+            file = load_file(Path(name))
+            known = {p.id: p for p in (*file.propositions, *file.inactive)}
+            if wanted not in known:
+                raise unusable(f"{name} has no proposition {wanted!r}; it has: {', '.join(known)}")
+            agent = self._agent(file, options["agent"])
+            with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
+                task = bar.add_task("Judging", total=None)
+                trial = try_proposition(
+                    proposition=known[wanted],
+                    agent=agent,
+                    n=options["n"],
+                    repeats=options["repeats"],
+                    seed=options["seed"],
+                    model=options["model"],
+                    done=lambda judged: bar.advance(task, judged),
+                )
+        except (UnknownAgent, PropositionError) as error:
+            raise unusable(error) from None
+        except ValueError as error:
+            raise wrong(error) from None
+        if options["json"]:
+            self.stdout.write(as_text(trial.model_dump()))
+        else:
+            show_trial(trial, self.stdout)
+        if trial.mean is None:
+            why = trial.reason or trial.hint
+            raise unanswered(f"no score for {wanted} on messages of {agent.slug}: {why or 'all are trivially true'}")
+
+    def _agent(self, file: LoadedFile, named: str) -> Agent:
+        if not named and file.agent_id == DEFAULT:
+            raise wrong(f"{file.path} speaks of every agent: name one with --agent")
+        agents = find_agents(named or file.agent_id)
+        if len(agents) != 1:
+            raise wrong(f"--agent {named}: name exactly one agent")
+        return agents[0]
+
+
+def show_trial(trial: Trial, out: Any) -> None:
+    """Print what each message scored, and the sums."""
+    console = console_on(out)
+    p = trial.about
+    marks = [
+        word for word, on in (("not active", not p.active), ("anti-pattern: scores are flipped", p.inverted)) if on
+    ]
+    what = f"[bold]{snippet(p.id)}[/bold]" + (f" ({', '.join(marks)})" if marks else "")
+    whose = f"{counted(len(trial.messages), 'message')} of {snippet(trial.agent)}"
+    console.print(f"{what} on {whose}, judged by {snippet(judge_label(trial.judge))}")
+    console.print(f"“{snippet(p.claim, 600)}”")
+    if trial.reason:
+        console.print(snippet(trial.reason, 600))
+        return
+    rows = []
+    for one in trial.messages:
+        verdict = one.shown
+        scored = verdict.status == "scored"
+        why = verdict.reasoning if scored else verdict.reason
+        score = number(one.score) if scored else verdict.status
+        rows.append((score, f"“{in_line(one.text)}”", in_line(why)))
+    print_table(console, (">Score", "Message", "Why"), rows)
+    _summary(trial, console)
+
+
+def _summary(trial: Trial, console: Console) -> None:
+    spread = f", spread between messages {trial.spread:.1f}" if trial.spread is not None else ""
+    noise = f", noise of one judgement {trial.noise:.1f}" if trial.noise is not None else ""
+    counts = ", ".join(
+        f"{getattr(trial, name)} {name}" for name in ("scored", "trivial", "unscored") if getattr(trial, name)
+    )
+    console.print(f"Mean {number(trial.mean)} of 9{spread}{noise}; {counts}.")
+    console.print(f"{cost_line(trial.spent, exact=trial.judge == 'rule').capitalize()}. No evaluation was stored.")
+    if trial.hint:
+        console.print(f"[yellow]{snippet(trial.hint, 400)}[/yellow]")

@@ -1,0 +1,191 @@
+"""Experiments in the console: the list, the report of one, and going on or stopping."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import cache, partial
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.safestring import SafeString
+
+from agents.kit.admin.access import user_of
+from agents.kit.commands import Cell
+from agents.kit.console import display
+from agents.kit.console.forms import Takes, as_query, ask
+from agents.kit.console.logs import LogAdmin
+from agents.kit.console.panels import table
+from agents.kit.console.site import GrowingTextarea, NumberInput, Select, TextInput, console_action
+from agents.kit.llm.endpoints import problem_of
+from agents.kit.llm.requests import Role
+from agents.models import Channel
+from evaluation.admin.asking import judge_field, read_yaml
+from evaluation.admin.display import judge_badge
+from evaluation.experiments.estimate import estimate_experiment
+from evaluation.experiments.models import Experiment
+from evaluation.experiments.play import cancel, go_on, problems_here, start_experiment
+from evaluation.experiments.printed import headline, tables
+from evaluation.experiments.report import ExperimentReport, report
+from evaluation.experiments.scenario import Scenario, read_scenario, shipped
+
+STARTING, PLAYING = "experiments.add_experiment", "experiments.change_experiment"
+MOST_BYTES = 200_000  # of a scenario
+TONES: dict[str, display.Tone] = {"good": "good", "better": "good", "bad": "bad", "warning": "warning"}
+
+
+@admin.register(Experiment)
+class ExperimentAdmin(LogAdmin[Experiment]):
+    list_select_related = ("created_by",)
+    state = display.column("state", lambda one: display.badge(one.state, "good" if one.report else "plain"))
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return request.user.has_perm(STARTING)
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Choose a scenario, see what it takes, and have workers play and judge it."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        data = as_query(request, starting())
+        if (file := request.FILES.get("file")) is not None:  # what is uploaded is shown, and can be corrected
+            data = data.copy()
+            data["scenario"] = file.read(MOST_BYTES + 1).decode("utf-8", "replace")
+        form = starting()(data)
+
+        def models() -> dict[str, str]:
+            return {"judge": form.cleaned_data["judge"], "actor_model": form.cleaned_data["model"].strip()}
+
+        def start() -> str:
+            experiment = start_experiment(_scenario(form), **models(), user=user_of(request))
+            self.log_addition(request, experiment, "started")
+            return self.url("change", experiment)
+
+        return ask(
+            self, request, form, title="Start an experiment", verb="Start it", do=start,
+            takes=lambda: _takes(_scenario(form), models()), folded=("seed", "judge", "model"),
+            about="The same conversations are played with and without a treatment: what did it gain, and what did it harm? Workers play "
+            "them, marked synthetic, and judge them.",
+            back=(self.url("changelist"), "Back to the experiments"),
+        )  # fmt: skip
+
+    def get_panels(self, request: HttpRequest, obj: Experiment) -> list[SafeString]:
+        shown = report(obj)
+        may_change = request.user.has_perm(PLAYING) and obj.cancelled_at is None
+        context: dict[str, Any] = {
+            "shown": shown,
+            "lines": list(headline(shown)),
+            "tables": [
+                (
+                    title,
+                    table(
+                        [head.removeprefix(">") for head in heads], [list(map(_cell, row)) for row in rows], label=title
+                    ),
+                )
+                for title, heads, rows in tables(shown)
+            ],
+            "conversations": _conversations(shown),
+            "export": reverse("experiment-export", args=[obj.pk]),
+            "forms": ("markdown", "csv"),
+            "urls": {name: self.url(name, obj) for name in ("cancel", "resume")},
+            "may_cancel": may_change and obj.measured_at is None,
+            "may_resume": may_change and bool(shown.unfinished),
+        }
+        return [
+            render_to_string("admin/experiments/experiment.html", context, request),
+            *super().get_panels(request, obj),
+        ]
+
+    @console_action("cancel", PLAYING)
+    def cancel_view(self, request: HttpRequest, row: Experiment) -> str:
+        return f"Experiment {cancel(row).pk} is cancelled. What was said stays."
+
+    @console_action("resume", PLAYING)
+    def resume_view(self, request: HttpRequest, row: Experiment) -> str:
+        return f"{go_on(row)} conversations are queued; the worker (manage.py work) plays them."
+
+
+@cache
+def starting() -> type[forms.Form]:
+    """The options of ``manage.py experiment run``."""
+    about = "a YAML file as docs/how-to/experiment.md describes it; empty = the one chosen above"
+    fields = {
+        "shipped": forms.ChoiceField(
+            label="Scenario", widget=Select, choices=[(name, name) for name in shipped()], initial="gate-on-off",
+            help_text="those that come with Plumbline",
+        ),
+        "file": forms.FileField(
+            label="Scenario of your own", required=False, widget=forms.FileInput(attrs={"class": "pl-files"}), help_text=about
+        ),
+        "scenario": forms.CharField(
+            label="The same as text", required=False, widget=GrowingTextarea, max_length=MOST_BYTES, help_text=about
+        ),
+        "scale": forms.FloatField(
+            min_value=0.01, max_value=1, initial=1, widget=NumberInput(attrs={"step": "any"}),
+            help_text="a share of its conversations, at most 1",
+        ),
+        "seed": forms.IntegerField(
+            required=False, min_value=0, max_value=2**63 - 1, widget=NumberInput, help_text="empty = the scenario's"
+        ),
+        "judge": judge_field(),
+        "model": forms.CharField(
+            label="Model that acts", required=False, max_length=200, widget=TextInput,
+            help_text="as all agents; empty = each agent's own, else the configured one",
+        ),
+    }  # fmt: skip
+    return type("StartingForm", (forms.Form,), fields)
+
+
+def _scenario(form: forms.Form) -> Scenario:
+    """What a valid form asks to be played.
+
+    Raises:
+        ValueError: It cannot be; names line, field and what is allowed.
+    """
+    given = form.cleaned_data
+    read = partial(read_scenario, check=problems_here)
+    own = given["scenario"].strip()
+    scenario: Scenario = read_yaml(own or shipped()[given["shipped"]].read_text(encoding="utf-8"), read, "scenario")
+    if given["seed"] is not None:
+        scenario = scenario.model_copy(update={"seed": given["seed"]})
+    return scenario.scaled(given["scale"])
+
+
+def _takes(scenario: Scenario, models: dict[str, str]) -> Takes:
+    one = estimate_experiment(scenario, **models)
+    cost, calls = None if one.usd is None else Decimal(str(one.usd)), one.judge_calls + one.actor_calls
+    money = display.money(cost, unpriced=calls if cost is None else 0) if cost != 0 else display.badge("free", "good")
+    acting = f"{display.visible(one.actor_model)}: about {one.actor_calls:,} calls, {one.actor_tokens:,} tokens"
+    facts = [
+        ("Scenario", display.visible(scenario.title or scenario.name)),
+        ("Conversations", f"{one.conversations:,}, of {one.turns:,} turns together"),
+        ("Who acts", acting),
+        ("Judge", judge_badge(one.judge)),
+        ("Calls of the judge", f"{one.judge_calls:,}, {one.judge_tokens:,} tokens"),
+        ("Cost, estimated", money),
+        ("What it could show", " ".join(one.findings())),
+    ]
+    roles: tuple[tuple[Role, str], ...] = (("judge", one.judge), ("actor", one.actor_model))
+    missing = [text for role, model in roles if (text := problem_of(role, model))]
+    note = "What the gate and other stages ask comes on top. It can be cancelled; what was said stays."
+    return Takes(facts=facts, warnings=missing, note=note)
+
+
+def _cell(cell: Cell) -> object:
+    value, emphasis = cell if isinstance(cell, tuple) else (cell, "")
+    if emphasis:
+        return display.badge(value, TONES.get(emphasis, "plain"))
+    return display.count(value) if isinstance(value, int | None) else display.visible(value)
+
+
+def _conversations(shown: ExperimentReport) -> list[SafeString]:
+    """Links to the conversations that speak most for and against."""
+    slugs = {slug for one in (*shown.most_for, *shown.most_against) for slug in (*one.treatment, *one.control)}
+    return [
+        display.page_of(channel, channel.slug) for channel in Channel.objects.filter(slug__in=slugs).order_by("slug")
+    ]

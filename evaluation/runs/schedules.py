@@ -1,0 +1,272 @@
+"""Schedules of evaluations: making and changing them, firing those that are due, and looking for drift in what they measured."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import sentry_sdk
+from django.core.exceptions import ValidationError
+from django.db import OperationalError, transaction
+from django.utils import timezone
+
+from agents.kit.work.queues import wake_workers
+from agents.models import Agent
+from evaluation.change.over_time import look_for_drift, next_to_look_at
+from evaluation.models import EvaluationRun, EvaluationSchedule
+from evaluation.propositions.files import PropositionError, default_dimensions
+from evaluation.runs.planning import Prepared, RunSpec, prepare_run
+from evaluation.scorers.subjects import parse_window
+
+log = logging.getLogger("evaluation.runs.schedules")
+
+LEAST_MINUTES, MOST_MINUTES = 5, 366 * 24 * 60
+ALLOWED_EVERY = "minutes, hours, days or weeks such as 30m, 6h, 1d, 1w; from 5m to 366d"
+_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+_EVERY = re.compile(r"(\d{1,6})([mhdw])")
+_MINUTES = {"m": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
+EXPECTED = (PropositionError, ValueError)  # what is asked for cannot be measured
+_WAITS = (EvaluationRun.Status.PENDING, EvaluationRun.Status.RUNNING, EvaluationRun.Status.PAUSED_BUDGET)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fired:
+    """What came of a schedule that was due.
+
+    Attributes:
+        runs: The evaluations that wait for a worker now.
+        skipped: Agents that were left out, with the reason.
+    """
+
+    schedule: EvaluationSchedule
+    runs: tuple[EvaluationRun, ...] = ()
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> str:
+        """In a sentence, as it is stored with the schedule."""
+        made = f"{len(self.runs)} evaluation{'s' if len(self.runs) != 1 else ''} queued"
+        left = "; ".join(f"{slug} skipped: {why}" for slug, why in self.skipped.items())
+        return f"{made}; {left}" if left else made
+
+
+def parse_every(text: str) -> int:
+    """Minutes between two measurements, as people write them.
+
+    Raises:
+        ValueError: Names the value and what is allowed.
+    """
+    match = _EVERY.fullmatch(text.strip().lower())
+    minutes = int(match[1]) * _MINUTES[match[2]] if match else 0
+    if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
+        raise ValueError(f"every {text!r}: allowed: {ALLOWED_EVERY}")
+    return minutes
+
+
+def every_name(minutes: int) -> str:
+    """As `parse_every` reads it, in the largest unit that fits."""
+    unit = next(unit for unit in "wdhm" if minutes % _MINUTES[unit] == 0)
+    return f"{minutes // _MINUTES[unit]}{unit}"
+
+
+def work_one(*, owner: str) -> bool:
+    """Fire a schedule that is due, or look at a run that ended; whether there was one. What `manage.py work` calls."""
+    now = timezone.now()
+    due = EvaluationSchedule.objects.filter(is_active=True, next_at__lte=now).order_by("next_at", "pk").first()
+    if due is not None:
+        return fire_if_due(due, now=now) is not None
+    run = next_to_look_at()
+    if run is None:
+        return False
+    with sentry_sdk.start_transaction(op="evaluation.drift", name="look for drift") as trace:
+        trace.set_data("evaluation_run", run.pk)
+        look_for_drift(run)
+    return True
+
+
+def fire_if_due(schedule: EvaluationSchedule, *, now: datetime | None = None) -> Fired | None:
+    """Fire a schedule unless another worker did; None then.
+
+    `next_at` moves on in the statement that takes the firing, to its next regular time after now: what was missed while no worker
+    ran is measured once, not once per period. The runs are made in the same transaction, so a worker that dies leaves it due.
+    """
+    now = now or timezone.now()
+    was_due, following = schedule.next_at, next_after(schedule, now)
+    due = EvaluationSchedule.objects.filter(pk=schedule.pk, is_active=True, next_at=was_due, next_at__lte=now)
+    return _fire(
+        schedule, lambda: bool(due.update(next_at=following, last_fired_at=now)), until=following - schedule.every
+    )
+
+
+def fire_now(schedule: EvaluationSchedule) -> Fired:
+    """Fire a schedule by hand, whether or not it is due or active; its timetable stays as it is."""
+    now, rows = timezone.now(), EvaluationSchedule.objects.filter(pk=schedule.pk)
+
+    def take() -> bool:
+        rows.select_for_update().get()  # a second click waits, and sees the runs of the first
+        return bool(rows.update(last_fired_at=now))
+
+    return _fire(schedule, take, until=now) or Fired(schedule=schedule)
+
+
+def next_after(schedule: EvaluationSchedule, now: datetime) -> datetime:
+    """The schedule's first regular time after `now`."""
+    periods = max(0, (now - schedule.next_at) // schedule.every + 1)
+    return schedule.next_at + periods * schedule.every
+
+
+def _fire(schedule: EvaluationSchedule, take: Callable[[], bool], *, until: datetime) -> Fired | None:
+    """Make the runs in the transaction of `take`; one that cannot be fired moves on, too, with the reason as its outcome."""
+    failure: Exception | None = None
+    with transaction.atomic():
+        if not take():
+            return None
+        schedule.refresh_from_db()
+        try:
+            with transaction.atomic():
+                fired = _make_runs(schedule, until)
+            outcome = fired.outcome
+        except OperationalError:  # passes: it stays due
+            raise
+        except Exception as error:  # noqa: BLE001 (raised below: it must not be due for ever, nor hide)
+            failure = error
+            outcome = f"nothing measured: {error if isinstance(error, EXPECTED) else type(error).__name__}"
+            fired = Fired(schedule=schedule, skipped={"all agents": outcome})
+        EvaluationSchedule.objects.filter(pk=schedule.pk).update(last_outcome=outcome)
+        schedule.last_outcome = outcome
+        transaction.on_commit(wake_workers)
+    if failure is not None and not isinstance(failure, EXPECTED):
+        raise failure
+    level = logging.ERROR if failure else logging.WARNING if fired.skipped else logging.INFO
+    log.log(level, "schedule %r: %s", schedule.name, outcome)
+    return fired
+
+
+def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
+    """A pending run for each agent but those whose last one is not done, and those whose proposition files cannot be used."""
+    dimensions = tuple(schedule.dimensions) or default_dimensions()
+    waiting = {
+        run.agent_id: run
+        for run in EvaluationRun.objects.filter(schedule=schedule, agent__isnull=False, status__in=_WAITS)
+    }
+    runs, skipped, channels = [], {}, Prepared()
+    for agent in agents_of(schedule):
+        if (held := waiting.get(agent.pk)) is not None:
+            skipped[agent.slug] = f"evaluation {held.pk} of {held.created_at:%Y-%m-%d %H:%M} is {held.status}"
+            continue
+        spec = RunSpec(
+            agent=agent,
+            dimensions=dimensions,
+            window=parse_window(schedule.window, now=until),
+            where=schedule.where,
+            samples=schedule.samples,
+            judge=schedule.judge,
+            schedule=schedule,
+            batch=schedule.batch,
+        )
+        try:
+            runs.append(prepare_run(spec, channels=channels)[0])
+        except PropositionError as error:
+            skipped[agent.slug] = f"proposition files cannot be used: {error.problems[0]}"
+    if not runs and not skipped:
+        skipped["all agents"] = "there is no active agent to measure"
+    return Fired(schedule=schedule, runs=tuple(runs), skipped=skipped)
+
+
+def agents_of(schedule: EvaluationSchedule) -> list[Agent]:
+    """The agents that a schedule measures: those named, or all, as far as they are active."""
+    named = schedule.agents.all() if schedule.agents.exists() else Agent.objects.listed()
+    return list(named.filter(is_active=True).order_by("slug"))
+
+
+def overlap_note(schedule: EvaluationSchedule) -> str:
+    """Why drift is tested more rarely than the schedule measures, or not at all; empty when each evaluation counts."""
+    window = parse_window(schedule.window)
+    if window.start is None or window.end is None:
+        return (
+            f"Window {schedule.window} looks at the same messages again, so drift is not tested; a duration such as "
+            f"{every_name(schedule.every_minutes)} would be."
+        )
+    length: timedelta = window.end - window.start
+    if length > schedule.every:
+        return (
+            f"Window {schedule.window} is longer than {every_name(schedule.every_minutes)}: only evaluations that share no messages "
+            f"are tested for drift, about one in {-(-length // schedule.every)}."
+        )
+    return ""
+
+
+class UnknownSchedule(ValueError):
+    """A name that is no schedule's; says which there are."""
+
+
+def find_schedule(name: str) -> EvaluationSchedule:
+    """The schedule of that name.
+
+    Raises:
+        UnknownSchedule: There is none; says which there are.
+    """
+    schedule = EvaluationSchedule.objects.filter(name=name).first()
+    if schedule is None:
+        known = ", ".join(EvaluationSchedule.objects.values_list("name", flat=True)[:40])
+        raise UnknownSchedule(f"no schedule {name!r}; schedules: {known or 'none yet; `schedule add` makes one'}")
+    return schedule
+
+
+def save_schedule(schedule: EvaluationSchedule, *, agents: Sequence[Agent] | None = None) -> EvaluationSchedule:
+    """Check and store a schedule, new or changed.
+
+    Args:
+        schedule: With its fields set.
+        agents: Whom it measures; empty: every active agent, also those that come later; None: as before.
+
+    Raises:
+        ValueError: What is asked for cannot be measured, or the name is taken; names field, value and what is allowed.
+    """
+    try:
+        schedule.full_clean()
+    except ValidationError as error:
+        problems = (f"{name}: {' '.join(messages)}" for name, messages in error.message_dict.items())
+        raise ValueError("; ".join(problems)) from None
+    with transaction.atomic():
+        schedule.save()
+        if agents is not None:
+            schedule.agents.set(agents)
+    return schedule
+
+
+def default_window(every_minutes: int) -> str:
+    """The window that joins the one before: as long as the time between two measurements, in whole hours or days."""
+    hours = -(-every_minutes // 60)
+    return f"{hours // 24}d" if hours % 24 == 0 else f"{hours}h"
+
+
+def first_time(at: str, *, now: datetime | None = None) -> datetime:
+    """The next time the clock shows ``HH:MM`` in the configured time zone.
+
+    Raises:
+        ValueError: Names the value and what is allowed.
+    """
+    match = _TIME.fullmatch(at.strip())
+    if match is None:
+        raise ValueError(f"at {at!r}: allowed: a time of day such as 03:30")
+    local = timezone.localtime(now)
+    today = local.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
+    return today if today > local else today + timedelta(days=1)
+
+
+def schedule_json(schedule: EvaluationSchedule) -> dict[str, Any]:
+    """A schedule as commands print it. `agents` null: every active one; `dimensions` null: all with propositions."""
+    same = ("name", "window", "where", "samples", "every_minutes", "drift_limit", "batch", "is_active", "last_outcome")
+    return {
+        **{name: getattr(schedule, name) for name in same},
+        "agents": [agent.slug for agent in schedule.agents.all()] or None,
+        "dimensions": schedule.dimensions or None,
+        "judge": schedule.judge or None,
+        "next_at": schedule.next_at.isoformat(),
+        "last_fired_at": schedule.last_fired_at.isoformat() if schedule.last_fired_at else None,
+    }

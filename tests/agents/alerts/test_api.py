@@ -1,0 +1,53 @@
+"""Alerts over the API."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Group, User
+
+from agents.alerts.models import Alert
+from agents.alerts.raising import raise_alert
+from agents.models import Agent
+from tests.api_client import Program, listed, program, queries, refused
+
+pytestmark = pytest.mark.django_db
+
+ALERTS = "/api/alerts/"
+
+
+def of_group(name: str) -> Program:
+    user = User.objects.create_user(name.lower())
+    user.groups.add(Group.objects.get(name=name))
+    return program(user)
+
+
+def test_alerts_are_listed_filtered_and_acknowledged_once(client: Program, ada: Agent) -> None:
+    one = raise_alert(kind="drift", about="a", title="It fell", agent=ada)
+    two = raise_alert(kind="budget", about="b", title="It is used up", lasts=True)
+
+    assert listed(client, ALERTS) == [two.pk, one.pk]
+    assert listed(client, f"{ALERTS}?kind=drift") == listed(client, f"{ALERTS}?agent=ada") == [one.pk]
+    answer = client.post(f"{ALERTS}{one.pk}/acknowledge/", {"note": "on it"}, format="json")
+    assert (answer.status_code, answer.json()["acknowledged_by"], answer.json()["note"]) == (200, "eve", "on it")
+    assert client.post(f"{ALERTS}{one.pk}/acknowledge/").status_code == 409
+    assert listed(client, f"{ALERTS}?acknowledged=true") == [one.pk]
+    assert refused(client.get(f"{ALERTS}?kind=fire"))["kind"][0].endswith("evaluation_failed")
+
+
+def test_operators_acknowledge_and_viewers_do_not() -> None:
+    url = f"{ALERTS}{raise_alert(kind='drift', about='a', title='x').pk}/acknowledge/"
+
+    assert of_group("Viewer").post(url).status_code == 403
+    assert of_group("Operator").post(url).status_code == 200
+
+
+def test_the_number_of_queries_does_not_grow_with_the_rows(client: Program, ada: Agent) -> None:
+    def more(number: int) -> None:
+        for n in range(number):
+            raise_alert(kind="drift", about=f"{Alert.objects.count()} {n}", title="x", agent=ada)
+
+    more(2)
+    before = queries(client, ALERTS)
+    more(6)
+
+    assert queries(client, ALERTS) == before

@@ -1,0 +1,144 @@
+"""Interventions that operators write in the console, and the log of every one that was looked at."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from agents.models import Run
+from correction.interventions.models import Intervention, InterventionLog
+from tests.console import list_of, page_of, plain, read
+from tests.evaluation.judged import cells
+from tests.factories import make_agent, make_channel
+
+pytestmark = pytest.mark.django_db
+
+ADD = reverse("admin:interventions_intervention_add")
+GOOD = {
+    "slug": "too-quiet", "is_enabled": "on", "window": "10", "cooldown_messages": "5", "function": "silence",
+    "function_parameters": '{"at_least": 4}', "nudge": "{{agent_name}}, say something.",
+}  # fmt: skip
+
+
+def write(client: Client, **changes: str) -> Any:
+    return client.post(ADD, {key: value for key, value in {**GOOD, **changes}.items() if value})
+
+
+def make_intervention_log(**fields: Any) -> InterventionLog:
+    defaults = {"name": "variety", "fired": True, "why": "seven messages", "nudge": "Something new, please."}
+    return InterventionLog.objects.create(**{**defaults, **fields})
+
+
+def test_an_intervention_is_written_and_listed(root: Client) -> None:
+    ada = make_agent()
+    answer = write(root, agents=str(ada.pk), dm_allowed="on", textual_claim="{{agent_name}} is bored")
+
+    assert answer.status_code == 302, plain(answer.content.decode())
+    row = Intervention.objects.get()
+    assert (row.function, row.function_parameters, list(row.agents.all())) == ("silence", {"at_least": 4}, [ada])
+    html = read(root, list_of(Intervention))
+    assert cells(html, "function") == ["silence"]
+    assert [unescape(cell) for cell in cells(html, "textual_claim")] == ["{{agent_name}} is bored"]
+    assert cells(html, "reach") == ["Ada also in direct messages"]
+    assert cells(html, "is_enabled") == ["yes"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ({"function": "nonsense"}, "Select a valid choice"),
+        ({"function_parameters": '{"at_least": 0}'}, "silence: at_least:"),
+        ({"function_parameters": '{"most": 3}'}, "most"),
+        ({"function_parameters": "[1]"}, "parameters are an object"),
+        ({"function_parameters": "{"}, "Enter a valid JSON"),
+        ({"function": "repetition", "function_parameters": '{"at_least": Infinity}'}, "Numbers must be finite"),
+        ({"function": "", "textual_claim": "x", "function_parameters": '{"at_least": NaN}'}, "Numbers must be finite"),
+        ({"function": "mentions", "function_parameters": '{"phrases": ["\\ud800"]}'}, "half a character"),
+        ({"function": "mentions", "function_parameters": '{"phrases": ["a\\u0000"]}'}, "NUL"),
+        ({"function": "mentions", "function_parameters": '{"phrases": ["/(?:a{99}){99}/"]}'}, "is too large"),
+        ({"function": "", "function_parameters": ""}, "Give at least one precondition"),
+        ({"nudge": ""}, "give a nudge, or the kind of one"),
+        ({"nudge": "{{weather}}"}, "unknown variable; allowed: {{agent_name}}"),
+        ({"textual_claim": "{{weather}} is bad"}, "a variable that has no value here"),
+        ({"proposition_claim": "It is dull", "proposition_threshold": "9.5"}, "less than or equal to 9"),
+        ({"window": "101"}, "less than or equal to 100"),
+        ({"slug": "variety"}, "the name of a built-in intervention"),
+    ],
+)
+def test_what_cannot_be_used_is_said_beside_the_field(root: Client, typed: dict[str, str], said: str) -> None:
+    answer = write(root, **typed)
+
+    assert answer.status_code == 200
+    assert said in plain(answer.content.decode())
+    assert not Intervention.objects.exists()
+
+
+def test_parameters_may_be_taken_out(root: Client) -> None:
+    write(root)
+    row = Intervention.objects.get()
+    root.post(page_of(row), {**GOOD, "function": "", "textual_claim": "They only agree.", "function_parameters": ""})
+
+    row.refresh_from_db()
+    assert (row.function, row.function_parameters) == ("", {})
+
+
+def test_a_function_that_is_gone_is_shown_and_refused(root: Client) -> None:
+    row = Intervention.objects.create(slug="old", function="was_removed", nudge="Go on.")
+    assert "was_removed (not known)" in plain(read(root, page_of(row)))
+    answer = root.post(page_of(row), {**GOOD, "function": "was_removed"})
+
+    assert "function 'was_removed' is not registered" in plain(answer.content.decode())
+
+
+def test_an_evaluation_shows_each_precondition_and_why(root: Client) -> None:
+    ada, channel = make_agent(), make_channel()
+    run = Run.objects.create(agent=ada, channel=channel)
+    got = [
+        {
+            "kind": "functional",
+            "text": "message_count(at_least=7)",
+            "held": True,
+            "reasoning": "9 messages",
+            "score": 9,
+        },
+        {"kind": "propositional", "text": "It is new", "held": False, "score": 6.0, "threshold": 4.0, "judge": "m"},
+        {"kind": "textual", "text": "It is dull", "held": None, "reasoning": "not asked"},
+        "not an entry",
+    ]
+    log = make_intervention_log(
+        fired=False, why="the proposition scored 6", agent=ada, channel=channel, run=run, preconditions=got
+    )
+    html = read(root, page_of(log))
+    text = plain(html)
+
+    assert "functional message_count(at_least=7) holds 9 9 messages" in text
+    assert "propositional It is new does not hold 6 · threshold 4.0 – m" in text
+    assert "textual It is dull not asked – not asked" in text
+    assert "the proposition scored 6" in text
+    assert "built in" in text
+    assert page_of(run) in html
+    assert f"work_id=intervention%3A{log.key}" in html
+
+
+def test_the_log_is_filtered_and_counts_how_often_something_fired(root: Client) -> None:
+    ada = make_agent()
+    row = Intervention.objects.create(
+        slug="quiet", function="silence", function_parameters={"at_least": 3}, nudge="Go."
+    )
+    make_intervention_log(name="quiet", intervention=row, agent=ada)
+    make_intervention_log(name="quiet", intervention=row, fired=False)
+    make_intervention_log()
+
+    def got(query: str) -> list[str]:
+        return cells(read(root, list_of(InterventionLog, query)), "fired_mark")
+
+    assert got("?fired__exact=0") == ["did not fire"]
+    assert got("?name=variety") == ["fired"]
+    assert got(f"?agent__id__exact={ada.pk}") == ["fired"]
+    assert got(f"?intervention={row.pk}") == ["did not fire", "fired"]
+    assert re.search(r"quiet 2 \d+ \d+ 1 ", plain(read(root, page_of(row))))

@@ -1,0 +1,213 @@
+"""Alerts: a lasting fall is reported once, with numbers and no words; a change that was asked for is no drift."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from agents.models import Agent
+from evaluation.change.models import DriftAlert
+from evaluation.change.over_time import look_for_drift, next_to_look_at, series_of
+from evaluation.models import EvaluationRun, EvaluationSchedule
+from evaluation.runs import schedules
+from evaluation.runs.summary import reopen_failed
+from tests.evaluation.change.drift.scheduling import DAY, make_schedule, measured_day
+from tests.evaluation.judged import OFFLINE, make_run, make_score
+from tests.factories import MONDAY, make_agent, speaking
+from tests.tracing import Caught
+
+pytestmark = pytest.mark.django_db
+
+GOOD, LOW = (7, 8, 7, 6, 8, 7), (5, 5, 4, 6, 5, 4)
+
+
+@pytest.fixture
+def ada() -> Agent:
+    agent = speaking("ada", ["a secret that was said"])
+    return agent
+
+
+@pytest.fixture
+def nightly(ada: Agent) -> EvaluationSchedule:
+    return make_schedule("nightly", ada, due=MONDAY + 400 * DAY)
+
+
+def days(
+    schedule: EvaluationSchedule, agent: Agent, first: int, count: int, scores: tuple[int, ...], **fields: Any
+) -> None:
+    """Measure some days and look at each, as the worker does."""
+    for day in range(first, first + count):
+        turned = scores[day % len(scores) :] + scores[: day % len(scores)]
+        measured_day(schedule, agent, day, turned[: 5 + day % 2], **fields)
+        assert schedules.work_one(owner="test")
+
+
+def look_at_all() -> None:
+    while schedules.work_one(owner="test"):
+        pass
+
+
+def test_a_lasting_fall_is_an_alert_a_log_line_and_a_sentry_event(
+    ada: Agent, nightly: EvaluationSchedule, sentry: Caught, caplog: pytest.LogCaptureFixture
+) -> None:
+    days(nightly, ada, 0, 14, GOOD)
+    assert not DriftAlert.objects.exists()
+
+    with caplog.at_level(logging.WARNING, "evaluation.drift"):
+        days(nightly, ada, 14, 6, LOW)
+
+    alert = DriftAlert.objects.get()
+    assert alert.alert is not None
+    assert (alert.alert.kind, alert.alert.agent) == ("drift", alert.agent)
+    assert (alert.agent, alert.dimension, alert.schedule, alert.procedure) == (ada, "adherence", nightly, "plumbline")
+    assert alert.before == pytest.approx(7.2, abs=0.3)
+    assert alert.after == pytest.approx(4.8, abs=0.4)
+    assert alert.since == MONDAY + 15 * DAY, "the first day of the fall, by the end of its window"
+    noticed = alert.evaluation_run.window_end
+    assert noticed is not None
+    assert noticed <= MONDAY + 18 * DAY
+    (event,) = sentry.of_type("event")
+    assert (event["level"], event["message"]) == ("warning", event["message"])
+    assert event["message"].startswith("drift: adherence of ada fell from 7.")
+    assert event["tags"] == {
+        "agent": "ada",
+        "dimension": "adherence",
+        "schedule": "nightly",
+        "judge": alert.judge,
+    }
+    assert event["fingerprint"] == ["drift", "ada", "adherence", "nightly", alert.judge]
+    assert "secret" not in sentry.text
+    (line,) = [record for record in caplog.records if record.name == "evaluation.drift"]
+    assert (line.levelname, "adherence of ada fell from" in line.getMessage()) == ("WARNING", True)
+    assert "nightly" in line.getMessage()
+    assert "secret" not in caplog.text
+
+
+def test_looking_again_finds_nothing_new(ada: Agent, nightly: EvaluationSchedule) -> None:
+    days(nightly, ada, 0, 14, GOOD)
+    days(nightly, ada, 14, 6, LOW)
+
+    for run in EvaluationRun.objects.all():
+        assert look_for_drift(run) == []
+
+    assert next_to_look_at() is None
+    assert DriftAlert.objects.count() == 1
+
+
+def test_a_look_that_crashed_is_made_again(
+    ada: Agent, nightly: EvaluationSchedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days(nightly, ada, 0, 14, GOOD)
+    for day in (14, 15, 16):
+        measured_day(nightly, ada, day, LOW)
+
+    def power_cut(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("evaluation.change.over_time.log.warning", power_cut)
+        with pytest.raises(KeyboardInterrupt):
+            look_at_all()
+    assert not DriftAlert.objects.exists()
+    look_at_all()
+
+    assert DriftAlert.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"persona_digest": "p1"}, {"persona_digest": "p2"}),
+        ({"proposition_digests": {"adherence": {"dry": "a"}}}, {"proposition_digests": {"adherence": {"dry": "b"}}}),
+        ({"where": {"build": "40"}}, {"where": {"build": "41"}}),
+        ({"window": "24h"}, {"window": "1d"}),
+    ],
+)
+def test_a_change_that_was_asked_for_starts_the_series_again(
+    ada: Agent, nightly: EvaluationSchedule, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    days(nightly, ada, 0, 14, GOOD, **before)
+    days(nightly, ada, 14, 12, LOW, **after)
+
+    (series,) = series_of(ada)
+    assert not DriftAlert.objects.exists()
+    assert [point.restarts for point in series.readings] == [day == 14 for day in range(26)]
+
+
+def test_judges_schedules_and_agents_have_series_of_their_own(ada: Agent, nightly: EvaluationSchedule) -> None:
+    hourly, bea = make_schedule("other", ada, due=MONDAY + 400 * DAY), make_agent("bea")
+    days(nightly, ada, 0, 7, GOOD)
+    days(nightly, ada, 7, 7, LOW, judge=OFFLINE)
+    days(hourly, ada, 14, 7, LOW)
+    days(nightly, bea, 14, 7, LOW)
+
+    found = series_of(ada)
+
+    assert [(s.schedule.name, s.judge == OFFLINE, len(s.readings)) for s in found] == [
+        ("nightly", False, 7),
+        ("nightly", True, 7),
+        ("other", False, 7),
+    ]
+    assert all("at least 9 are needed" in s.note for s in found)
+    assert not DriftAlert.objects.exists()
+
+
+def test_runs_that_end_out_of_order_raise_one_alert(ada: Agent, nightly: EvaluationSchedule) -> None:
+    days(nightly, ada, 0, 14, GOOD)
+    late = [measured_day(nightly, ada, day, LOW) for day in range(14, 20)]
+
+    for run in (late[1], late[3], late[0], late[2], late[5], late[4]):
+        look_for_drift(run)
+
+    assert DriftAlert.objects.count() == 1
+
+
+def test_evaluations_that_share_messages_are_tested_once_per_window(ada: Agent, nightly: EvaluationSchedule) -> None:
+    for day in range(21):
+        end = MONDAY + (day + 1) * DAY
+        measured_day(nightly, ada, day, GOOD, window="7d", window_start=end - 7 * DAY, window_end=end)
+        schedules.work_one(owner="test")
+
+    (series,) = series_of(ada)
+
+    assert [n for n, point in enumerate(series.readings) if point.tested] == [0, 7, 14]
+
+
+def test_a_window_that_is_no_duration_is_shown_but_not_tested(ada: Agent, nightly: EvaluationSchedule) -> None:
+    for day in range(14):
+        measured_day(nightly, ada, day, LOW, window="last:5", window_start=None, window_end=None)
+        schedules.work_one(owner="test")
+
+    (series,) = series_of(ada)
+
+    assert len(series.readings) == 14
+    assert (series.drops, "not tested for drift" in series.note) == ((), True)
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "errored", "running", "pending", "paused_budget"])
+def test_only_completed_runs_are_looked_at(ada: Agent, nightly: EvaluationSchedule, status: str) -> None:
+    measured_day(nightly, ada, 0, GOOD, status=status)
+
+    assert next_to_look_at() is None
+
+
+def test_runs_of_no_schedule_and_of_channels_are_not_looked_at(ada: Agent, nightly: EvaluationSchedule) -> None:
+    make_run(ada)
+    make_run(schedule=nightly, dimensions=["convergence"])
+
+    assert next_to_look_at() is None
+
+
+def test_a_run_that_is_judged_further_is_looked_at_again(ada: Agent, nightly: EvaluationSchedule) -> None:
+    run = measured_day(nightly, ada, 0, (7,))
+    schedules.work_one(owner="test")
+    row = make_score(run, None, proposition_id="mood", reason="timeout: no answer")
+    run.refresh_from_db()
+
+    assert reopen_failed(run) == 1
+    row.refresh_from_db()
+
+    found = next_to_look_at()
+    assert found == run

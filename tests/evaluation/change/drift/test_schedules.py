@@ -1,0 +1,245 @@
+"""Schedules: fired once when they are due, whoever looks, whatever was missed, and what came of it is said."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from agents.kit.models import owner_name
+from agents.kit.work.queues import work_queues
+from agents.kit.work.tasks import work
+from agents.models import Agent
+from evaluation.models import EvaluationRun, EvaluationSchedule
+from evaluation.runs import schedules
+from evaluation.runs.execute import work_one
+from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.schedules import fire_if_due, fire_now
+from tests.evaluation.change.drift.scheduling import DAY, make_schedule
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judging import answers
+from tests.factories import make_agent, speaking
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def recent(propositions: PropositionFolder) -> Agent:
+    """An agent that spoke within the last day."""
+    propositions.claims("adherence/_default.yaml", "voice")
+    agent = speaking("ada", ["No.", "Never."], sent_at=timezone.now() - timedelta(hours=1))
+    return agent
+
+
+def fire() -> bool:
+    return schedules.work_one(owner=owner_name())
+
+
+def measure() -> bool:
+    return work_one(owner=owner_name())
+
+
+# -- when
+def test_a_schedule_that_is_due_is_fired_by_the_worker_and_measured(recent: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda claim: 7)
+    due = timezone.now() - timedelta(minutes=3)
+    schedule = make_schedule("nightly", recent, due=due)
+
+    assert [work() for _ in range(4)] == [True, True, True, False]  # fired, measured, looked at
+
+    run = EvaluationRun.objects.get(schedule=schedule)
+    assert (run.agent, run.status, run.overall_score, run.is_baseline) == (recent, "completed", 7, False)
+    assert (run.window_start, run.window_end) == (due - DAY, due), (
+        "windows join without a gap however late the worker is"
+    )
+    assert set(run.series_points or {}) == {"adherence"}
+    schedule.refresh_from_db()
+    assert (schedule.next_at, schedule.last_outcome) == (due + DAY, "1 evaluation queued")
+    assert not work()
+
+
+def test_schedules_stand_in_the_workers_queues_before_the_evaluations_they_make() -> None:
+    queues = list(work_queues().values())
+
+    assert queues.index(schedules.work_one) < queues.index(work_one)
+
+
+@pytest.mark.parametrize("fields", [{"is_active": False}, {"due": timezone.now() + timedelta(days=400)}])
+def test_a_schedule_that_is_paused_or_not_due_is_left_alone(recent: Agent, fields: dict[str, object]) -> None:
+    make_schedule("nightly", recent, **fields)  # type: ignore[arg-type]
+
+    assert not fire()
+    assert not EvaluationRun.objects.exists()
+
+
+def test_what_was_missed_is_measured_once_and_the_timetable_kept(recent: Agent, llm_server: LLMServer) -> None:
+    due = timezone.now() - 10 * DAY - timedelta(hours=2)
+    schedule = make_schedule("nightly", recent, due=due)
+
+    assert fire()
+    assert not fire()
+
+    schedule.refresh_from_db()
+    assert schedule.next_at == due + 11 * DAY
+    assert EvaluationRun.objects.get(schedule=schedule).window_end == due + 10 * DAY
+
+
+def test_a_run_that_was_killed_goes_on_as_itself(recent: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda claim: 7)
+    schedule = make_schedule("nightly", recent)
+    assert fire()
+    lost = EvaluationRun.objects.get(schedule=schedule)
+    lost.acquire(owner="gone:1:x", lease=timedelta(seconds=-1))
+
+    assert measure()
+
+    run = EvaluationRun.objects.get(schedule=schedule)
+    assert (run.pk, run.status, run.attempt) == (lost.pk, "completed", 2)
+
+
+def test_an_agent_whose_last_run_is_not_done_is_skipped_and_that_is_said(
+    recent: Agent, llm_server: LLMServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    bea = make_agent("bea")
+    schedule = make_schedule("nightly", recent, bea)
+    assert fire()
+    waiting = EvaluationRun.objects.get(agent=recent)
+    EvaluationRun.objects.filter(agent=bea).update(status="completed")
+
+    with caplog.at_level(logging.WARNING, "evaluation.runs.schedules"):
+        fired = fire_if_due(schedule_again(schedule))
+
+    assert fired is not None
+    assert [run.agent for run in fired.runs] == [bea]
+    assert f"ada skipped: evaluation {waiting.pk} of" in fired.outcome
+    assert fired.outcome.endswith("is pending")
+    assert "ada skipped" in caplog.text
+    assert EvaluationRun.objects.filter(agent=recent).count() == 1
+
+
+def schedule_again(schedule: EvaluationSchedule) -> EvaluationSchedule:
+    """The schedule, due now again."""
+    schedule.refresh_from_db()
+    schedule.next_at = timezone.now()
+    schedule.save()
+    return schedule
+
+
+def test_a_failed_run_does_not_stop_the_next(recent: Agent, llm_server: LLMServer) -> None:
+    schedule = make_schedule("nightly", recent)
+    assert fire()
+    EvaluationRun.objects.update(status="failed")
+
+    assert fire_if_due(schedule_again(schedule))
+
+    assert sorted(EvaluationRun.objects.values_list("status", flat=True)) == ["failed", "pending"]
+
+
+# -- whom and what
+def test_without_names_every_active_agent_is_measured(recent: Agent, llm_server: LLMServer) -> None:
+    make_agent("bea")
+    make_agent("gone", is_active=False)
+    schedule = make_schedule()
+
+    fired = fire_now(schedule)
+
+    assert [run.agent.slug for run in fired.runs if run.agent] == ["ada", "bea"]
+
+
+def test_dimensions_tags_samples_and_judge_are_the_schedules(recent: Agent, llm_server: LLMServer) -> None:
+    schedule = make_schedule("nightly", recent, where={"build": "41"}, samples=7, judge="another", dimensions=[])
+
+    (run,) = fire_now(schedule).runs
+
+    assert (run.where, run.samples, run.judge, run.dimensions) == ({"build": "41"}, 7, "another", ["adherence"])
+
+
+def test_channels_of_agents_are_measured_anew_each_time(
+    recent: Agent, llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.write(
+        "convergence/_default.yaml",
+        "dimension: convergence\ntarget_type: environment\npropositions:\n  - {id: voices, claim: 'In {{channel_name}} voices differ'}\n",
+    )
+    bea = speaking("bea", ["YES!"], sent_at=timezone.now() - timedelta(hours=1))
+    schedule = make_schedule("nightly", recent, bea, dimensions=["convergence"])
+
+    for _ in range(2):
+        fire_now(schedule)
+        EvaluationRun.objects.update(status="completed")
+
+    assert EvaluationRun.objects.filter(channel__isnull=False, schedule=schedule).count() == 2, "one a day for both"
+    assert EvaluationRun.objects.filter(agent__isnull=False).count() == 4
+
+
+def test_firing_by_hand_keeps_the_timetable(recent: Agent, llm_server: LLMServer) -> None:
+    schedule = make_schedule("nightly", recent, due=timezone.now() + DAY, is_active=False)
+    next_at = schedule.next_at
+
+    fired = fire_now(schedule)
+    again = fire_now(schedule)
+
+    schedule.refresh_from_db()
+    assert (len(fired.runs), len(again.runs), list(again.skipped)) == (1, 0, ["ada"])
+    assert schedule.next_at == next_at
+    assert schedule.last_outcome == again.outcome
+
+
+# -- trouble
+def test_proposition_files_that_cannot_be_used_are_said_and_not_tried_for_ever(
+    recent: Agent, propositions: PropositionFolder
+) -> None:
+    propositions.write("adherence/_default.yaml", "dimension: [")
+    schedule = make_schedule("nightly", recent)
+
+    assert fire()
+    assert not fire()
+
+    schedule.refresh_from_db()
+    assert schedule.next_at > timezone.now()
+    assert "cannot be used" in schedule.last_outcome
+    assert "_default.yaml" in schedule.last_outcome
+
+
+def test_agents_whose_files_are_whole_are_measured_beside_one_whose_are_broken(
+    recent: Agent, propositions: PropositionFolder
+) -> None:
+    bea = make_agent("bea")
+    propositions.write("adherence/bea.yaml", "dimension: [")
+
+    fired = fire_now(make_schedule("nightly", recent, bea))
+
+    assert [run.agent for run in fired.runs] == [recent]
+    assert "bea.yaml" in fired.skipped["bea"]
+
+
+def test_a_crash_while_runs_are_made_leaves_none_and_the_error_is_seen(
+    recent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bea = make_agent("bea")
+    schedule = make_schedule("nightly", recent, bea)
+
+    def breaks(spec: RunSpec, **asked: Any) -> tuple[EvaluationRun, bool]:
+        if spec.agent == bea:
+            raise RuntimeError("out of luck")
+        return prepare_run(spec, **asked)
+
+    monkeypatch.setattr(schedules, "prepare_run", breaks)
+
+    with pytest.raises(RuntimeError, match="out of luck"):
+        fire()
+
+    schedule.refresh_from_db()
+    assert not EvaluationRun.objects.exists()
+    assert schedule.last_outcome == "nothing measured: RuntimeError"
+    assert schedule.next_at > timezone.now(), "it is not due for ever"
+
+
+def test_nobody_to_measure_is_said() -> None:
+    schedule = make_schedule()
+
+    assert "no active agent" in fire_now(schedule).outcome

@@ -1,0 +1,106 @@
+"""Baselines in the console: on the agents' pages, marked when stale, captured from the list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from pytest_django import Settings
+
+from agents.models import Agent
+from agents.personas.persona import TraitValue, save_persona
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun
+from tests.console import list_of, page_of, read
+from tests.evaluation.judged import LLM, OFFLINE, cells, make_baseline, make_run, make_score
+from tests.factories import make_agent, make_channel, say
+
+pytestmark = pytest.mark.django_db
+
+
+def test_judges_stand_in_lines_of_their_own_and_a_changed_persona_is_marked(root: Client) -> None:
+    agent = make_agent(traits=[TraitValue("dry")])
+    make_baseline(agent, make_run(agent))
+    make_baseline(agent, make_run(agent, judge=OFFLINE), score=3.5)
+    fresh = read(root, list_of(Agent))
+    save_persona(agent=agent, traits=[TraitValue("dry", strength=0.0)], note="edit")
+
+    assert cells(fresh, "baseline_column") == [f"{LLM} adherence 7.2 → – heuristic lexical-1 adherence 3.5 → –"]
+    assert fresh.count('class="pl-line"') == 2
+    stale = cells(read(root, list_of(Agent)), "baseline_column")
+    assert stale == [f"{LLM} adherence 7.2 → – stale heuristic lexical-1 adherence 3.5 → – stale"]
+    assert "stale" in read(root, page_of(agent))
+    assert cells(read(root, list_of(Baseline)), "stale") == ["stale version 2, edit: dry 0.5 → 0"] * 2
+
+
+def test_the_list_of_agents_shows_how_they_are_now_beside_their_baselines_the_lowest_dimension_first(
+    root: Client,
+) -> None:
+    ada = make_agent()
+    dimensions = ["adherence", "fluency"]
+    captured = make_run(ada, dimensions=dimensions, persona_digest="p")
+    for name in dimensions:
+        make_baseline(ada, captured, dimension=name, score=8.3)
+    now = make_run(ada, dimensions=dimensions, overall_score=4.6)
+    make_score(now, 8, dimension="adherence", over_window=True)
+    make_score(now, 1, dimension="fluency")
+    for score in (9, 9):
+        make_score(make_run(ada, hard=True), score)
+
+    assert cells(read(root, list_of(Agent)), "baseline_column") == ["fluency 8.3 → 1.0 adherence 8.3 → 8.0"]
+    assert cells(read(root, list_of(EvaluationRun, f"?id__exact={now.pk}")), "overall")[0].startswith("4.6 fluency 1.0")
+
+
+@pytest.fixture
+def _one_proposition(settings: Settings, tmp_path: Path) -> None:
+    """A team's own propositions, and none of ours."""
+    (tmp_path / "adherence").mkdir()
+    (tmp_path / "adherence" / "_default.yaml").write_text(
+        "dimension: adherence\npropositions:\n  - id: short\n    claim: '{{agent_name}} is short'\n    rule: {max_words: 5}\n"
+    )
+    settings.PROPOSITIONS_DIR = tmp_path
+
+
+@pytest.mark.usefixtures("_one_proposition")
+def test_a_baseline_is_captured_from_the_list_of_agents(root: Client) -> None:
+    ada, bob, _ = make_agent(), make_agent("bob"), make_agent("eve")
+    for agent in (ada, bob):
+        say(make_channel(agent.slug), agent, "Noted.")
+    chosen = {"action": "capture_baseline", "confirmed": "1", "_selected_action": [str(ada.pk), str(bob.pk)]}
+    answer = root.post(list_of(Agent), chosen, follow=True).content.decode()
+
+    assert "2 baselines are queued" in answer
+    runs = EvaluationRun.objects.order_by("pk")
+    assert [(run.agent, run.status, run.is_baseline) for run in runs] == [
+        (ada, "pending", True),
+        (bob, "pending", True),
+    ]
+
+
+@pytest.mark.usefixtures("_one_proposition")
+def test_a_baseline_of_messages_with_a_tag_is_not_replaced_from_the_list_of_agents(root: Client) -> None:
+    ada, bob = make_agent(), make_agent("bob")
+    make_baseline(ada, make_run(ada, judge=OFFLINE, where={"build": "7"}))
+    chosen = {"action": "capture_baseline", "confirmed": "1", "_selected_action": [str(ada.pk), str(bob.pk)]}
+
+    answer = root.post(list_of(Agent), chosen, follow=True).content.decode()
+
+    assert "build=7" in answer
+    assert reverse("admin:evaluation_agent_capture", args=[ada.pk]) in answer
+    assert list(EvaluationRun.objects.filter(status="pending").values_list("agent", flat=True)) == [bob.pk]
+
+
+def test_propositions_that_cannot_be_used_are_named_when_a_baseline_is_asked_for(
+    root: Client, settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "adherence").mkdir()
+    (tmp_path / "adherence" / "_default.yaml").write_text("dimension: adherence\npropositions: 7\n")
+    settings.PROPOSITIONS_DIR = tmp_path
+    ada = make_agent()
+    chosen = {"action": "capture_baseline", "confirmed": "1", "_selected_action": [str(ada.pk)]}
+    answer = root.post(list_of(Agent), chosen, follow=True).content.decode()
+
+    assert "_default.yaml" in answer
+    assert "queued" not in answer

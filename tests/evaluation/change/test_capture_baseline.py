@@ -1,0 +1,196 @@
+"""``manage.py capture_baseline``: what it prints, what it stores, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from pytest_django import Settings
+
+from agents.models import Agent
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun
+from tests.evaluation.capturing import captured, command, refused, two_agents
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judging import answers
+from tests.factories import make_agent
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def cast(settings: Settings, propositions: PropositionFolder) -> dict[str, Agent]:
+    return two_agents(settings, propositions)
+
+
+# -- --json
+RUN_FIELDS = (
+    "agent evaluation_run status error persona_digest overall_score coverage dimensions calls tokens cost_usd unpriced_calls "
+    "cache_read_share observations"
+)
+
+
+def test_json_is_one_object_with_the_documented_keys(llm_server: LLMServer, capfd: pytest.CaptureFixture[str]) -> None:
+    llm_server.respond = answers(lambda claim: 8 if "voice" in claim else 6 if "mood" in claim else 3)
+
+    call_command("capture_baseline", "--no-simulate", "--json")
+
+    out, _ = capfd.readouterr()
+    document = json.loads(out)
+    assert list(document) == ["judge", "runs", "estimate", "actual"]
+    assert document["judge"] == "test-model"
+    assert [run["agent"] for run in document["runs"]] == ["ada", "bob"]
+    for run in document["runs"]:
+        assert list(run) == RUN_FIELDS.split()
+        for name, dimension in run["dimensions"].items():
+            keys = "score scored trivial unscored coverage propositions calibration".split()  # noqa: SIM905
+            assert list(dimension) == [*keys, *(["swap_test"] if name == "adherence" else [])]
+    ada = document["runs"][0]
+    assert ada["dimensions"]["adherence"] == {
+        "score": pytest.approx((4 * 8 + 4 * 6 + 9 + 0 + 9 + 0) / 12, abs=1e-4),
+        "scored": 12,
+        "trivial": 0,
+        "unscored": 0,
+        "coverage": 1.0,
+        "propositions": {"brief": 4.5, "mood": 6.0, "voice": 8.0},
+        "calibration": None,
+        "swap_test": None,
+    }
+    assert ada["dimensions"]["fluency"]["score"] == 3.0
+    assert (ada["calls"], ada["tokens"], ada["cost_usd"]) == (4 + 1, 5 * 110, None)
+    assert ada["overall_score"] == EvaluationRun.objects.get(pk=ada["evaluation_run"]).overall_score
+
+
+def test_json_can_be_written_to_a_file_too(llm_server: LLMServer, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+
+    document = captured("--agents", "bob", "--out", str(path))
+
+    assert json.loads(path.read_text()) == document
+
+
+# -- for people
+def test_the_table_shows_scores_counts_judge_cost_and_the_weakest_proposition(llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda claim: 2 if "mood" in claim else 8)
+
+    out = command()
+
+    assert "Baseline by test-model, 0 to 9, higher is better" in out
+    for heading in (
+        "Agent",
+        "Overall",
+        "Adherence",
+        "Fluency",
+        "Scored",
+        "Unsc.",
+        "Cost",
+    ):
+        assert heading in out
+    assert "unpriced" in out
+    assert "bob" in out
+    weakest = out[out.index("Weakest proposition") :]
+    assert "mood" in weakest
+    assert "No." in weakest
+    assert "heuristic" not in out
+
+
+def test_an_offline_judge_wears_its_badge(settings: Settings, propositions: PropositionFolder) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    propositions.claims("adherence/bob.yaml", "greets", extra="cues: {supports: [hello, goodbye]}")
+
+    out = command("--agents", "bob", "--dimensions", "adherence")
+
+    assert "Baseline by offline:lexical-1 (heuristic)" in out
+    assert "never guessed" in out
+    assert "ANTHROPIC_API_KEY" in out
+    assert Baseline.objects.get().score == 8.0
+
+
+# -- how it ends
+def test_an_agent_without_a_score_ends_it_with_2_and_the_reason(llm_server: LLMServer) -> None:
+    llm_server.always(status=500)
+
+    code, words = refused("--agents", "bob")
+
+    assert code == 2
+    assert "no score for:\n  bob: failed: the judge scored nothing; for example unavailable: HTTP 500" in words
+    assert "Run the same command again" in words
+
+
+def test_one_that_said_nothing_is_a_note_unless_it_was_named(
+    llm_server: LLMServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_agent("silent")
+
+    command()
+    assert "Not measured, for they said nothing there: silent." in capsys.readouterr().err
+
+    code, words = refused("--agents", "ada,silent")
+    assert code == 2
+    assert "no score for:\n  silent: nothing scored: no message of the agent in the window" in words
+    assert "ada" not in words
+
+    code, words = refused("--where", "build=99")
+    assert (code, "ada" in words) == (2, True), "nothing at all was measured"
+    assert set(Baseline.objects.values_list("agent__slug", flat=True)) == {"ada", "bob"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--agents", "zed"], "no agent 'zed'; agents: ada, bob"),
+        (["--dimensions", "vibes"], "dimensions vibes: allowed: adherence, consistency"),
+        (["--dimensions", ","], "dimensions none: allowed"),
+        (["--window", "soon"], "window 'soon' is not understood; allowed: all, last:N"),
+        (["--samples", "0"], "samples 0: 1 to 100000"),
+        (["--per-call", "11"], "per_call 11: 1 to 10"),
+        (["--where", "build"], "--where 'build': write tag=value"),
+        (["--where", "=41"], "write tag=value"),
+    ],
+)
+def test_wrong_usage_is_refused_with_what_is_allowed(llm_server: LLMServer, arguments: list[str], words: str) -> None:
+    code, found = refused(*arguments)
+
+    assert code in (2, 3)
+    assert words in found
+    assert llm_server.calls == 0
+
+
+def test_a_broken_file_about_everybody_ends_it_with_3_before_anything_is_asked(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.write("adherence/_default.yaml", "propositions: 3\n")
+
+    code, words = refused()
+
+    assert code == 3
+    assert "_default.yaml:1: propositions" in words
+    assert (llm_server.calls, EvaluationRun.objects.count()) == (0, 0)
+
+
+def test_a_broken_file_of_one_agent_is_named_and_the_others_are_measured(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    llm_server.respond = answers(lambda claim: 8)
+    propositions.write("adherence/bob.yaml", "propositions:\n  - {id: odd, claim: odd, wieght: 2}\n")
+
+    code, words = refused("--no-simulate")
+
+    assert code == 3
+    assert "proposition files of bob cannot be used" in words
+    assert "bob.yaml:2: propositions[0].wieght (odd): unknown field" in words
+    assert [run.agent and run.agent.slug for run in EvaluationRun.objects.all()] == ["ada"]
+    assert Baseline.objects.filter(agent__slug="ada").exists()
+
+
+def test_without_agents_it_says_how_to_get_some(llm_server: LLMServer) -> None:
+    Agent.objects.update(is_active=False)
+
+    code, words = refused()
+
+    assert code == 3
+    assert "manage.py seed" in words
+    assert "manage.py import_agents" in words

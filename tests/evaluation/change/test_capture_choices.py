@@ -1,0 +1,171 @@
+"""``manage.py capture_baseline``: which agents, dimensions and messages, and what it would cost."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from pytest_django import Settings
+
+from agents.kit.models import LLMCall
+from agents.models import Agent, Message
+from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
+from tests.evaluation.capturing import captured, command, refused, two_agents
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judging import claims_of
+from tests.factories import MONDAY
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def cast(settings: Settings, propositions: PropositionFolder) -> dict[str, Agent]:
+    return two_agents(settings, propositions)
+
+
+# -- which agents, dimensions, messages (AC-6.5.6)
+def test_all_active_agents_or_those_named_are_captured_ac_6_5_6(llm_server: LLMServer, cast: dict[str, Agent]) -> None:
+    captured()
+    assert set(Baseline.objects.values_list("agent__slug", flat=True)) == {"ada", "bob"}
+    Baseline.objects.all().delete()
+
+    captured("--agents", "bob")
+
+    assert set(Baseline.objects.values_list("agent__slug", flat=True)) == {"bob"}
+    assert EvaluationRun.objects.count() == 3
+
+
+def test_only_the_dimensions_named_are_captured(llm_server: LLMServer) -> None:
+    (run,) = captured("--agents", "bob", "--dimensions", "fluency, fluency")["runs"]
+
+    assert list(run["dimensions"]) == ["fluency"]
+    assert run["calls"] == 1
+
+
+def test_only_messages_with_the_tag_are_measured(llm_server: LLMServer) -> None:
+    captured("--agents", "ada", "--dimensions", "adherence", "--where", "build=41")
+
+    run = EvaluationRun.objects.get()
+    texts = set(EvaluationScore.objects.values_list("message__text", flat=True))
+    assert texts == {"Yes!", "Sure thing!"}
+    assert (run.where, run.sample_size) == ({"build": "41"}, 2)
+
+
+def test_window_samples_and_seed_are_kept_with_the_run(llm_server: LLMServer) -> None:
+    captured("--agents", "ada", "--dimensions", "adherence", "--window", "last:3", "--samples", "2", "--seed", "7")
+
+    run = EvaluationRun.objects.get()
+    assert (run.window, run.samples, run.sample_size, run.seed) == ("last:3", 2, 2, 7)
+
+
+def test_a_duration_reaches_back_from_now(llm_server: LLMServer, time_machine: Any) -> None:
+    time_machine.move_to(MONDAY.replace(hour=10), tick=False)
+
+    captured("--agents", "ada", "--dimensions", "adherence", "--window", "1h")
+
+    run = EvaluationRun.objects.get()
+    assert (run.window_start, run.window_end) == (MONDAY, MONDAY.replace(hour=10))
+    assert run.sample_size == 4
+
+
+@pytest.mark.parametrize("dimension", ["adherence", "fluency", "consistency", "convergence"])
+def test_a_stretch_of_time_without_messages_says_whether_they_have_no_time_or_are_older(
+    llm_server: LLMServer, dimension: str
+) -> None:
+    Message.objects.filter(agent__slug="ada").update(sent_at=None)
+
+    code, undated = refused("--agents", "ada", "--dimensions", dimension, "--window", "7d")
+    _, older = refused("--agents", "bob", "--dimensions", dimension, "--window", "7d")
+
+    assert code == 2
+    assert "7d: 4 of 4 messages have no time, which only all and last:N count" in undated
+    assert f"7d: the newest with a time is from {MONDAY:%Y-%m-%d}" in older
+    assert not llm_server.bodies
+
+
+@pytest.mark.parametrize(("per_call", "sizes"), [("1", [1, 1, 1, 1]), ("10", [2, 2])])
+def test_how_many_claims_share_a_call(llm_server: LLMServer, per_call: str, sizes: list[int]) -> None:
+    captured("--agents", "bob", "--dimensions", "adherence", "--per-call", per_call)
+
+    assert [len(claims_of(body)) for body in llm_server.bodies] == sizes
+    assert EvaluationRun.objects.get().per_call == int(per_call)
+
+
+# -- --dry-run
+def test_a_dry_run_asks_nothing_and_stores_nothing(llm_server: LLMServer) -> None:
+    out = command("--dry-run")
+
+    assert "Dry run, judge test-model: nothing was asked" in out
+    assert llm_server.calls == 0
+    for model in (EvaluationRun, EvaluationScore, Baseline, LLMCall):
+        assert not model.objects.exists()
+
+
+@pytest.mark.parametrize("per_call", ["1", "2", "10"])
+def test_a_dry_run_names_the_calls_that_are_then_made(llm_server: LLMServer, per_call: str) -> None:
+    estimate = captured("--dry-run", "--per-call", per_call)
+    document = captured("--per-call", per_call)
+
+    assert estimate["dry_run"] is True
+    assert [a["agent"] for a in estimate["agents"]] == ["ada", "bob"]
+    for planned, done in zip(estimate["agents"], document["runs"], strict=True):
+        assert planned["calls"] == done["calls"]
+        assert planned["judgements"] == sum(d["scored"] for d in done["dimensions"].values())
+        assert planned["without_a_call"] == (4 if planned["agent"] == "ada" else 0)
+        assert planned["input_tokens"] > 100 * planned["calls"]
+        assert planned["cost_usd"] is None, "this model has no price"
+
+
+def test_a_dry_run_of_a_priced_model_names_the_cost(settings: Settings, llm_server: LLMServer) -> None:
+    call_command("migrate", verbosity=0)  # puts the shipped prices in
+    settings.JUDGE_MODEL = "claude-haiku-4-5"
+
+    (bob,) = captured("--dry-run", "--agents", "bob")["agents"]
+
+    assert bob["cost_usd"] == pytest.approx((bob["input_tokens"] * 1 + bob["output_tokens"] * 5) / 1e6, rel=1e-6)
+
+
+# -- what a new baseline replaces
+def test_a_baseline_of_tagged_messages_is_replaced_by_one_of_all_only_when_told_so(llm_server: LLMServer) -> None:
+    captured("--agents", "ada", "--dimensions", "adherence", "--where", "build=40")
+
+    code, words = refused("--agents", "all", "--dimensions", "adherence")
+    kept = Baseline.objects.get().evaluation_run.where
+    captured("--agents", "ada", "--dimensions", "adherence", "--where", "build=41")
+    captured("--agents", "all", "--dimensions", "adherence", "--yes")
+
+    assert (code, "ada: build=40" in words, "--yes" in words) == (2, True, True)
+    assert kept == {"build": "40"}
+    assert Baseline.objects.get(agent__slug="ada").evaluation_run.where == {}
+
+
+def test_a_person_at_a_terminal_is_asked(llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    captured("--agents", "ada", "--dimensions", "adherence", "--where", "build=40")
+    main, terminal = pty.openpty()
+    with os.fdopen(terminal) as stdin, os.fdopen(main, "wb", buffering=0) as keyboard:
+        monkeypatch.setattr("sys.stdin", stdin)
+        keyboard.write(b"n\n")
+        code, _ = refused("--agents", "ada", "--dimensions", "adherence")
+        keyboard.write(b"y\n")
+        command("--agents", "ada", "--dimensions", "adherence")
+
+    assert code == 2
+    assert Baseline.objects.get().evaluation_run.where == {}
+
+
+@pytest.mark.parametrize("asked", [("capture_baseline", "--batch"), ("schedule", "add", "nightly", "--batch")])
+def test_batches_are_refused_where_the_judge_takes_none(settings: Settings, asked: tuple[str, ...]) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+
+    with pytest.raises(CommandError, match="--batch: the judge offline:lexical-1 takes no batches") as caught:
+        call_command(*asked, stdout=io.StringIO())
+
+    assert caught.value.returncode == 3
+    assert not EvaluationRun.objects.exists()
+    assert not EvaluationSchedule.objects.exists()

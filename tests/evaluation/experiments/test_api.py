@@ -1,0 +1,197 @@
+"""Experiments over the API: who may start them, what is refused, their states, report and export."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from pytest_django import Settings
+
+from agents.models import Agent, Channel
+from evaluation.experiments.models import Experiment, ExperimentEnvironment
+from evaluation.experiments.play import judge_here, play
+from evaluation.experiments.report import report
+from evaluation.models import EvaluationRun
+from tests.api.seeded import member
+from tests.api_client import Program, listed, program, queries, refused
+from tests.console import superuser
+
+pytestmark = pytest.mark.django_db
+
+URL = "/api/experiments/"
+SCENARIO: dict[str, Any] = {
+    "name": "small",
+    "population": {"size": 4, "about": "people of one street"},
+    "environments": 2,
+    "agents": 2,
+    "steps": [{"says": "What should the street buy together?"}],
+    "arms": [{"name": "plain", "overrides": {"stages": []}}, {"name": "gated", "overrides": {"gate_mode": "enforce"}}],
+    "dimensions": [{"id": "fluency"}, {"id": "convergence"}],
+}
+
+
+@pytest.fixture(autouse=True)
+def _offline(settings: Settings) -> None:
+    settings.ACTOR_MODEL, settings.JUDGE_MODEL = "offline:scripted-1", "offline:heuristic-1"
+
+
+@pytest.fixture
+def client() -> Program:
+    return program(superuser("eve"))
+
+
+def started(client: Program, **changes: Any) -> Experiment:
+    answer = client.post(URL, {"scenario": SCENARIO | changes}, format="json")
+    assert answer.status_code == 201, answer.content
+    experiment: Experiment = Experiment.objects.get(pk=answer.json()["id"])
+    return experiment
+
+
+def finished(client: Program, **changes: Any) -> Experiment:
+    experiment = play(started(client, **changes))
+    judge_here(experiment)
+    experiment.refresh_from_db()
+    report(experiment)
+    experiment.refresh_from_db()
+    return experiment
+
+
+@pytest.mark.parametrize(
+    ("group", "reads", "acts"), [("Viewer", 200, 403), ("Operator", 200, 201), ("Editor", 200, 201), (None, 403, 403)]
+)
+def test_viewers_read_and_operators_start(group: str | None, reads: int, acts: int, client: Program) -> None:
+    experiment = started(client)
+    one = program(member(group) if group else User.objects.create_user("nobody"))
+
+    assert one.get(URL).status_code == reads
+    assert one.get(f"{URL}{experiment.pk}/").status_code == reads
+    assert one.get(f"{URL}{experiment.pk}/export/").status_code == reads
+    assert one.post(URL, {"scenario": SCENARIO}, format="json").status_code == acts
+    for action, done in (("resume", 202), ("cancel", 200)):
+        answer = one.post(f"{URL}{experiment.pk}/{action}/")
+        assert answer.status_code == (done if acts == 201 else 403)
+    assert program().get(URL).status_code == 401
+
+
+def test_starting_is_throttled_and_reading_is_not(client: Program, settings: Settings) -> None:
+    settings.API_PAID_PER_MINUTE = 2
+    answers = [client.post(URL, {"scenario": SCENARIO}, format="json").status_code for _ in range(3)]
+
+    assert answers == [201, 201, 429]
+    assert client.get(URL).status_code == 200
+    assert Experiment.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({}, {"scenario"}),
+        ({"scenario": SCENARIO, "shipped": "gate-on-off"}, {"scenario"}),
+        ({"shipped": "no-such"}, {"shipped"}),
+        ({"scenario": SCENARIO, "scale": 0}, {"scale"}),
+        ({"scenario": SCENARIO, "scale": 7, "colour": "red"}, {"scale", "colour"}),
+        (
+            {"scenario": SCENARIO | {"environments": -1, "order": "backwards", "dimensions": [{"id": "charm"}]}},
+            {"scenario.environments", "scenario.order", "scenario.dimensions[0].id"},
+        ),
+        (
+            {"scenario": SCENARIO | {"arms": [{"name": "a"}, {"name": "a"}]}},
+            {"scenario.arms[1].name"},
+        ),
+        ({"scenario": SCENARIO | {"arms": [{"name": "a"}, {"name": "b", "overrides": {"no_such": 1}}]}}, {"scenario"}),
+        ({"scenario": SCENARIO | {"title": "a\0b"}}, {"scenario.title"}),
+        ({"scenario": "gate-on-off"}, {"scenario"}),
+    ],
+    ids=range(10),
+)
+def test_what_is_wrong_is_named_by_field_and_nothing_is_written(
+    body: dict[str, Any], fields: set[str], client: Program
+) -> None:
+    errors = refused(client.post(URL, body, format="json"))
+
+    assert set(errors) == fields
+    assert not Experiment.objects.exists()
+    assert not Agent.objects.filter(synthetic=True).exists()
+    assert not Channel.objects.exists()
+
+
+def test_states_from_playing_to_reported(client: Program) -> None:
+    experiment = started(client)
+    url = f"{URL}{experiment.pk}/"
+
+    def state() -> str:
+        return str(next(row["state"] for row in client.get(URL).json()["results"] if row["id"] == experiment.pk))
+
+    assert state() == "playing"
+    assert "to play" in client.get(url).json()["unfinished"]
+    play(experiment)
+    assert state() == "judging"
+    judge_here(experiment)
+    shown = client.get(url)
+    assert (shown.json()["unfinished"], shown.json()["heuristic"]) == ("", True)
+    assert state() == "reported"
+    assert client.get(url, HTTP_IF_NONE_MATCH=shown["etag"]).status_code == 304
+    assert client.post(f"{url}cancel/").json()["state"] == "reported"
+
+
+def test_a_paused_one_says_why_and_resuming_queues_it(client: Program) -> None:
+    experiment = started(client)
+    experiment.environments.update(status=ExperimentEnvironment.Status.PAUSED_BUDGET, error="ada: 3 of 2 dollars")
+    Experiment.objects.filter(pk=experiment.pk).update(paused="ada: 3 of 2 dollars")
+
+    row = client.get(URL).json()["results"][0]
+    assert (row["state"], row["paused"]) == ("paused", "ada: 3 of 2 dollars")
+    assert "ada: 3 of 2 dollars" in client.get(f"{URL}{experiment.pk}/").json()["unfinished"]
+
+    answer = client.post(f"{URL}{experiment.pk}/resume/")
+
+    assert (answer.status_code, answer.json()["state"], answer.json()["paused"]) == (202, "playing", "")
+    assert set(experiment.environments.values_list("status", flat=True)) == {"pending"}
+
+
+def test_a_cancelled_one_cannot_go_on(client: Program) -> None:
+    experiment = started(client)
+
+    assert client.post(f"{URL}{experiment.pk}/cancel/").json()["state"] == "cancelled"
+    refused(client.post(f"{URL}{experiment.pk}/resume/"), 409)
+    assert client.get(f"{URL}{experiment.pk}/").json()["unfinished"] == "it was cancelled"
+    assert client.get(f"{URL}999999/").status_code == 404
+
+
+def test_the_report_is_exported_as_a_page_and_as_rows(client: Program) -> None:
+    experiment = finished(client)
+
+    page = client.get(f"{URL}{experiment.pk}/export/")
+    rows = client.get(f"{URL}{experiment.pk}/export/?as=csv")
+
+    assert page["content-type"].startswith("text/markdown")
+    assert f"# Experiment {experiment.pk}" in page.content.decode()
+    measures = [row["measure"] for row in csv.DictReader(io.StringIO(rows.content.decode()))]
+    assert measures[:2] == ["fluency", "convergence"]
+    refused(client.get(f"{URL}{experiment.pk}/export/?as=pdf"))
+
+
+def test_lists_are_narrowed_and_take_as_many_statements_for_many_as_for_few(client: Program) -> None:
+    first, second = started(client), started(client, name="other")
+
+    assert listed(client, URL) == [second.pk, first.pk]
+    assert listed(client, f"{URL}?search=oth") == [second.pk]
+    refused(client.get(f"{URL}?colour=red"))
+    few = queries(client, URL)
+    for _ in range(6):
+        started(client)
+    assert queries(client, URL) == few
+
+
+def test_a_report_takes_as_many_statements_for_many_conversations_as_for_few(client: Program) -> None:
+    small = finished(client)
+    large = finished(client, population={"size": 16, "about": "people of one street"}, environments=8)
+    Experiment.objects.update(report={})  # so that it is made again
+
+    assert EvaluationRun.objects.filter(environment__experiment=large).count() == 2 * (16 + 8)
+    few = queries(client, f"{URL}{small.pk}/")
+    Experiment.objects.update(report={})
+    assert queries(client, f"{URL}{large.pk}/") <= few

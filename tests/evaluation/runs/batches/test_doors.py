@@ -1,0 +1,88 @@
+"""The ways to ask for batches: the command, schedules, and the API."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+
+import pytest
+from django.core.management import call_command
+
+from agents.kit.models import ModelPrice
+from agents.models import Agent
+from evaluation.models import EvaluationRun, EvaluationSchedule
+from evaluation.runs.estimate import estimate
+from evaluation.runs.execute import work_one
+from evaluation.runs.schedules import fire_now
+from tests.api_client import program
+from tests.batch_server import BatchServer
+from tests.console import superuser
+from tests.evaluation.measuring import spec, statuses
+
+pytestmark = pytest.mark.django_db
+
+
+def when_looked_at(server: BatchServer) -> None:
+    def end(method: str, path: str) -> None:
+        if method == "GET":
+            server.end()
+
+    server.fail = end
+
+
+def test_the_command_stays_until_the_answers_are_there(ada: Agent, server: BatchServer, price: ModelPrice) -> None:
+    when_looked_at(server)
+    out, err = io.StringIO(), io.StringIO()
+    call_command("capture_baseline", "--no-simulate", "--batch", "--json", "--agents", "ada", stdout=out, stderr=err)
+    found = json.loads(out.getvalue())
+    assert "Waiting for batch msgbatch_01: 0 of 3 answered" in err.getvalue()
+    assert found["runs"][0]["status"] == "completed"
+    assert found["actual"]["cost_usd"] == pytest.approx(0.00018)
+    assert server.live() == 0
+
+
+def test_the_same_command_goes_on_with_an_open_batch_even_without_the_option(ada: Agent, server: BatchServer) -> None:
+    from tests.evaluation.runs.batches.working import queued
+
+    queued(ada, dimensions=("adherence",))
+    work_one(owner="test")
+    when_looked_at(server)
+    call_command(
+        "capture_baseline", "--no-simulate", "--agents", "ada", "--dimensions", "adherence", stdout=io.StringIO()
+    )
+    assert (server.made(), server.live(), EvaluationRun.objects.count()) == (1, 0, 1)
+    assert statuses() == {"scored": 6}
+
+
+def test_a_dry_run_estimates_half(ada: Agent, server: BatchServer, price: ModelPrice) -> None:
+    full, half = estimate(spec(ada)).cost_usd, estimate(spec(ada, batch=True)).cost_usd
+    assert full is not None
+    assert half is not None
+    assert half == pytest.approx(full / 2, abs=Decimal("0.00000002"))
+
+
+def test_a_schedule_has_its_runs_judged_in_batches(ada: Agent, server: BatchServer) -> None:
+    call_command("schedule", "add", "nightly", "--window", "all", "--batch", stdout=io.StringIO())
+    schedule = EvaluationSchedule.objects.get()
+    assert schedule.batch
+    fire_now(schedule)
+    assert work_one(owner="test")
+    assert (server.made(), server.live()) == (1, 0)
+    call_command("schedule", "change", "nightly", "--no-batch", stdout=io.StringIO())
+    assert EvaluationSchedule.objects.filter(batch=False).exists()
+
+
+@pytest.mark.parametrize("path", ["", "baselines/"])
+def test_the_api_takes_it_and_says_what_is_waited_for(path: str, ada: Agent, server: BatchServer) -> None:
+    client = program(superuser())
+    body = {"agent": "ada", "dimensions": ["adherence"], "batch": True}
+    if path:
+        body["simulate"] = False
+    made = client.post(f"/api/evaluations/{path}", body, format="json")
+    assert made.status_code == 202
+    assert (made.json()["batch"], made.json()["waits_for"]) == (True, "")
+    assert work_one(owner="test")
+    shown = client.get(made.json()["url"]).json()
+    assert shown["waits_for"] == "waiting for batch msgbatch_01: 0 of 3 answered"
+    assert shown["status"] == "pending"

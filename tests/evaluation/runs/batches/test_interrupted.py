@@ -1,0 +1,259 @@
+"""Batches that do not go as planned: processes that end midway, servers that are away, runs that are cancelled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from agents.kit.llm import batches
+from agents.kit.models import LLMBatch, LLMBatchRequest, LLMCall, ModelPrice
+from agents.models import Agent
+from evaluation.runs.control import cancel_run, resume_run
+from evaluation.runs.summary import waiting_words
+from tests import zygote
+from tests.batch_server import BatchServer
+from tests.evaluation.measuring import statuses
+from tests.evaluation.runs.batches.working import handed_in, look, only_batch, work
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def nobody_holds_it() -> None:
+    """As when the claims of a dead process are released: its batches are looked at anew."""
+    LLMBatch.objects.filter(status__in=LLMBatch.OPEN).update(
+        status="pending", lease_owner="", lease_expires_at=None, next_look_at=timezone.now()
+    )
+
+
+@pytest.mark.django_db
+def test_a_batch_whose_name_was_lost_is_found_and_not_handed_in_twice(ada: Agent, server: BatchServer) -> None:
+    server.forget_name = True
+    run = handed_in(ada)
+    assert (run.status, only_batch().batch_id, server.made()) == ("pending", "", 1)
+    assert "being submitted" in waiting_words([run])[run.pk]
+    nobody_holds_it()
+    look()
+    assert only_batch().batch_id == "msgbatch_01"
+    server.end()
+    look()
+    assert (work(run).status, server.made(), server.live()) == ("completed", 1, 0)
+
+
+@pytest.mark.django_db
+def test_a_batch_that_never_arrived_is_handed_in_again(ada: Agent, server: BatchServer) -> None:
+    server.fail = lambda method, path: 500 if method == "POST" else None
+    run = handed_in(ada)
+    assert (run.status, server.made()) == ("pending", 0)
+    server.fail = lambda method, path: None
+    nobody_holds_it()
+    look()
+    assert only_batch().status == "failed"
+    assert work(run).status == "pending"
+    server.end()
+    look()
+    assert (work(run).status, server.made()) == ("completed", 1)
+
+
+@pytest.mark.django_db
+def test_somebody_elses_batch_of_the_same_size_is_not_taken_for_ours(ada: Agent, server: BatchServer) -> None:
+    server.forget_name = True
+    run = handed_in(ada)
+    ours = server.batches.pop("msgbatch_01")
+    theirs = [{**request, "custom_id": f"other-{n}"} for n, request in enumerate(ours.requests)]
+    server.batches = {
+        "msgbatch_00": type(ours)("msgbatch_00", theirs, ours.created_at - timedelta(seconds=5)),
+        "msgbatch_01": ours,
+    }
+    nobody_holds_it()
+    server.end()
+    for _ in range(4):  # found, not ours, found, collected
+        look()
+    assert (only_batch().batch_id, only_batch().not_ours) == ("msgbatch_01", ["msgbatch_00"])
+    assert (work(run).status, server.live()) == ("completed", 0)
+
+
+@pytest.mark.django_db
+def test_results_that_stop_coming_are_stored_once(
+    ada: Agent, server: BatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agents.kit.llm import batch_api
+
+    monkeypatch.setattr(batch_api, "RESULTS_AT_ONCE", 1)
+    run = handed_in(ada)
+    server.end()
+    server.cut_results = 2
+    look()
+    assert "broke off" in only_batch().error
+    stored = LLMBatchRequest.objects.filter(result="succeeded").count()
+    assert 1 <= stored <= 2
+    assert (only_batch().status, LLMCall.objects.count()) == ("pending", stored)
+    assert work(run).status == "pending"
+    server.cut_results = None
+    look()
+    assert (only_batch().status, LLMCall.objects.count()) == ("completed", 3)
+    assert (work(run).status, server.live(), server.made()) == ("completed", 0, 1)
+
+
+@pytest.mark.django_db
+def test_a_server_that_is_away_is_asked_again_later(ada: Agent, server: BatchServer, settings) -> None:  # type: ignore[no-untyped-def]
+    run = handed_in(ada)
+    settings.LLM_BATCH_POLL_SECONDS = 60
+    server.fail = lambda method, path: 503
+    look()
+    batch = only_batch()
+    assert (batch.status, batch.looks) == ("pending", 1)
+    assert "503" in batch.error
+    assert "503" in waiting_words([run])[run.pk]
+    assert batch.next_look_at > timezone.now() + timedelta(seconds=50)
+    assert not batches.work_one(owner="test")  # not before its time
+    server.fail = lambda method, path: None
+    server.end()
+    LLMBatch.objects.update(next_look_at=timezone.now())
+    look()
+    assert work(run).status == "completed"
+
+
+@pytest.mark.django_db
+def test_cancelling_a_run_cancels_its_batch_and_what_was_answered_is_kept(
+    ada: Agent, server: BatchServer, price: ModelPrice
+) -> None:
+    run = cancel_run(handed_in(ada))
+    assert run.status == "cancelled"
+    look()
+    (batch,) = server.batches.values()
+    assert batch.status == "canceling"
+    resumed = resume_run(run)
+    assert work(resumed).status == "pending"  # until the server has ended it
+    assert (server.made(), server.live()) == (1, 0)
+    server.end(canceled={0, 2})
+    look()
+    assert LLMCall.objects.filter(work_id=run.work_id, batch=True).count() == 1
+    assert (work(run).status, statuses(run)) == ("pending", {"scored": 2, "pending": 4})
+    assert len(server.batches["msgbatch_02"].requests) == 2
+    server.end()
+    look()
+    assert (work(run).status, server.live()) == ("completed", 0)
+
+
+@pytest.mark.django_db
+def test_a_batch_that_the_server_never_ends_is_given_up(ada: Agent, server: BatchServer) -> None:
+    run = handed_in(ada)
+    LLMBatch.objects.update(expires_at=timezone.now() - timedelta(hours=3))
+    look()
+    assert (only_batch().status, only_batch().error) == ("failed", "the server did not end it in time")
+    assert (work(run).status, server.live()) == ("completed", 3)
+
+
+@pytest.mark.django_db
+def test_answers_of_an_agent_that_was_deleted_meanwhile_are_in_the_ledger_as_nobody_s(
+    ada: Agent, server: BatchServer, price: ModelPrice
+) -> None:
+    handed_in(ada)
+    batch = only_batch()
+    server.end()
+    LLMBatchRequest.objects.update(label={"purpose": "evaluation", "agent_id": 10**9, "run_id": 10**9})
+
+    look()
+
+    batch.refresh_from_db()
+    assert batch.status == "completed"
+    assert {call.agent_id for call in LLMCall.objects.filter(batch=True)} == {None}
+
+
+@pytest.mark.django_db
+def test_another_endpoint_is_not_asked_for_this_ones_batch(ada: Agent, server: BatchServer, settings) -> None:  # type: ignore[no-untyped-def]
+    handed_in(ada)
+    asked = len(server.asked)
+    settings.JUDGE_BASE_URL = server.url.replace("127.0.0.1", "localhost")
+    look()
+    assert len(server.asked) == asked
+    assert "was given this batch" in only_batch().error
+
+
+KILLED = """
+import os, signal
+{patch}
+from django.core.management import call_command
+call_command("capture_baseline", "--agents", "ada", "--dimensions", "adherence", "--no-simulate", "--batch")
+"""
+BEFORE_THE_NAME_IS_STORED = """
+from agents.kit.llm import batch_api
+hand_in = batch_api.hand_in
+def killed(*args):
+    hand_in(*args)
+    os.kill(os.getpid(), signal.SIGKILL)
+batch_api.hand_in = killed
+"""
+WHILE_COLLECTING = """
+from agents.kit.llm import batch_api, batches
+batch_api.RESULTS_AT_ONCE = 1
+store, stored = batches._store, []
+def killed(*args):
+    store(*args)
+    stored.append(1)
+    if len(stored) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+batches._store = killed
+"""
+
+
+@pytest.mark.parametrize("patch", [BEFORE_THE_NAME_IS_STORED, WHILE_COLLECTING], ids=["handing in", "collecting"])
+def test_a_killed_capture_is_gone_on_with_and_nothing_is_asked_or_stored_twice(
+    patch: str, database_file: Path, server: BatchServer
+) -> None:
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "project.settings",
+        "DATABASE_URL": f"sqlite:///{database_file}",
+        "PYTHONPATH": str(ROOT),
+        "JUDGE_BASE_URL": server.url,
+        "JUDGE_MODEL": "test-model",
+        "LLM_BATCH_POLL_SECONDS": "0",
+        "PROPOSITION_DIRS": "",
+        "SENTRY_DSN": "",
+    }
+    server.respond = None
+
+    def process(code: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "import django\ndjango.setup()\n" + code]
+        return zygote.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+
+    made = process(
+        "from tests.factories import make_agent, make_channel, talk\ntalk(make_agent('ada'), [f'line {n}' for n in range(4)])"
+    )
+    assert made.returncode == 0, made.stderr
+    taken, server_end = server.asked, server.end
+    answered_when_looked_at(server)
+    killed = process(KILLED.format(patch=patch))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert (server.made(), taken.count(("POST", "/v1/messages/batches"))) == (1, 1)
+    server_end()
+    soon = "from agents.models import LLMBatch\nfrom django.utils import timezone\nLLMBatch.objects.update(next_look_at=timezone.now())\n"
+    free = "from agents.kit.work.queues import release_lost_leases\nrelease_lost_leases()\n"
+    again = process(soon + free + KILLED.format(patch=""))
+    assert again.returncode == 0, again.stderr
+    assert (server.made(), server.live()) == (1, 0)
+    asked = sum(len(batch.requests) for batch in server.batches.values())
+    count = process(
+        "from agents.models import LLMCall\nfrom evaluation.models import EvaluationRun, EvaluationScore\n"
+        "print(LLMCall.objects.filter(batch=True).count(), EvaluationRun.objects.get().status,"
+        "EvaluationScore.objects.filter(status='pending').count())"
+    )
+    assert count.stdout.split() == [str(asked), "completed", "0"]
+
+
+def answered_when_looked_at(server: BatchServer) -> None:
+    """Batches end as soon as somebody looks at them."""
+
+    def end(method: str, path: str) -> None:
+        if method == "GET":
+            server.end()
+
+    server.fail = end
