@@ -32,7 +32,7 @@ from evaluation.calibration.agreement import refresh
 from evaluation.calibration.labels import draw_label_set, drawn_ids, key_of, save_label
 from evaluation.change.models import DriftAlert
 from evaluation.change.over_time import look_for_drift
-from evaluation.lineup.lineup import lineup
+from evaluation.lineup import lineup
 from evaluation.lineup.models import LineUpRun
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, Job
 from evaluation.runs.execute import execute

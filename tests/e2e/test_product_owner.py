@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings as configured
 from django.contrib.auth.models import User
 from django.utils.module_loading import import_string
 from playwright.sync_api import Locator, expect
 from pytest_django import Settings
 
+from agents.kit.capability import declared
 from agents.models import Agent, Message
 from correction.config.settings import resolve_config
 from evaluation.models import EvaluationRun
@@ -64,7 +64,7 @@ class Clicks:
 
 def work() -> None:
     """What workers do until nothing waits."""
-    queues = [import_string(path) for path in configured.WORK_QUEUES.values()]
+    queues = [import_string(path) for path in declared("work_queues").values()]
     for _ in count():
         if not any(queue(owner="w") for queue in queues):
             return

@@ -17,7 +17,7 @@ from evaluation import jobs
 from evaluation.calibration.models import JudgeCalibration
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.scenario import shipped
-from evaluation.lineup.lineup import lineup
+from evaluation.lineup import lineup
 from evaluation.lineup.models import LineUpRun
 from evaluation.models import BY_MESSAGE, EvaluationRun, Job
 from evaluation.propositions.files import load_file

@@ -18,8 +18,9 @@ from correction.interventions.evaluate import evaluate_interventions
 from correction.interventions.functions import Surroundings
 from correction.interventions.models import Intervention as InterventionRow
 from correction.interventions.models import InterventionLog
+from correction.interventions.stages import Nudges
 from correction.models import AgentEvaluationConfig
-from correction.stages import Interventions, RepetitionSuppression
+from correction.stages import RepetitionSuppression
 from tests.factories import make_agent, say
 
 ECHOES = (
@@ -59,7 +60,7 @@ def prepared(agent: Agent, channel: Channel, **fields: Any) -> Turn:
     """A turn that has passed both preparing stages of this floor."""
     channel.refresh_from_db()
     turn = Turn(agent=agent, channel=channel, **fields)
-    Pipeline([RepetitionSuppression(), Interventions()]).prepare(turn)
+    Pipeline([RepetitionSuppression(), Nudges()]).prepare(turn)
     failed = [entry for entry in turn.trace if entry.status == "failed"]
     assert not failed, failed
     return turn

@@ -19,7 +19,7 @@ from agents.turn.prompt import build_prompt, preview_prompt
 from correction.interventions import InterventionBatch, TextualPrecondition
 from correction.interventions.builtin import problems_of
 from correction.interventions.models import Intervention
-from correction.stages import Interventions
+from correction.interventions.stages import Nudges
 from tests.correction.interventions.steering import (
     AGREEMENT,
     advice,
@@ -296,7 +296,7 @@ def test_a_nudge_that_cannot_be_logged_is_not_given(ada: Agent, office: Channel)
     configure(ada, variety_intervention_enabled=True)
     turn = Turn(agent=ada, channel=office, run=Run(agent=ada))  # a run that was never saved: its log row cannot be
 
-    Pipeline([Interventions()]).prepare(turn)
+    Pipeline([Nudges()]).prepare(turn)
 
     assert entry_of(turn).status == "failed"
     assert (turn.sections, logs()) == ([], [])
