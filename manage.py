@@ -33,7 +33,7 @@ def main() -> None:
     except DatabaseError as error:
         if "no such table" in str(error) or "does not exist" in str(error):
             fail(f"The database is not set up: run `manage.py migrate`. ({str(error).splitlines()[0]})", 3)
-        from agents.kit.work.running import is_unavailable
+        from agents.kit.running import is_unavailable
 
         if is_unavailable(error):
             first = str(error).strip().partition("\n")[0]

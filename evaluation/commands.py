@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from agents.kit.commands import STOPPED, Cell, console_for_bars, console_on, print_table, unusable, wrong
 from agents.kit.llm.endpoints import problem_of, route_of
-from agents.kit.work.running import stopping_on_sigterm
+from agents.kit.running import stopping_on_sigterm
 from agents.models import Channel
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.calibration.agreement import trust_notes

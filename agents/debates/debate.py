@@ -27,9 +27,9 @@ from agents.debates.models import Debate, DebateRound, DebateSeat, DebateTurn
 from agents.debates.modes import POLL, Mode, answer_of, labels_for, mode_of
 from agents.kit.llm.endpoints import problem_of, route_of
 from agents.kit.models.lease import LeaseLost
+from agents.kit.running import outlasting, pause, side_by_side
 from agents.kit.text.fences import fault_of
 from agents.kit.work.queues import carry_out, do_next, wake_workers
-from agents.kit.work.running import outlasting, pause, side_by_side
 from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep
 from agents.models.conversations import FieldRefused, UnknownAgent, find_agent
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn

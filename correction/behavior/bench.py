@@ -14,7 +14,7 @@ from pydantic import AliasChoices, BaseModel, Field, StrictBool, ValidationError
 from agents.kit.commands import console_on, print_table, snippet
 from agents.kit.llm import ledger
 from agents.kit.llm.requests import describe_validation
-from agents.kit.work.running import side_by_side
+from agents.kit.running import side_by_side
 from agents.personas.persona import TraitValue
 from correction.behavior.patterns import stems
 from correction.behavior.rules import STOP, UNSPECIFIED, own_words, read_map

@@ -12,8 +12,8 @@ from django.utils import timezone
 from agents.chat import is_chat
 from agents.kit.llm.endpoints import model_of
 from agents.kit.models.lease import LeaseLost
+from agents.kit.running import outlasting
 from agents.kit.work.queues import do_next, wake_workers
-from agents.kit.work.running import outlasting
 from agents.models import Agent, Message
 from agents.personas.persona import persona_digest
 from agents.turn.receive import said_to

@@ -20,10 +20,10 @@ from agents.kit.llm import Block, Label, LLMRequest, Turn, complete
 from agents.kit.llm.ledger import Totals, totals
 from agents.kit.llm.requests import InvalidAnswer, describe_validation, object_schema, storable
 from agents.kit.llm.requests import one_line as shortened
+from agents.kit.running import side_by_side
 from agents.kit.text.fences import fence, neutral, new_nonce, one_line
 from agents.kit.text.tokens import tokenize
 from agents.kit.text.voices import vocabulary
-from agents.kit.work.running import side_by_side
 from agents.models import Agent
 from agents.personas.persona import cut_persona, render_persona
 from evaluation.drafting.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file

@@ -34,10 +34,10 @@ from agents.kit.llm.endpoints import problem_of
 from agents.kit.models import LLMCall, owner_name
 from agents.kit.models.lease import LeaseLost
 from agents.kit.ops.sums import TOKENS
+from agents.kit.running import check_stop, outlasting, pause, side_by_side
 from agents.kit.text.ngrams import compute_corpus_repetition
 from agents.kit.text.tokens import tokenize
 from agents.kit.work.queues import carry_out, do_next, wake_workers
-from agents.kit.work.running import check_stop, outlasting, pause, side_by_side
 from agents.models import Agent, Channel, ChannelMember, Message, Run
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.swarm.assign import SwarmRefused, assign_swarms

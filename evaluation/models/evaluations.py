@@ -17,8 +17,8 @@ from django.utils import timezone
 from agents.alerts.models import AlertKind
 from agents.alerts.raising import raise_alert
 from agents.kit.models import Leasable, LLMBatch, LLMCall
+from agents.kit.running import outlasting
 from agents.kit.text.patterns import TIMED_OUT
-from agents.kit.work.running import outlasting
 from agents.models import Agent, Channel, Message
 from agents.models.conversations import validate_tags
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension

@@ -24,7 +24,7 @@ from agents.kit.llm.endpoints import route_of
 from agents.kit.models import Leasable, owner_name
 from agents.kit.models.lease import LOOKS
 from agents.kit.ops.telemetry import logging_about
-from agents.kit.work.running import OUTAGE, is_outage, side_by_side
+from agents.kit.running import OUTAGE, is_outage, side_by_side
 from evaluation.calibration.agreement import with_trust
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence

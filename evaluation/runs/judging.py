@@ -19,8 +19,8 @@ from django.utils import timezone
 
 from agents.kit.bulk import update_rows
 from agents.kit.llm import Label, complete_many
+from agents.kit.running import OUTAGE, outlasting
 from agents.kit.text.fences import new_nonce, one_line
-from agents.kit.work.running import OUTAGE, outlasting
 from agents.models import Message
 from agents.personas.persona import current_digest
 from evaluation.judge.questions import (

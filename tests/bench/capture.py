@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from agents.kit.work.running import side_by_side
+from agents.kit.running import side_by_side
 
 DIMENSIONS = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
 CONCURRENCY = 20

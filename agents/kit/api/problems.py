@@ -21,7 +21,7 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from agents.kit.api.requests import BodyTooLarge
-from agents.kit.work.running import is_unavailable
+from agents.kit.running import is_unavailable
 
 logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"

@@ -27,8 +27,8 @@ from agents.kit.llm.endpoints import Route, route_of
 from agents.kit.llm.requests import Exchange, Label, LLMRequest, Reply, Role, read_answer
 from agents.kit.llm.requests import Status as ReplyStatus
 from agents.kit.models import LLMBatch, LLMBatchRequest, LLMCall
+from agents.kit.running import outlasting
 from agents.kit.work.queues import wake_workers
-from agents.kit.work.running import outlasting
 from agents.models import Agent, Run
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from django.utils import timezone
 from agents.kit.llm import prices
 from agents.kit.llm.requests import Exchange, LLMRequest, Status, Usage, one_line, storable
 from agents.kit.models import LLMCall, LLMPayload
-from agents.kit.work.running import OUTAGE, outlasting
+from agents.kit.running import OUTAGE, outlasting
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
 
     Where the insert fails, because an agent was deleted meanwhile or a value does not fit, each row is written alone,
     so that one cannot cost the others. A row that cannot be written even so is logged and its key is None: the caller
-    must not lose the answer with it. A worker waits for a database that is away (`agents.kit.work.running`). What an outage
+    must not lose the answer with it. A worker waits for a database that is away (`agents.kit.running`). What an outage
     outlasts stays in memory, its key is None, and the next call that is written, or the end of the process, writes it.
     """
     if not calls:

@@ -19,7 +19,7 @@ from agents.kit.llm.anthropic_api import Call
 from agents.kit.llm.endpoints import Route, answer_at_hand, route, route_of
 from agents.kit.llm.loop import background
 from agents.kit.llm.requests import Exchange, LLMRequest, Reply, Role, Status, request_digest
-from agents.kit.work.running import LOOK, check_stop
+from agents.kit.running import LOOK, check_stop
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from agents.kit.work.running import check_stop, outlasting
+from agents.kit.running import check_stop, outlasting
 
 if TYPE_CHECKING:
     from django.db.models.manager import Manager

@@ -18,7 +18,7 @@ from agents.kit.capability import declared
 from agents.kit.llm.requests import storable
 from agents.kit.models import Chore
 from agents.kit.models.lease import Leasable, LeaseLost, owner_is_dead
-from agents.kit.work.running import is_outage
+from agents.kit.running import is_outage
 
 WorkQueue = Callable[..., bool]
 Row = TypeVar("Row", bound=Leasable)

@@ -18,8 +18,8 @@ from django.db import DatabaseError, close_old_connections
 from agents.kit.llm import warm_up
 from agents.kit.llm.requests import ROLES
 from agents.kit.models import WorkerHeartbeat
+from agents.kit.running import OUTAGE
 from agents.kit.work.queues import GROUPS, WORK_TASK, Group, release_lost_leases, wake_workers, work_queues
-from agents.kit.work.running import OUTAGE
 from agents.kit.work.worker import FIRST_PAUSE, LONGEST_PAUSE, Worker
 
 log = logging.getLogger(__name__)

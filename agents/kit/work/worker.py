@@ -24,8 +24,8 @@ from agents.kit.llm.ledger import write_late
 from agents.kit.llm.loop import slots_in_use
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.models.lease import owner_name
+from agents.kit.running import LOOK, Stop, Stopped, is_outage, patient, stopping_with
 from agents.kit.work.queues import Group, WorkQueue, release_lost_leases, run_due_chores, work_models
-from agents.kit.work.running import LOOK, Stop, Stopped, is_outage, patient, stopping_with
 
 LOOK_FOR_CHORES = 10.0  # seconds between two looks
 INTERACTIVE_IN_A_ROW = 10  # then bulk work has its turn, so that it never starves

@@ -14,7 +14,7 @@ from django.core.management.base import CommandError
 
 from agents.chat import Exchange, begin_chat, exchange
 from agents.kit.commands import FAILED, STOPPED, BaseCommand, in_line, printable, unanswered, unusable, wrong
-from agents.kit.work.running import stopping_on_sigterm
+from agents.kit.running import stopping_on_sigterm
 from agents.models import Agent, Channel, Run
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.swarm.talk import trace_lines

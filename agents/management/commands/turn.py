@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 
 from agents.kit.commands import FAILED, STOPPED, BaseCommand, unanswered, unusable
 from agents.kit.models import owner_name
-from agents.kit.work.running import stopping_on_sigterm
+from agents.kit.running import stopping_on_sigterm
 from agents.models import Agent, Channel, Run
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.turn import timeline

@@ -23,8 +23,8 @@ from django.utils import timezone
 from agents.kit.models.lease import LeaseLost
 from agents.kit.ops.deletion import consequences
 from agents.kit.ops.telemetry import logging_about
+from agents.kit.running import check_stop, outlasting
 from agents.kit.work.queues import do_next, wake_workers
-from agents.kit.work.running import check_stop, outlasting
 from agents.models import Channel, ChannelMember, Import, ImportChunk, Message
 from agents.transcripts.importer import BATCH, ReadOptions, Transcript, import_transcript
 from agents.transcripts.imports.uploads import drop, is_stored, plain_name, store, write_out

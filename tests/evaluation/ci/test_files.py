@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from agents.kit.work.running import stopping_on_sigterm
+from agents.kit.running import stopping_on_sigterm
 from agents.models import Agent, Channel
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun

@@ -40,7 +40,7 @@ from agents.kit.commands import (
     wrong,
 )
 from agents.kit.models import owner_name
-from agents.kit.work.running import stopping_on_sigterm
+from agents.kit.running import stopping_on_sigterm
 
 CRITERIA = Criteria()
 OFF = "off"

@@ -20,8 +20,8 @@ from agents.kit.commands import FAILED, BaseCommand, wrong
 from agents.kit.llm import warm_up
 from agents.kit.llm.requests import ROLES
 from agents.kit.models import WorkerHeartbeat
+from agents.kit.running import LOOK
 from agents.kit.work.queues import Group, work_queues
-from agents.kit.work.running import LOOK
 from agents.kit.work.worker import Piece, Worker, alive_here
 
 HANG = 5.0  # seconds past the grace period after which the process ends without a thread that does not look at the flag

@@ -29,7 +29,7 @@ from agents.kit.commands import (
 from agents.kit.llm.endpoints import problem_of, provider_of, replay_file
 from agents.kit.llm.requests import Role
 from agents.kit.ops.checks import OFFLINE_MODELS
-from agents.kit.work.running import stopping_on_sigterm
+from agents.kit.running import stopping_on_sigterm
 from evaluation.commands import ProgressBar, check_writable, write_text
 from evaluation.experiments.bundle import read_bundle, write_bundle
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment

@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from agents.kit.llm import Block, LLMRequest, Status, Turn, complete, complete_many
 from agents.kit.models import LLMCall
-from agents.kit.work.running import Stop, Stopped, side_by_side, stopping_with
+from agents.kit.running import Stop, Stopped, side_by_side, stopping_with
 from tests.agents.kit.llm.asking import text_request
 from tests.llm_server import LLMServer
 

@@ -9,7 +9,7 @@ import pytest
 from django.db import DatabaseError, InternalError, OperationalError, ProgrammingError, connection
 
 from agents.kit.models import owner_name
-from agents.kit.work.running import is_outage, is_unavailable, outlasting, patient
+from agents.kit.running import is_outage, is_unavailable, outlasting, patient
 from agents.models import ChannelMember, Run
 from agents.turn import orchestrator
 from agents.turn.send_message import start_turn

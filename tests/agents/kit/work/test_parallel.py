@@ -12,7 +12,7 @@ from contextvars import ContextVar
 import pytest
 from django.db import connection
 
-from agents.kit.work.running import SliceOver, Stop, Stopped, check_stop, pause, side_by_side, stopping_with
+from agents.kit.running import SliceOver, Stop, Stopped, check_stop, pause, side_by_side, stopping_with
 from agents.models import Agent
 
 ABOUT: ContextVar[str] = ContextVar("about", default="")
