@@ -22,11 +22,11 @@ from django.utils import timezone
 
 from agents.kit import llm
 from agents.kit.capability import declared
-from agents.kit.llm.requests import storable
 from agents.kit.models import owner_is_dead, owner_name
 from agents.kit.models.lease import LeaseLost
 from agents.kit.ops.telemetry import logging_about
 from agents.kit.running import is_outage, outlasting, pause
+from agents.kit.text.storable import storable
 from agents.kit.work.queues import carry_out, do_next, reported
 from agents.models import ChannelMember, Message, Run, RunMessage, RunStep
 from agents.turn.pipeline import Answer, Draft, Overrides, StageFailed, ToolOutcome, Turn, pipeline

@@ -16,8 +16,8 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Exists, OuterRef, Subquery
 from django.utils import timezone
 
-from agents.kit.llm.requests import storable
 from agents.kit.text.fences import fault_of
+from agents.kit.text.storable import storable
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Channel, ChannelMember, Message, PersonaVersion, Run
 from agents.models.conversations import has_swarm, validate_tags

@@ -18,9 +18,9 @@ import sentry_sdk
 from django.conf import settings
 
 from agents.kit.llm import Label, Reply, Status, complete_guarded, complete_together, warm_up
-from agents.kit.llm.requests import storable
 from agents.kit.running import OUTAGE
 from agents.kit.text.patterns import TIMED_OUT
+from agents.kit.text.storable import storable
 from agents.models import Agent, Channel, Message, PersonaVersion
 from agents.personas.persona import TraitValue, render_persona
 from agents.turn.pipeline import Draft, Turn

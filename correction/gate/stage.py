@@ -16,8 +16,8 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Case, F, Max, Q, Value, When
 
-from agents.kit.llm.requests import storable
 from agents.kit.text.fences import neutral, render_prompt
+from agents.kit.text.storable import storable
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Channel, Message
 from agents.turn.pipeline import Accept, Draft, Revise, Turn

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db.models import Exists, OuterRef
 from django.utils.module_loading import import_string
 
-from agents.kit.llm.requests import storable
+from agents.kit.text.storable import storable
 from agents.models import Agent
 from correction.config.settings import ResolvedConfig
 from correction.interventions.functions import Finding, InterventionContext, speaker

@@ -13,9 +13,9 @@ import sentry_sdk
 from django.db.models import Max, QuerySet
 
 from agents.kit.llm import Label
-from agents.kit.llm.requests import storable
 from agents.kit.text.fences import new_nonce
 from agents.kit.text.patterns import one_message
+from agents.kit.text.storable import storable
 from agents.models import Channel
 from agents.turn.pipeline import Turn
 from correction.config.settings import ResolvedConfig, config_of

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from agents.kit.llm.requests import storable
+from agents.kit.text.storable import storable
 from evaluation.propositions.files import (
     FileProblem,
     YamlProblems,

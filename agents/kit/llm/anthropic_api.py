@@ -26,10 +26,10 @@ from agents.kit.llm.requests import (
     read_answer,
     request_digest,
     result_part,
-    storable,
     tool_blocks,
     tool_part,
 )
+from agents.kit.text.storable import storable
 
 MAX_BREAKPOINTS = 4  # the API refuses more
 EXAMPLE_QUESTION = (

@@ -22,9 +22,10 @@ from django.db.models.sql import InsertQuery
 from django.utils import timezone
 
 from agents.kit.llm import prices
-from agents.kit.llm.requests import Exchange, LLMRequest, Status, Usage, one_line, storable
+from agents.kit.llm.requests import Exchange, LLMRequest, Status, Usage, one_line
 from agents.kit.models import LLMCall, LLMPayload
 from agents.kit.running import OUTAGE, outlasting
+from agents.kit.text.storable import storable
 
 logger = logging.getLogger(__name__)
 

@@ -14,6 +14,8 @@ from typing import Any, Literal, NoReturn
 
 from pydantic import ValidationError
 
+from agents.kit.text.storable import storable
+
 logger = logging.getLogger(__name__)
 
 MAX_ERROR = 500
@@ -276,7 +278,6 @@ def estimate_tokens(request: LLMRequest) -> int:
 # harmless only where it plainly is none, as in "{name}".
 _OPENING = re.compile(r"\[\s*\{|\{")
 _PLACEHOLDER = re.compile(r"\{\s*[^\s{}\[\]\"':][^{}\[\]\"':]*\}")
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 
 class NotOneObject(ValueError):
@@ -350,17 +351,6 @@ def _decode(text: str, start: int) -> tuple[dict[str, Any], int]:
     except ValueError as problem:  # NaN, 1e999, an integer of thousands of digits
         raise NotOneObject(f"the answer is not JSON: {problem}") from None
     return value, end
-
-
-def storable(value: Any) -> Any:
-    """`value` with NUL and lone surrogates in its strings replaced: no database takes them, and a model can write them."""
-    if isinstance(value, str):
-        return _UNSTORABLE.sub("\ufffd", value) if _UNSTORABLE.search(value) else value
-    if isinstance(value, dict):
-        return {storable(key): storable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [storable(item) for item in value]
-    return value
 
 
 def tool_part(tool: Tool) -> dict[str, Any]:

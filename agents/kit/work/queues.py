@@ -15,10 +15,10 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared
-from agents.kit.llm.requests import storable
 from agents.kit.models import Chore
 from agents.kit.models.lease import Leasable, LeaseLost, owner_is_dead
 from agents.kit.running import is_outage
+from agents.kit.text.storable import storable
 
 WorkQueue = Callable[..., bool]
 Row = TypeVar("Row", bound=Leasable)
