@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F, Max, Model
+from django.db.models import F, Max
 from django.utils import timezone
 
 from agents.kit.llm import batch_api, endpoints, ledger
@@ -29,7 +29,6 @@ from agents.kit.llm.requests import Status as ReplyStatus
 from agents.kit.models import LLMBatch, LLMBatchRequest, LLMCall
 from agents.kit.running import outlasting
 from agents.kit.work.queues import wake_workers
-from agents.models import Agent, Run
 
 if TYPE_CHECKING:
     from anthropic.types.messages import MessageBatch
@@ -319,10 +318,11 @@ def _store(batch: LLMBatch, way: Route, entries: Sequence[Entry]) -> None:
 
 def _forget_the_deleted(rows: Sequence[LLMBatchRequest]) -> None:
     """Empty the agent or turn of calls whose agent or turn was deleted while the batch was out."""
-    models: tuple[tuple[str, type[Model]], ...] = (("agent_id", Agent), ("run_id", Run))
-    for name, model in models:
+    for key in (LLMCall.agent.field, LLMCall.run.field):
+        name = key.attname
         named = {row.label.get(name) for row in rows} - {None}
-        known = set(model._default_manager.filter(pk__in=named).values_list("pk", flat=True)) if named else set()
+        there = key.remote_field.model._default_manager.filter(pk__in=named)
+        known = set(there.values_list("pk", flat=True)) if named else set()
         for row in rows:
             if row.label.get(name) not in known:
                 row.label = {**row.label, name: None}

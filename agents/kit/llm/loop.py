@@ -329,13 +329,16 @@ def background() -> Background:
         return _background
 
 
-def slots_in_use() -> tuple[int, int]:
-    """Model calls of this process that are in flight now, and how many may be; (0, 0) before the first.
+def slots() -> dict[str, int]:
+    """Count the model calls of this process that are in flight now, and those that may be, as columns of a worker's heartbeat.
 
-    Read from another thread than the loop's: a figure to look at, a moment old.
+    Both are 0 before the first call. Read from another thread than the loop's: a figure to look at, a moment old.
     """
     limiters = list(_background.limiters.values()) if _background is not None else []
-    return sum(sum(each.in_use.values()) for each in limiters), sum(each.limit + each.gate_slots for each in limiters)
+    return {
+        "slots_in_use": sum(sum(limiter.in_use.values()) for limiter in limiters),
+        "slots": sum(limiter.limit + limiter.gate_slots for limiter in limiters),
+    }
 
 
 def close() -> None:

@@ -18,7 +18,7 @@ from agents.kit.llm import anthropic_api, ledger
 from agents.kit.llm.anthropic_api import Call
 from agents.kit.llm.endpoints import Route, answer_at_hand, route, route_of
 from agents.kit.llm.loop import background
-from agents.kit.llm.requests import Exchange, LLMRequest, Reply, Role, Status, request_digest
+from agents.kit.llm.requests import ROLES, Exchange, LLMRequest, Reply, Role, Status, request_digest
 from agents.kit.running import LOOK, check_stop
 
 logger = logging.getLogger(__name__)
@@ -34,6 +34,12 @@ def warm_up(role: Role, *, model: str = "", retries: int = 0) -> None:
     way = route_of(role, model)
     if way.is_distant:
         background().clients.get(base_url=way.base_url, key=way.key, retries=retries)
+
+
+def warm_up_all() -> None:
+    """Do so for each role, when a worker starts: during the import a thread with work does not look at the stop flag."""
+    for role in ROLES:
+        warm_up(role)
 
 
 def complete(request: LLMRequest, *, deadline: float = 5.0) -> Reply:

@@ -15,12 +15,10 @@ from celery import shared_task, signals
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections
 
-from agents.kit.llm import warm_up
-from agents.kit.llm.requests import ROLES
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.running import OUTAGE
 from agents.kit.work.queues import GROUPS, WORK_TASK, Group, release_lost_leases, wake_workers, work_queues
-from agents.kit.work.worker import FIRST_PAUSE, LONGEST_PAUSE, Worker
+from agents.kit.work.worker import FIRST_PAUSE, LONGEST_PAUSE, Worker, prepare
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +59,11 @@ def sweep() -> None:
 
 
 @signals.worker_init.connect
-def _warm_up(**kwargs: Any) -> None:
-    """Import the SDK, which takes seconds in which a thread does not look at the stop flag."""
-    for role in ROLES:
-        try:
-            warm_up(role)
-        except Exception:
-            log.exception("the client of the %s could not be made; the first call tries again", role)
+def _prepare(**kwargs: Any) -> None:
+    try:
+        prepare()
+    except Exception:
+        log.exception("the worker could not be prepared; the first piece of work tries again")
 
 
 @signals.worker_ready.connect

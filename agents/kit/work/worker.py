@@ -1,4 +1,8 @@
-"""One process that works: its threads take the next piece of work by `Worker.work_once`, and its heartbeat says that it lives."""
+"""One process that works: its threads take the next piece of work by `Worker.work_once`, and its heartbeat says that it lives.
+
+What other modules need of a worker their app declares (`agents.kit.capability`), as functions without arguments: `worker_start` is called
+once, before a process looks for work; `worker_look` before each look; `worker_columns` returns columns of each heartbeat's row.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
-from agents.kit.llm.ledger import write_late
-from agents.kit.llm.loop import slots_in_use
+from agents.kit.capability import declared_list
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.models.lease import owner_name
 from agents.kit.running import LOOK, Stop, Stopped, is_outage, patient, stopping_with
@@ -56,6 +61,12 @@ class Piece:
     handed_back: bool = False
 
 
+def prepare() -> None:
+    """Do what is to be done once, before this process looks for work."""
+    for path in declared_list("worker_start"):
+        import_string(path)()
+
+
 class Worker:
     """What the threads of a process share: queues, stop flag, heartbeat row, and the order in which they look for work.
 
@@ -72,6 +83,8 @@ class Worker:
     def __init__(self, kind: WorkerHeartbeat.Kind, queues: Mapping[str, WorkQueue], *, name: str = "") -> None:
         self.kind, self.queues, self.name = kind, queues, name or owner_name()
         self.stop, self.done = Stop(), Counter[str]()
+        self._before_look = [import_string(path) for path in declared_list("worker_look")]
+        self._columns = [import_string(path) for path in declared_list("worker_columns")]
         self._lock, self._of_thread, self._numbers = threading.Lock(), threading.local(), itertools.count(1)
         self._doing: dict[str, str] = {}
         self._in_a_row, self._last_bulk, self._after_alert = 0, "", False
@@ -89,7 +102,8 @@ class Worker:
         began, name = time.monotonic(), ""
         with patient(settings.WORKER_PATIENCE):
             try:
-                write_late()
+                for function in self._before_look:
+                    function()
                 if group != "interactive":
                     self._do_chores()
                 for name in self._order(group):
@@ -146,16 +160,16 @@ class Worker:
             self._beat_at = time.monotonic()
             counts = Counter(self._doing.values())
             self._shown = ", ".join(name if n == 1 else f"{name} ×{n}" for name, n in counts.items())
-        now, (used, most) = timezone.now(), slots_in_use()
-        values = {
+        now = timezone.now()
+        values: dict[str, Any] = {
             "queues": ", ".join(self.queues)[:500],
             "doing": "" if stopped else self._shown[:80],
             "done": self.done.total(),
-            "slots_in_use": used,
-            "slots": most,
             "seen_at": now,
             "stopped_at": now if stopped else None,
         }
+        for function in self._columns:
+            values |= function()
         try:
             if not WorkerHeartbeat.objects.filter(name=self.name).update(**values):
                 WorkerHeartbeat.objects.filter(seen_at__lt=now - ROWS_KEPT).delete()
