@@ -17,8 +17,7 @@ class KitConfig(capability.Capability):
     metrics_collectors = ["agents.kit.ops.metrics.collect_work", "agents.kit.ops.metrics.collect_calls"]
 
     def ready(self) -> None:
-        from agents.kit.ops import checks  # noqa: F401 (registers the system checks)
-
+        super().ready()
         pre_migrate.connect(note_what_is_there, dispatch_uid="agents.note_what_is_there")
         post_migrate.connect(seed_prices, sender=self, dispatch_uid="agents.seed_prices")
         post_migrate.connect(

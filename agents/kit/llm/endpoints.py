@@ -43,6 +43,7 @@ Provider = Literal["anthropic", "offline", "replay"]
 ANTHROPIC_URL = "https://api.anthropic.com"
 PLACEHOLDER_KEY = "no-key-configured"  # some local servers insist on a header, none reads it
 OFFLINE_PREFIX = "offline:"
+OFFLINE_MODELS: dict[Role, tuple[str, ...]] = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1",)}
 REPLAY_PREFIX = "replay:"
 ANSWERS = "answers.jsonl"  # in a zip that is replayed
 MOST_UNPACKED = 500_000_000  # bytes of it
@@ -108,10 +109,9 @@ def problem_of(role: Role, model: str) -> str:
         return f"{name}_BASE_URL (or ANTHROPIC_BASE_URL) {fault}"
     if key or base_url_of(role):
         return ""
-    offline = "offline:lexical-1" if role == "judge" else "offline:scripted-1"
     return (
         f"{name}_MODEL is {model!r} but no key is set: set ANTHROPIC_API_KEY, or {name}_BASE_URL to a server that "
-        f"speaks the same API, or {name}_MODEL={offline} to work without a model"
+        f"speaks the same API, or {name}_MODEL={OFFLINE_MODELS[role][0]} to work without a model"
     )
 
 

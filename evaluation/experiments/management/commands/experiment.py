@@ -26,9 +26,8 @@ from agents.kit.commands import (
     unusable,
     wrong,
 )
-from agents.kit.llm.endpoints import problem_of, provider_of, replay_file
+from agents.kit.llm.endpoints import OFFLINE_MODELS, problem_of, provider_of, replay_file
 from agents.kit.llm.requests import Role
-from agents.kit.ops.checks import OFFLINE_MODELS
 from agents.kit.running import stopping_on_sigterm
 from evaluation.commands import ProgressBar, check_writable, write_text
 from evaluation.experiments.bundle import read_bundle, write_bundle

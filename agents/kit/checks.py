@@ -6,37 +6,24 @@ imports what it looks at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Warning, register
-from django.utils.module_loading import import_string
-
-from agents.kit.capability import declared
 
 if TYPE_CHECKING:
     from agents.kit.llm.requests import Role
 
-NUMBERS = {  # the least allowed, and what it is
+Numbers = Mapping[str, tuple[float, str]]  # settings: the least allowed, and what it is
+
+NUMBERS: Numbers = {
     "LLM_MAX_CONCURRENCY": (1, "the number of calls that may be in flight"),
     "LLM_GATE_SLOTS": (0, "the number of further calls reserved for the gate"),
     "LLM_EVALUATION_DEADLINE": (1, "seconds for one judging call"),
     "LLM_EVALUATION_RETRIES": (0, "how often a call is tried again"),
-    "TURN_MAX_REVISIONS": (0, "how often one message may be sent back"),
-    "TURN_STEP_DEADLINE": (1, "seconds for one model call of an agent"),
-    "TURN_MAX_REPLY_DEPTH": (0, "replies of agents to agents in a direct message; 0 = none"),
-    "TURN_HISTORY_MESSAGES": (1, "how many recent messages an agent is shown"),
-    "TURN_SWARM_PRE_DEADLINE": (0.1, "seconds that calibration may add to a reply"),
-    "TURN_SWARM_POST_DEADLINE": (0.1, "seconds that polishers may add to a reply"),
 }
-RANGES = {
-    "SWARM_WINDOW": (10, 15, "the messages that an agent with a swarm is shown in full"),
-    "SWARM_SUMMARY_EVERY": (3, 5, "turns between two summaries of a conversation"),
-}
-OFFLINE_MODELS = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1",)}
-PHASES = ("received", "prepare", "review", "committed", "finish")  # of a turn, see agents/turn/pipeline.py
 
 
 @register("plumbline", deploy=True)  # a fact to know before going live; said on every command it would only be noise
@@ -56,7 +43,7 @@ def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Itera
 @register("plumbline")
 def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Each role's model can be called, and what it costs is known."""
-    from agents.kit.llm.endpoints import model_of, problem_of, provider_of, replay_file
+    from agents.kit.llm.endpoints import OFFLINE_MODELS, model_of, problem_of, provider_of, replay_file
     from agents.kit.llm.requests import ROLES
 
     for role in ROLES:
@@ -97,58 +84,21 @@ def _check_prices() -> Iterator[CheckMessage]:
 
 @register("plumbline")
 def check_llm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """The numbers and choices for model calls and turns are in range."""
+    """The numbers and choices for model calls are in range."""
     from agents.kit.llm.ledger import STORE_CHOICES
 
     if settings.LLM_STORE_PAYLOADS not in STORE_CHOICES:
         hint = f"Set it to one of: {', '.join(STORE_CHOICES)}."
         yield Error(f"LLM_STORE_PAYLOADS is {settings.LLM_STORE_PAYLOADS!r}.", hint=hint, id="agents.E003")
-    for name, (least, meaning) in NUMBERS.items():
+    yield from too_small(NUMBERS)
+
+
+def too_small(numbers: Numbers) -> Iterator[CheckMessage]:
+    """Name the settings that are less than the least allowed."""
+    for name, (least, meaning) in numbers.items():
         if getattr(settings, name) < least:
             hint = f"Set it to {least} or more ({meaning})."
             yield Error(f"{name} is {getattr(settings, name)}.", hint=hint, id="agents.E004")
-    for name, (least, most, meaning) in RANGES.items():
-        if not least <= getattr(settings, name) <= most:
-            hint = f"Set it to {least} to {most} ({meaning})."
-            yield Error(f"{name} is {getattr(settings, name)}.", hint=hint, id="agents.E004")
-
-
-@register("plumbline")
-def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Every stage of `TURN_PIPELINE` can be made and does something."""
-    for path in settings.TURN_PIPELINE:
-        try:
-            stage = import_string(path)()
-        except Exception as error:  # noqa: BLE001 (an import can raise anything; the check names it, without a traceback on every command)
-            problem = f"cannot be loaded: {type(error).__name__}: {error}"
-        else:
-            if any(callable(getattr(stage, phase, None)) for phase in PHASES):
-                continue
-            problem = "has none of the methods of a stage"
-        hint = f"Correct the path, or take it out. A stage is a class without arguments that has any of: {', '.join(PHASES)}."
-        yield Error(f"TURN_PIPELINE names {path!r}, which {problem}.", hint=hint, id="agents.E006")
-
-
-@register("plumbline")
-def check_swarms(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """The tools that swarms offer, and how they polish."""
-    from agents.swarm.models import Swarm
-    from agents.turn.tools import Tool
-
-    for name, path in declared("turn_tools").items():
-        try:
-            tool = import_string(path)
-        except ImportError as error:
-            problem = f"cannot be loaded: {error}"
-        else:
-            if isinstance(tool, type) and issubclass(tool, Tool):
-                continue
-            problem = "is no subclass of agents.turn.tools.Tool"
-        hint = "Correct the path in TURN_TOOLS, or take the tool out."
-        yield Error(f"The tool {name!r} is {path!r}, which {problem}.", hint=hint, id="agents.E008")
-    if settings.TURN_SWARM_POST not in ("", *Swarm.Executor.values):
-        hint = f"Set it to one of: {', '.join(Swarm.Executor.values)}, or leave it empty."
-        yield Error(f"TURN_SWARM_POST is {settings.TURN_SWARM_POST!r}.", hint=hint, id="agents.E003")
 
 
 NEW_KEY = "python3 -c 'import secrets; print(secrets.token_urlsafe(64))'"
