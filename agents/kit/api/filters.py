@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, date, datetime, time
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -15,11 +14,11 @@ from django.contrib.auth import get_user_model
 from django.db.models import Model, Q, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
-from django.utils.dateparse import parse_date, parse_datetime
 from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.drainage import set_override
 from rest_framework.exceptions import ValidationError
 
+from agents.kit.text.moments import read_moment
 from agents.models import Agent, Channel
 from agents.models.conversations import TAG_KEY, no_agent
 
@@ -157,23 +156,6 @@ def number(
 
 def uuid(field: str | None = None, **more: Any) -> Parameter:
     return Parameter(field, read=UUID, allowed="a UUID", schema={"format": "uuid"}, **more)
-
-
-def read_moment(text: str) -> datetime:
-    """A point in time; a date alone is its midnight UTC.
-
-    Raises:
-        ValueError, OverflowError: It is none, or one that the calendar does not have in UTC.
-    """
-    try:
-        at: datetime | date | None = parse_datetime(text) or parse_date(text)
-    except ValueError:  # of the right form, but no such day: its sentence names neither the text nor what is allowed
-        at = None
-    if at is None:
-        raise ValueError
-    if not isinstance(at, datetime):
-        at = datetime.combine(at, time())
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def since(field: str = "created_at") -> Parameter:
