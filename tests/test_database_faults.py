@@ -29,7 +29,7 @@ django.setup()
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
-from agents.models import ApiToken
+from agents.kit.models import ApiToken
 from agents.models import Agent
 user = User.objects.create_superuser("root", password="right-and-long")
 token = ApiToken.make(user=user, name='test', expires_at=None)[1]
@@ -180,7 +180,7 @@ def served(database_file: Path, tmp_path: Path) -> Iterator[tuple[Program, subpr
 
 A_TOKEN = """
 from django.contrib.auth.models import User
-from agents.models import ApiToken
+from agents.kit.models import ApiToken
 print(ApiToken.make(user=User.objects.create_superuser("eve"), name="test", expires_at=None)[1])
 """
 

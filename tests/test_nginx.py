@@ -40,7 +40,7 @@ DRIBBLED_HEADERS = b"GET /admin/login/ HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 
 SEED = """
 from django.contrib.auth.models import User
-from agents.models import ApiToken
+from agents.kit.models import ApiToken
 print(ApiToken.make(user=User.objects.create_superuser("eve"), name="test", expires_at=None)[1])
 """
 

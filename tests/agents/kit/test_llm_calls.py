@@ -10,11 +10,22 @@ import pytest
 from agents.kit.models import LLMCall, LLMPayload
 from agents.models import Agent
 from tests.api_client import Program, program
-from tests.console import staff
+from tests.console import staff, superuser
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
 CALLS = "/api/llm-calls/"
+
+
+@pytest.fixture
+def client() -> Program:
+    return program(superuser("eve"))
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada")
 
 
 def call(agent: Agent | None = None, **fields: Any) -> LLMCall:
