@@ -97,7 +97,7 @@ class WorkerHeartbeat(models.Model):
 
 
 class Chore(models.Model):
-    """Something that is to be done every so often, by one worker at a time (the setting CHORES)."""
+    """Something that is to be done every so often, by one worker at a time (`chores` of an app)."""
 
     path = models.CharField(max_length=200, unique=True, help_text="dotted path of the callable")
     next_at = models.DateTimeField()

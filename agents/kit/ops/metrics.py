@@ -157,7 +157,7 @@ class _Collected(Collector):
 
 
 def exposition() -> bytes:
-    """All figures: requests of all processes of this server, and what `METRICS_COLLECTORS` find in the database."""
+    """All figures: requests of all processes of this server, and what the apps' `metrics_collectors` find in the database."""
     registry = CollectorRegistry()
     mine = instruments().registry
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):

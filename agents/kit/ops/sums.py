@@ -133,12 +133,12 @@ LEDGER = Rolled(
 
 
 def rollups() -> list[Rolled]:
-    """Everything that is summed by hour (the setting ROLLUPS)."""
+    """Everything that is summed by hour (`rollups` of the apps)."""
     return [import_string(path) for path in declared_list("rollups")]
 
 
 def sum_up() -> int:
-    """Sum all hours that are over; returns how many were. A chore (the setting CHORES)."""
+    """Sum all hours that are over; returns how many were. A chore."""
     return sum(roll_up(rolled) for rolled in rollups())
 
 

@@ -1,4 +1,4 @@
-"""The queues of work that workers look at, work that is done at regular times (`CHORES`), and how workers learn of new work."""
+"""The queues of work that workers look at, work that is done at regular times (chores), and how workers learn of new work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ log = logging.getLogger(__name__)
 
 
 def work_queues(names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:
-    """The queues of `WORK_QUEUES` by name, in their order. Each takes ``owner``, does one piece of work and returns whether there was one.
+    """Return the queues that the installed apps declare, by name, lower apps first.
+
+    Each takes ``owner``, does one piece of work and returns whether there was one.
 
     Args:
         names: Only these, by name or group (`interactive`: a person waits for it; or `bulk`); none = all.
