@@ -96,7 +96,7 @@ def has_seed_price(model: str) -> bool:
 def seed_prices(**kwargs: Any) -> None:
     """After migrate and flush: add the rows of ``prices.yaml`` that are missing. A row that was changed is left alone."""
     try:
-        model = kwargs.get("apps", apps).get_model("agents", "ModelPrice")  # flush names none
+        model = kwargs.get("apps", apps).get_model("kit", "ModelPrice")  # flush names none
     except LookupError:  # migrated back to before the table
         return
     model.objects.using(kwargs["using"]).bulk_create([model(**row) for row in seed_rows()], ignore_conflicts=True)
