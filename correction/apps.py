@@ -8,5 +8,11 @@ class CorrectionConfig(capability.Capability):
     chores = {"correction.alerts.look": 120}
     rollups = ["correction.gate.statistics.GATE"]
     metrics_collectors = ["correction.gate.statistics.collect"]
+    ingest_observers = ["correction.gate.observe.queue_ingested"]  # called with messages that were said elsewhere
+    turn_request_check = "correction.api.turn_requests.problems"  # what is wrong with overrides and sessions
+    turn_deadlines = "correction.api.turn_requests.deadlines"  # the overrides that a request's deadline stands for
+    turn_overrides_need = "correction.change_agentevaluationconfig"  # to override the gate, besides agents.change_agent
+    # Asked before an evaluation asks its judge: takes agent and judge, returns why to pause, or nothing.
+    evaluation_budget = "correction.costs.evaluation_over_budget"
     seed_steps = ["correction.lifecycle.seed_configs"]
     seed_removal_steps = ["correction.lifecycle.remove_logs"]

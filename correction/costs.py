@@ -185,7 +185,7 @@ def evaluation_over_budget(agent: Agent | None, judge: str, *, planned: Decimal 
     """Why an evaluation of `agent` by `judge` must pause now; empty when there is room, None when nothing is capped.
 
     Evaluations of channels belong to no agent: all of a day together have the cap that the defaults give an agent.
-    `planned` US dollars are about to be spent at once. What `EVALUATION_BUDGET` names.
+    `planned` US dollars are about to be spent at once. What `evaluation_budget` names.
     """
     if provider_of(judge) != "anthropic":
         return None

@@ -9,7 +9,6 @@ from django.db.models import Exists, OuterRef, Prefetch, Q
 
 from agents.kit.models import LLMPayload
 from agents.kit.registry import Erase, Person, Prune, Table, export_of
-from correction.behavior.models import BehaviorRequest
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.statistics import GATE
 from correction.models import (
@@ -25,13 +24,9 @@ from correction.models import (
 _MARKED = GateDimensionResult.objects.filter(log__session=OuterRef("session")).exclude(mark="")
 
 
-def _of_gates_and_requests_there(person: Person) -> Q:
+def _of_gates_there(person: Person) -> Q:
     results = GateDimensionResult.objects.filter(log__channel__in=person.channels, call__isnull=False).order_by()
-    requests = BehaviorRequest.objects.filter(message__channel__in=person.channels).order_by()
-    calls = Q(call__in=results.values("call"))
-    for call in ("gate_call", "extract_call", "map_call"):
-        calls |= Q(call__in=requests.filter(**{f"{call}__isnull": False}).values(call))
-    return calls
+    return Q(call__in=results.values("call"))
 
 
 _OF_DIMENSION: dict[str, Callable[[GateDimensionResult], Any]] = {
@@ -104,7 +99,7 @@ TABLES = (
                 model=LLMPayload,
                 columns="request reply tool_calls",
                 agent="call__agent",
-                blank=_of_gates_and_requests_there,
+                blank=_of_gates_there,
                 delete=True,
             ),
         ),

@@ -9,6 +9,7 @@ class EvaluationConfig(capability.Capability):
         "evaluations": "evaluation.runs.execute.work_one",
         "jobs": "evaluation.jobs.work_one",
     }
+    swarm_guards = ["evaluation.propositions.offline.rules_of"]
     offline_responders = {
         "score": "evaluation.propositions.offline.score",
         "check": "evaluation.propositions.offline.check",

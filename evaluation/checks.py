@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.utils.module_loading import import_string
+
+from agents.kit.capability import declared_one
 
 
 @register("plumbline")
@@ -22,8 +23,9 @@ def proposition_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[Che
 @register("plumbline")
 def budget_watcher_is_there(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
     """evaluation.E002: what `EVALUATION_BUDGET` names cannot be called."""
+    path = declared_one("evaluation_budget")
     try:
-        if not settings.EVALUATION_BUDGET or callable(import_string(settings.EVALUATION_BUDGET)):
+        if not path or callable(import_string(path)):
             return []
         problem = "it is not callable"
     except ImportError as error:
@@ -31,4 +33,4 @@ def budget_watcher_is_there(app_configs: Any, **kwargs: Any) -> Sequence[CheckMe
     hint = (
         "Name a callable that takes agent and judge and returns why to pause, or leave it empty: then nothing pauses."
     )
-    return [Error(f"EVALUATION_BUDGET is {settings.EVALUATION_BUDGET!r}: {problem}.", hint=hint, id="evaluation.E002")]
+    return [Error(f"EVALUATION_BUDGET is {path!r}: {problem}.", hint=hint, id="evaluation.E002")]

@@ -203,10 +203,6 @@ NUDGE_DIRS = [Path(path).expanduser() for path in env.list("NUDGE_DIRS", default
 # Dotted paths of a team's functions: preconditions that rows may name, and functions that return an `InterventionBatch`.
 INTERVENTION_FUNCTIONS = env.list("INTERVENTION_FUNCTIONS", default=[])
 INTERVENTION_BATCHES = env.list("INTERVENTION_BATCHES", default=[])
-# Asked before an evaluation asks its judge: takes agent and judge, returns why to pause, or nothing. Empty = never pauses.
-EVALUATION_BUDGET = "correction.costs.evaluation_over_budget"
-# Told of versions of personas, says which request made them: dotted paths of callables that take keys of versions.
-PERSONA_CHANGE_ORIGINS = ["correction.behavior.applying.origins_of"]
 
 # --- Turns (agents/turn) ------------------------------------------------------------------------------------------------
 # The stages a turn passes; order is meaning. Dotted paths, so that no floor imports one above it.
@@ -219,7 +215,6 @@ TURN_PIPELINE = [
     "agents.swarm.stages.Polish",  # review: may rewrite the draft
     "correction.stages.ActionGate",  # review: sees what would really be said
 ]
-INGEST_OBSERVERS = ["correction.gate.observe.queue_ingested"]  # called with messages that were spoken elsewhere
 TURN_MAX_REVISIONS = int(number("TURN_MAX_REVISIONS", 12))
 TURN_STEP_DEADLINE = number("TURN_STEP_DEADLINE", 60)
 TURN_MAX_REPLY_DEPTH = int(number("TURN_MAX_REPLY_DEPTH", 3))
@@ -230,10 +225,6 @@ TURN_SWARM_ENABLED = flag("TURN_SWARM_ENABLED", default=True)
 TURN_SWARM_POST = env.str("TURN_SWARM_POST", default="")
 TURN_SWARM_PRE_DEADLINE = number("TURN_SWARM_PRE_DEADLINE", 8)
 TURN_SWARM_POST_DEADLINE = number("TURN_SWARM_POST_DEADLINE", 12)
-SWARM_GUARDS = ["evaluation.propositions.offline.rules_of"]  # what a polish must keep: functions from agent to rules
-TURN_REQUEST_CHECK = "correction.api.turn_requests.problems"  # what the floors above say of overrides and sessions
-TURN_OVERRIDES_NEED = "correction.change_agentevaluationconfig"  # and agents.change_agent, to override the gate
-TURN_DEADLINES = "correction.api.turn_requests.deadlines"  # the overrides that a request's deadline stands for
 
 # --- Web security: on unless DEBUG ------------------------------------------------------------------------------------
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not DEBUG

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from django.conf import settings
 from django.utils.module_loading import import_string
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
@@ -12,6 +11,7 @@ from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 
 from agents.kit.api.bodies import ABSENT, Tags
+from agents.kit.capability import declared_one
 from agents.kit.llm.endpoints import problem_of, provider_of
 from agents.models import Agent, Channel
 from agents.turn.pipeline import name_of, pipeline
@@ -70,21 +70,24 @@ def overrides_of(request: Request, body: Any, *, agent: Agent, channel: Channel,
     overrides: dict[str, Any] = body.overrides.model_dump(exclude_unset=True)
     if overrides and not request.user.has_perm(NEEDED):
         raise PermissionDenied(f"overrides: only for users with the permission {NEEDED}")
-    may_set = all(request.user.has_perm(name) for name in (NEEDED, settings.TURN_OVERRIDES_NEED))
+    guard = declared_one("turn_overrides_need") or NEEDED
+    may_set = request.user.has_perms((NEEDED, guard))
     if guarded := [name for name in overrides if name not in HARMLESS and not may_set]:
-        text = f"overrides {', '.join(guarded)[:80]}: only for users with the permission {settings.TURN_OVERRIDES_NEED}"
+        text = f"overrides {', '.join(guarded)[:80]}: only for users with the permission {guard}"
         raise PermissionDenied(text)
     of_configuration = body.overrides.model_extra or {}
     errors: dict[str, list[str]] = {}
-    if of_configuration or session:
-        check = import_string(settings.TURN_REQUEST_CHECK)
+    check_path = declared_one("turn_request_check")
+    if check_path and (of_configuration or session):
+        check = import_string(check_path)
         for name, text in check(agent=agent, channel=channel, overrides=of_configuration, session=session):
             errors.setdefault(name, []).append(text)
     if errors:
         raise ValidationError(errors)
-    if body.deadline is not None:
+    deadlines_path = declared_one("turn_deadlines")
+    if deadlines_path and body.deadline is not None:
         try:
-            of_seconds = import_string(settings.TURN_DEADLINES)
+            of_seconds = import_string(deadlines_path)
             deadlines = of_seconds(agent=agent, seconds=body.deadline, any_length=may_set)
         except ValueError as error:
             raise ValidationError({"deadline": [str(error)]}) from None

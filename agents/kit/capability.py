@@ -44,3 +44,11 @@ def declared_list(name: str) -> list[Any]:
     if setting is not None:
         return setting
     return [value for app in capabilities() for value in getattr(app, name, ())]
+
+
+def declared_one(name: str) -> Any:
+    """Return the same for an attribute that is one value: that of the uppermost app which has it, "" where none has."""
+    setting = getattr(settings, name.upper(), None)
+    if setting is not None:
+        return setting
+    return next((value for app in reversed(capabilities()) if (value := getattr(app, name, ""))), "")

@@ -11,11 +11,11 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Protocol
 
-from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.utils.module_loading import import_string
 
+from agents.kit.capability import declared_list
 from agents.models import Agent, MemoryBlock, PersonaVersion, Trait
 from agents.personas.shape import PersonaSpec
 
@@ -426,7 +426,7 @@ def _in_words(later: Mapping[tuple[int, str], Sequence[int]]) -> dict[tuple[int,
         return {}
     versions = PersonaVersion.objects.select_related("created_by").in_bulk(keys)
     origins: dict[int, str] = {}
-    for path in settings.PERSONA_CHANGE_ORIGINS:
+    for path in declared_list("persona_change_origins"):
         find: Origins = import_string(path)
         origins.update(find(keys))
     return {

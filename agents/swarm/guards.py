@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
-from django.conf import settings
 from django.utils.module_loading import import_string
 
+from agents.kit.capability import declared_list
 from agents.kit.text.tokens import split_sentences
 from agents.models import Agent
 from agents.swarm.reading import A_ONE, COURTESY, TELLING, Reading, foreign_words, read
@@ -201,5 +201,5 @@ def _listed(items: Sequence[str]) -> str:
 
 
 def agent_rules(agent: Agent) -> list[Callable[[str], bool]]:
-    """The rules of an agent, from the functions that `SWARM_GUARDS` names."""
-    return [rule for path in settings.SWARM_GUARDS for rule in import_string(path)(agent)]
+    """The rules of an agent, from the functions that apps declare as `swarm_guards`."""
+    return [rule for path in declared_list("swarm_guards") for rule in import_string(path)(agent)]

@@ -47,7 +47,7 @@ class Material:
         outcomes: What the swarm's tools did in this turn.
         uncertain: Whether the numbers of the reply are uncertain, so that one may be repeated.
         names: Of those who talk here, which are names wherever they stand.
-        rules: Of the agent, from `SWARM_GUARDS`; a rewriting must keep those that the draft keeps.
+        rules: Of the agent, from `swarm_guards`; a rewriting must keep those that the draft keeps.
     """
 
     message: str

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_validator
 
 from agents.kit.api.bodies import Anything, Body, Reads, Tags, fault
+from agents.kit.capability import declared_list
 from agents.kit.text.fences import check_name
 from agents.kit.text.moments import read_moment
 from agents.models import Agent, Channel, Message
@@ -105,7 +105,7 @@ class Ingested(BaseModel):
 def ingest_messages(batch: NewMessages, *, rights: Rights | None = None) -> Ingested:
     """Store messages that were said elsewhere, in the order given; those stored already stay as they are.
 
-    One transaction: all of them or none. No agent sees them; only the `INGEST_OBSERVERS` are called, and the stages may add a note.
+    One transaction: all of them or none. No agent sees them; only the `ingest_observers` are called, and the stages may add a note.
 
     Args:
         rights: What the sender may do; everything by default.
@@ -131,7 +131,7 @@ def store_ingested(
         NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
     """
     check_rights(((message.target.slug, message.author) for message in prepared), rights or Rights())
-    observers: list[Observer] = [import_string(path) for path in settings.INGEST_OBSERVERS]
+    observers: list[Observer] = [import_string(path) for path in declared_list("ingest_observers")]
     observed, stored = 0, list[Message]()
 
     def observe(new: Sequence[Message]) -> None:

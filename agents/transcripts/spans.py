@@ -9,11 +9,11 @@ from dataclasses import replace
 from datetime import UTC
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.utils.module_loading import import_string
 from pydantic import BaseModel, Field
 
+from agents.kit.capability import declared_list
 from agents.kit.models import TraceSpan
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.transcripts.ingest import IngestRefused, Observer, store_ingested
@@ -100,7 +100,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         _check_size(len(prepared), "new messages", MOST_NEW)
         models = {ASSISTANT} | {call.agent for call in calls if call.agent}
         done = store_ingested(prepared, rights=rights, models=models)
-        observers: list[Observer] = [import_string(path) for path in settings.INGEST_OBSERVERS]
+        observers: list[Observer] = [import_string(path) for path in declared_list("ingest_observers")]
         observed = done.observed + sum(observer(heard) for observer in observers if heard)
     notes = list(done.notes)
     if unknown := Counter(message.author.outsider for message in prepared if message.author.outsider in models):

@@ -1,4 +1,4 @@
-"""What correcting adds to the pages and charts of agents: settings in effect, last corrections, nudges, costs, actions and markers."""
+"""What correcting adds to the pages and charts of agents: settings in effect, last corrections, costs, actions and markers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ from correction.config.settings import (
     resolve_config,
 )
 from correction.costs import CORRECTION, CostSums, get_cost_summary
-from correction.interventions.models import InterventionLog
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, Outcome
 from evaluation.change.admin.drift_overview import Step
 from evaluation.change.overview import Card
@@ -55,12 +54,12 @@ def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """One line per mechanism, in one query."""
     row = row_of(agent, resolve_config(agent))
     context = {
+        "agent": agent,
         "row": row,
         "some_on": any(cell["is_on"] for cell in row["cells"]),
         "edit_url": config_url(agent),
         "history_url": history_url(agent),
         "logs_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
-        "interventions_url": display.list_url(InterventionLog, agent__id__exact=agent.pk),
         "may_change": request.user.has_perm("correction.change_agentevaluationconfig"),
     }
     return SafeString(render_to_string("admin/correction/agent_config.html", context, request))

@@ -83,10 +83,6 @@ def attempt_badge(log: CorrectionLog, ending: Ending) -> SafeString:
     return outcome_badge(log.outcome)
 
 
-def fired_badge(fired: bool) -> SafeString:
-    return display.badge("fired", "good") if fired else display.badge("did not fire")
-
-
 def source_badge(log: CorrectionLog) -> SafeString:
     tone: Tone = "plain" if log.source == CorrectionLog.Source.GATE else "accent"
     return display.badge(log.get_source_display(), tone)
@@ -152,5 +148,5 @@ def share(part: int, total: int) -> str:
     return f"{part:,} of {total:,}" + (f" ({100 * part / total:.0f} %)" if total else "")
 
 
-for show in (against_threshold, fired_badge, source_badge, speaker):  # for templates that load "display"
+for show in (against_threshold, source_badge, speaker):  # for templates that load "display"
     templates.filter(show.__name__, show)

@@ -1,4 +1,4 @@
-"""What correcting has on the console's first page: what the gate did, what it cost, what waits for a person, what is missing."""
+"""What correcting has on the console's first page: what the gate did, what it cost, and whether it was ever observed."""
 
 from __future__ import annotations
 
@@ -14,21 +14,14 @@ from agents.kit.console.panels import table
 from agents.kit.models import LLMCall
 from agents.kit.ops.sums import LEDGER, end_for_page, says_end
 from correction.admin.display import attempt_badge, endings, share
-from correction.admin.matrix import config_url, gate_url
-from correction.behavior.models import BehaviorRequest
+from correction.admin.matrix import gate_url
 from correction.costs import budgets_today
 from correction.gate.statistics import GATE, PASSED_UNJUDGED, get_gate_statistics
-from correction.interventions.counts import ENOUGH, never_past_precondition
-from correction.interventions.models import Intervention
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, Outcome, synthetic_logs
 from evaluation.scorers.subjects import MessageWindow
 from evaluation.wording import counted
 
 HOURS, DAYS = 24, 7
-NEWEST_NUDGES, MOST_NUDGES = 10_000, 1_000  # evaluations of a day that are looked through, nudges that are counted
-MOST_STUCK = 5  # interventions that are named
-CORRECTED = f"{Outcome.PASSED_AFTER_RETRY},{Outcome.FORCED_THROUGH}"
-HEAR = "manage.py configure defaults behavior_requesters=anyone"
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
 
 
@@ -134,43 +127,6 @@ def never_observed(request: HttpRequest) -> SafeString | None:
     )
 
 
-def people_unheard(request: HttpRequest) -> SafeString | None:
-    """People who may not ask write to agents, and it was never decided who may."""
-    if AgentEvaluationConfig.objects.filter(is_defaults=True, behavior_requesters__isnull=False).exists():
-        return None
-    refused = BehaviorRequest.objects.filter(
-        status=BehaviorRequest.Status.CANCELLED,
-        created_at__gte=since(24 * DAYS),
-        error__contains="(behavior_requesters)",
-    ).exclude(agent__evaluation_config__behavior_requesters__isnull=False)
-    if not refused.exists():
-        return None
-    may = request.user.has_perm("correction.change_agentevaluationconfig")
-    return step(
-        "Requests of people who are no members do not count",
-        "They wrote to agents in the last 7 days, and were not read for behaviour requests: by default only users who are members of the "
-        "channel count, outsiders of a bridge do not. behavior_requesters decides; what a stranger asks for then holds for that person "
-        "alone (behavior_scope). A value of your own, also members, removes this step.",
-        command=HEAR,
-        url=config_url(None) if may else "",
-        label="Change the defaults",
-    )
-
-
-def never_past(request: HttpRequest) -> SafeString | None:
-    """Interventions that can hardly fire as they are written."""
-    stuck = never_past_precondition()
-    if not stuck:
-        return None
-    named = " · ".join(f"{one.name}: {display.shortened(one.why, 160)}" for one in stuck[:MOST_STUCK])
-    return step(
-        f"{counted(len(stuck), 'intervention')} never got past the precondition",
-        f"In the last {ENOUGH} evaluations of each its function never held. {named}",
-        url=display.list_url(Intervention),
-        label="Interventions",
-    )
-
-
 CHECKS, CHECKS_AT_HOME = 20, 5
 
 
@@ -214,8 +170,6 @@ def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
 add_home(
     HomePart(place="lists", order=40, permission="correction.view_correctionlog", render=checks_list),
     HomePart(place="setup", order=70, permission="correction.view_correctionlog", render=never_observed),
-    HomePart(place="setup", order=80, permission="behavior.view_behaviorrequest", render=people_unheard),
-    HomePart(place="setup", order=90, permission="interventions.view_interventionlog", render=never_past),
     HomePart(place="cards", order=30, permission="correction.view_correctionlog", render=gate_card),
     HomePart(place="cards", order=50, permission="kit.view_llmcall", render=spend_card),
 )

@@ -1,4 +1,4 @@
-"""What correcting adds to the review queue: alarms of the gate to mark, and behaviour requests to decide on."""
+"""The review queue's alarms of the gate to mark."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.transcript import transcript_url
-from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.logs import READING
 from agents.kit.console.panels import facts
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from correction.admin.display import against_threshold, source_badge, speaker
 from correction.admin.sessions import MARKING
-from correction.behavior.admin import DECIDING, change, request_panel
-from correction.behavior.applying import apply_request, reject_request, reopen_request, revert_request
-from correction.behavior.models import BehaviorRequest
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult
 
@@ -30,7 +26,6 @@ NEWEST_LOGS = 2_000  # looked through for alarms without a mark
 Mark = GateDimensionResult.Mark
 
 
-# -- alarms of the gate
 def alarms(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
     """Failed checks among the newest drafts without a mark, right or false alarm."""
     newest_log = Subquery(CorrectionLog.objects.order_by("-pk").values("pk")[:1])
@@ -62,49 +57,6 @@ def _session_url(result: GateDimensionResult) -> str:
     return f"{reverse('admin:correction_correctionlog_change', args=[result.log_id])}#result-{result.pk}"
 
 
-# -- behaviour requests
-def requests_pending(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    rows = BehaviorRequest.objects.filter(status=BehaviorRequest.Status.PENDING_REVIEW)
-    return newest(rows.order_by("-created_at", "-pk"), agent, keys)
-
-
-add_review(
-    ReviewKind(
-        name="requests",
-        title="Behaviour requests",
-        one="behaviour request to decide on",
-        many="behaviour requests to decide on",
-        order=20,
-        permissions=DECIDING,
-        fills="messages that ask an agent to behave differently, where a person decides.",
-        note="Why (stored with a rejection)",
-        waiting=requests_pending,
-        find=partial(
-            by_key, BehaviorRequest.objects.select_related("agent", "message__channel", "message__user", "reviewed_by")
-        ),
-        line=change,
-        show=request_panel,
-        decisions=(
-            Decision(
-                name="apply",
-                label="Apply as proposed",
-                key="a",
-                done="is applied: the persona has a new version",
-                decide=lambda request, row, note: apply_request(request=row, user=user_of(request), waiting=True),
-                undo=lambda request, row: revert_request(request=row, user=user_of(request)),
-                main=True,
-            ),
-            Decision(
-                name="reject",
-                label="Reject",
-                key="r",
-                done="is rejected",
-                decide=lambda request, row, note: reject_request(request=row, user=user_of(request), why=note),
-                undo=lambda request, row: reopen_request(request=row, user=user_of(request)),
-            ),
-        ),
-    )
-)
 add_review(
     ReviewKind(
         name="alarms",

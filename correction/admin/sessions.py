@@ -17,13 +17,11 @@ from agents.kit.console.panels import Span, waterfall
 from agents.kit.models import LLMCall
 from agents.models import Message, Run
 from correction.admin.display import attempt_badge, ending_of, endings, failed_first, outcome_badge, results
-from correction.interventions.models import InterventionLog
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 
 _LATE = (GateDimensionResult.Status.TIMEOUT, GateDimensionResult.Status.ERROR, GateDimensionResult.Status.OVERLOAD)
 
 MARKING = "correction.change_gatedimensionresult"
-MOST_INTERVENTIONS = 50  # of a turn
 
 
 def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
@@ -119,10 +117,8 @@ def gate_panel(request: HttpRequest, message: Message) -> SafeString:
 
 
 def run_panel(request: HttpRequest, run: Run) -> SafeString:
-    """For the page of a turn: the drafts that the gate looked at in it, in their order, and the interventions before it."""
+    """For the page of a turn: the drafts that the gate looked at in it, in their order."""
     logs = list(CorrectionLog.objects.filter(run=run).prefetch_related("dimension_results").order_by("pk"))
-    ended, nudges = endings(logs), InterventionLog.objects.none()
-    if request.user.has_perm("interventions.view_interventionlog"):
-        nudges = InterventionLog.objects.filter(run=run).defer("preconditions").order_by("pk")[:MOST_INTERVENTIONS]
+    ended = endings(logs)
     drafts = [(log, attempt_badge(log, ended[log.session]), results(log.dimension_results.all())) for log in logs]
-    return render_to_string("admin/correction/log/run.html", {"drafts": drafts, "nudges": nudges})
+    return render_to_string("admin/correction/log/run.html", {"drafts": drafts})

@@ -1,4 +1,4 @@
-"""What a request for a turn or a send may ask of the stages of this layer (`TURN_REQUEST_CHECK`, `TURN_DEADLINES`)."""
+"""What a request for a turn or a send may ask of the stages of this layer (`turn_request_check`, `turn_deadlines`)."""
 
 from __future__ import annotations
 

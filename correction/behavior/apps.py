@@ -10,6 +10,7 @@ class BehaviorConfig(capability.Capability):
         "descriptions": "correction.behavior.description.work_one",
     }
     chores = {"correction.behavior.postponing.resume_paused": 60}
+    persona_change_origins = ["correction.behavior.applying.origins_of"]
     offline_responders = {
         "behavior_gate": "correction.behavior.patterns.gate",
         "behavior_extract": "correction.behavior.patterns.extract",

@@ -1,6 +1,6 @@
 """Read a request for other behaviour from its words, and answer the three tiers: the judge `offline:lexical-1`, a heuristic.
 
-The patterns are data: forms of requests by language (`behavior_data/requests.yaml`, `forms.yaml`) and a table of topics
+The patterns are data: forms of requests by language (`data/requests.yaml`, `forms.yaml`) and a table of topics
 (`topics.yaml`). What is quoted, and code, is masked first. A sentence is split into clauses; the first clause with a topic decides. Its
 direction is the product of what negates it and turns it around before the topic: "don't stop using emoji" asks for emoji. Where a
 direction is not certain, the reading has no topic: it may miss a request, but it must not propose the opposite.

@@ -27,7 +27,7 @@ from correction.behavior.topics import opposing
 from correction.config.settings import ResolvedConfig
 from correction.models import LeastConfidence, Requesters
 
-DATA = Path(__file__).resolve().parent.parent / "behavior_data" / "hostile.yaml"
+DATA = Path(__file__).resolve().parent / "data" / "hostile.yaml"
 LONGEST_WORDS = 12_000  # characters of own words that are read, from both ends of a longer message
 LONGEST_SEARCHED = 20_000  # characters searched for signs, from both ends of a longer text
 

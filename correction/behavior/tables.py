@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db.models import Q
 
+from agents.kit.models import LLMPayload
 from agents.kit.registry import Erase, Person, Prune, Table
 from agents.models import Trait
 from agents.words import keys_said_by
@@ -31,6 +32,14 @@ def _asked_by(person: Person) -> Q:
 def _asked_for_by(person: Person) -> Q:
     made = BehaviorRequest.objects.filter(_asked_by(person), trait__isnull=False).order_by()
     return Q(pk__in=made.values("trait"))
+
+
+def _of_requests_there(person: Person) -> Q:
+    requests = BehaviorRequest.objects.filter(message__channel__in=person.channels).order_by()
+    calls = Q()
+    for call in ("gate_call", "extract_call", "map_call"):
+        calls |= Q(call__in=requests.filter(**{f"{call}__isnull": False}).values(call))
+    return calls
 
 
 TABLES = (
@@ -66,6 +75,13 @@ TABLES = (
             ),
             # Made of what they asked for, whether or not it is in their words.
             Erase(model=Trait, columns="name", blank=_asked_for_by, report_only=True),
+            Erase(
+                model=LLMPayload,
+                columns="request reply tool_calls",
+                rows=lambda person: LLMPayload.objects.filter(_of_requests_there(person)),
+                blank=lambda person: Q(pk__isnull=False),
+                delete=True,
+            ),
         ),
         no_speech="judge scope_key",
         prune=Prune(

@@ -1,4 +1,4 @@
-"""The table of topics (`behavior_data/topics.yaml`): what people most often ask for, by which words, and which topics are opposites."""
+"""The table of topics (`data/topics.yaml`): what people most often ask for, by which words, and which topics are opposites."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 
 from agents.personas.persona import TraitLike
 
-DATA = Path(__file__).resolve().parent.parent / "behavior_data"
+DATA = Path(__file__).resolve().parent / "data"
 ANSWERING = "answering in "
 # "calling the user Bob", "… Doctor Blum"; not "… out on mistakes"
 CALLING = re.compile(r"calling the user (?!out\b|back\b|by\b|names\b)\S+(?: \S+)?")
@@ -21,7 +21,7 @@ Like = TypeVar("Like", bound=TraitLike)
 
 @cache
 def read_data(name: str) -> dict[str, Any]:
-    """Read a file of the folder `behavior_data`."""
+    """Read a file of the folder `data`."""
     text = (DATA / name).read_text(encoding="utf-8")
     data: dict[str, Any] = yaml.load(text, yaml.BaseLoader)  # noqa: S506 (texts only: "no" is a word)
     return data

@@ -18,6 +18,7 @@ from agents.kit.llm.ledger import estimate_cost
 from agents.models import Agent
 from correction.config.settings import (
     SETTINGS,
+    AgentEvaluationConfig,
     ConfigError,
     GateMode,
     LeastConfidence,
@@ -27,7 +28,6 @@ from correction.config.settings import (
     resolve_config,
     resolve_defaults,
 )
-from correction.models import AgentEvaluationConfig
 from evaluation.propositions.files import FileProblem, PropositionError, applying, load_all, problems_at_gate
 
 LONGEST_REASON = 100

@@ -38,7 +38,7 @@ MOST_ATTEMPTS = 3  # leases of one observation before its crash is final
 def queue_ingested(messages: Sequence[Message]) -> int:
     """Have those of newly stored messages judged later whose agents are observed and that are sampled; returns how many.
 
-    What `INGEST_OBSERVERS` names: called inside the transaction that stores them.
+    What `ingest_observers` names: called inside the transaction that stores them.
     """
     agents = Agent.objects.filter(pk__in={m.agent_id for m in messages if m.agent_id is not None})
     rates = {

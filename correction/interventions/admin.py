@@ -14,18 +14,20 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
+from agents.kit.console.home import HomePart, add_home, step
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import JSONText, ModelAdmin, Select, extend
 from agents.kit.models import LLMCall
-from agents.models import Agent
-from correction.admin.display import fired_badge
+from agents.kit.templatetags.display import register as templates
+from agents.models import Agent, Run
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, problems_of, unstorable
-from correction.interventions.counts import ENOUGH, NEWEST, counts_of, names_in_use
+from correction.interventions.counts import ENOUGH, NEWEST, counts_of, names_in_use, never_past_precondition
 from correction.interventions.functions import known_functions
 from correction.interventions.models import Intervention, InterventionLog
 from correction.interventions.nudges import VARIABLES, NudgeType
 from evaluation.admin.display import judge_badge
+from evaluation.wording import counted
 
 MOST_COUNTED = 20  # interventions without a row
 
@@ -36,6 +38,8 @@ else:
 
 SHOWN = 5  # nudges on an agent's page
 MOST_LOOKED_AT = 500  # newest rows of the agent's that are searched for them
+MOST_OF_A_TURN = 50
+MOST_STUCK = 5  # interventions that the first page names
 
 
 class ParametersField(JSONText):
@@ -83,6 +87,12 @@ class InterventionForm(InterventionModelForm):
             help_text=field.help_text,
             widget=Select,
         )
+
+
+@templates.filter
+def fired_badge(fired: bool) -> SafeString:
+    """Show whether it fired; also for templates that load "display"."""
+    return display.badge("fired", "good") if fired else display.badge("did not fire")
 
 
 def functions_help() -> SafeString:
@@ -229,4 +239,26 @@ def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return SafeString(render_to_string("admin/interventions/agent_nudges.html", context, request))
 
 
+def run_panel(request: HttpRequest, run: Run) -> SafeString:
+    """For the page of a turn: the interventions that were looked at before it."""
+    logs = InterventionLog.objects.filter(run=run).defer("preconditions").order_by("pk")[:MOST_OF_A_TURN]
+    return SafeString(render_to_string("admin/interventions/run.html", {"logs": logs}, request))
+
+
+def never_past(request: HttpRequest) -> SafeString | None:
+    """Interventions that can hardly fire as they are written, for the first page."""
+    stuck = never_past_precondition()
+    if not stuck:
+        return None
+    named = " · ".join(f"{one.name}: {display.shortened(one.why, 160)}" for one in stuck[:MOST_STUCK])
+    return step(
+        f"{counted(len(stuck), 'intervention')} never got past the precondition",
+        f"In the last {ENOUGH} evaluations of each its function never held. {named}",
+        url=display.list_url(Intervention),
+        label="Interventions",
+    )
+
+
+extend(Run, "interventions.view_interventionlog", panels=(run_panel,))
+add_home(HomePart(place="setup", order=90, permission="interventions.view_interventionlog", render=never_past))
 extend(Agent, "interventions.view_interventionlog", order=1, sections=(nudges_panel,), anchors=(("nudges", "Nudges"),))

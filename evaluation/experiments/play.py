@@ -30,6 +30,7 @@ from agents.debates.debate import DebateRefused, ask_rounds, checked_settings, s
 from agents.debates.debate import play as play_debate
 from agents.debates.models import Debate
 from agents.debates.modes import mode_of
+from agents.kit.capability import declared_one
 from agents.kit.llm.endpoints import problem_of
 from agents.kit.models import LLMCall, owner_name
 from agents.kit.models.lease import LeaseLost
@@ -156,10 +157,9 @@ def _problems_of(arm: Arm) -> Iterator[tuple[Place, str]]:
     elif arm.debate and (ignored := arm.overrides.keys() - {"model"}):
         yield ("overrides",), f"{', '.join(sorted(ignored))}: not in a debate; allowed: model"
     else:
-        for name, value in own.items():
-            for _, text in import_string(settings.TURN_REQUEST_CHECK)(
-                agent=None, channel=None, overrides={name: value}, session=""
-            ):
+        path = declared_one("turn_request_check")
+        for name, value in own.items() if path else ():
+            for _, text in import_string(path)(agent=None, channel=None, overrides={name: value}, session=""):
                 yield ("overrides", name), text
     model = arm.overrides.get("model", "")
     if not isinstance(model, str):

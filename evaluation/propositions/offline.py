@@ -271,7 +271,7 @@ def check_draft(
 
 
 def rules_of(agent: Agent) -> list[Callable[[str], bool]]:
-    """The rules of an agent's propositions about one message, each true where a text keeps it: what a polish must keep (`SWARM_GUARDS`).
+    """The rules of an agent's propositions about one message, each true where a text keeps it: what a polish must keep (`swarm_guards`).
 
     A pattern that cannot say, and a precondition that the text alone does not meet, break nothing.
 

@@ -21,6 +21,7 @@ from django.utils.module_loading import import_string
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.bulk import insert_values
+from agents.kit.capability import declared_one
 from agents.kit.llm.batches import is_waiting
 from agents.kit.llm.endpoints import provider_of
 from agents.kit.models import LLMCall
@@ -545,9 +546,10 @@ def why_over_budget(agent: Agent | None, judge: str, *, planned: Decimal = Decim
 
     The evaluations of all channels, which have no agent, share one budget. `planned` US dollars are about to be spent at once.
     """
-    if not settings.EVALUATION_BUDGET:
+    path = declared_one("evaluation_budget")
+    if not path:
         return None
-    over: Callable[..., str | None] = import_string(settings.EVALUATION_BUDGET)
+    over: Callable[..., str | None] = import_string(path)
     return over(agent, judge, planned=planned) if planned else over(agent, judge)
 
 

@@ -18,7 +18,6 @@ from agents.kit.models import LLMCall
 from agents.models import Agent
 from correction.config.configure import config_history, configure
 from correction.config.settings import resolve_config
-from correction.interventions.models import InterventionLog
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult
 from tests.console import list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in
@@ -117,15 +116,13 @@ def test_the_last_drafts_that_were_held_back_stand_with_their_scores(root: Clien
     assert f'href="{page_of(log)}"' in read(root, page_of(ada))
 
 
-def test_nudges_and_costs_of_the_last_days_stand_on_the_page(root: Client, ada: Agent) -> None:
-    InterventionLog.objects.create(name="variety", agent=ada, fired=True, nudge="Say something new.", why="7 messages")
+def test_costs_of_the_last_days_stand_on_the_page(root: Client, ada: Agent) -> None:
     called(ada, cost_usd=Decimal("0.0125"))
     called(ada, purpose="evaluation", mechanism="adherence")
     called(ada, cost_usd=Decimal("7"))
     LLMCall.objects.filter(cost_usd=7).update(created_at=timezone.now() - timedelta(days=8))
     text = plain(read(root, page_of(ada)))
 
-    assert "Say something new." in text
     assert "Costs, last 7 days 2 calls $0.0125 + 1 unpriced" in text
     assert "gate correction 1 900 · 80 $0.0125" in text
     assert "evaluation 1 900 · 80 unpriced" in text
@@ -193,17 +190,3 @@ def test_observing_what_fell_holds_nothing_back(root: Client, ada: Agent, enable
 
     assert (config.gate_mode, config["gate_adherence_enabled"]) == ("observe", True)
     assert "Nothing is held back from now on" in plain(answer.content.decode())
-
-
-def test_the_last_nudges_stand_on_the_agents_page_for_those_who_may_see_them(root: Client) -> None:
-    ada = make_agent()
-    assert "No nudge was given lately." in plain(read(root, page_of(ada)))
-    for number in range(8):
-        nudge = f"Say something new, {number}."
-        InterventionLog.objects.create(name="variety", agent=ada, fired=True, nudge=nudge, why="7 messages")
-    InterventionLog.objects.create(name="variety", agent=ada, fired=False, nudge="Not shown.", why="2 messages")
-    shown = plain(read(root, page_of(ada)))
-
-    assert re.findall(r"Say something new, (\d)", shown) == ["7", "6", "5", "4", "3"]
-    assert "Not shown." not in shown
-    assert "Last nudges" not in read(signed_in(staff("agents.view_agent")), page_of(ada))

@@ -13,7 +13,6 @@ from agents.kit.models import LLMCall
 from agents.kit.ops import sums
 from agents.kit.ops.sums import sum_up
 from agents.models import Agent, Channel
-from correction.behavior.models import BehaviorRequest
 from correction.config.configure import configure
 from correction.models import CorrectionLog
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
@@ -143,14 +142,12 @@ def test_a_gate_that_never_watched_is_said_until_it_did_or_its_alarms_are_marked
     assert "The gate was never observed" not in steps(read(client, HOME))
 
 
-def test_what_waits_for_a_person_is_shown_to_who_may_decide() -> None:
+def test_an_alarm_that_waits_for_a_person_is_shown_to_who_may_mark_it() -> None:
     ada = make_agent()
-    BehaviorRequest.objects.create(agent=ada, status="pending_review")
     logged(ada, "forced_through", score=2)
     logged(ada, "forced_through", score=2).dimension_results.update(mark="right")
 
-    assert "1 behaviour request to decide on" in plain(home())
-    assert "1 alarm of the gate to mark" in plain(home(superuser("second")))
+    assert "1 alarm of the gate to mark" in plain(home())
     assert "Waits for you" not in plain(home(viewer()))
     assert "1 alarm of the gate" in plain(home(staff("correction.change_gatedimensionresult")))
 

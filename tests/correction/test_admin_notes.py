@@ -9,10 +9,9 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from agents.models import Message, Run
-from correction.interventions.models import InterventionLog
+from agents.models import Message
 from correction.models import CorrectionLog, GateDimensionResult
-from tests.console import HOSTILE, Browser, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.console import Browser, page_of, plain, queries, read, signed_in, superuser, viewer
 from tests.correction.judged_drafts import corrected, make_log, verdict
 from tests.factories import make_agent, make_channel, say
 
@@ -82,16 +81,3 @@ def test_a_session_shows_how_long_each_attempt_took(root: Client) -> None:
     assert "How long it took attempt judging" in text
     assert text.index("Attempt 1 sent back") < text.index("consistency too late") < text.index("Attempt 2 forced")
     assert "Between the attempts the agent wrote its next draft." in text
-
-
-def test_a_turn_names_the_interventions_that_were_looked_at(root: Client) -> None:
-    run = Run.objects.create(agent=make_agent(), channel=make_channel())
-    InterventionLog.objects.create(name="variety", run=run, fired=True, nudge=f"Say something new. {HOSTILE}")
-    InterventionLog.objects.create(name="anti_convergence", run=run, fired=False, why="they do not agree")
-    html = read(root, page_of(run))
-
-    assert "Interventions variety fired Say something new." in plain(html)
-    assert "anti convergence did not fire they do not agree" in plain(html)
-    assert "<script>alert" not in html
-    half = signed_in(staff("agents.view_run", "correction.view_correctionlog"))
-    assert "they do not agree" not in read(half, page_of(run))

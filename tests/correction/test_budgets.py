@@ -212,6 +212,13 @@ def test_a_watcher_that_cannot_be_asked_is_an_error_at_start_up(path: str, setti
         call_command("check")
 
 
+def test_without_a_watcher_no_evaluation_pauses(paid: LLMServer, chatty: Agent, settings: Settings) -> None:
+    cap(chatty, "0")
+    settings.EVALUATION_BUDGET = ""
+
+    assert evaluate(chatty).status == "completed"
+
+
 def test_a_capture_at_the_terminal_ends_with_the_reason_and_how_to_go_on(paid: LLMServer, chatty: Agent) -> None:
     cap(chatty, "0")
 

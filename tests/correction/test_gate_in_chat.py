@@ -129,8 +129,3 @@ def test_a_measurement_and_another_turn_outlast_the_messages_of_a_deleted_chat(a
     score.refresh_from_db()
     said.refresh_from_db()
     assert (score.message, score.labels.count(), said.message) == (None, 1, None)
-
-
-def test_a_request_to_behave_differently_is_not_applied_in_a_chat(ada: Agent) -> None:
-    run_turn(ask(ada, begin_chat(ada), "Please be shorter from now on."), owner=owner_name())
-    assert not ada.behavior_requests.exists()

@@ -93,7 +93,8 @@ def do_next(
     row = model.acquire_next(owner=owner, lease=lease)
     if row is None:
         return False
-    with sentry_sdk.start_transaction(op=f"{model._meta.app_label}.work", name=str(model._meta.verbose_name)):
+    root = model.__module__.partition(".")[0]
+    with sentry_sdk.start_transaction(op=f"{root}.work", name=str(model._meta.verbose_name)):
         carry_out(row, do, owner=owner, attempts=attempts, handed_back=handed_back)
     return True
 

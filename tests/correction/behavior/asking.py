@@ -89,7 +89,7 @@ SETTLE = """
 import sys, django; django.setup()
 from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request
 from correction.behavior.applying import settle_request
-from correction.models import BehaviorRequest
+from correction.behavior.models import BehaviorRequest
 acts = {
     "apply": lambda row: apply_request(request=row),
     "reject": lambda row: reject_request(request=row, user=None, why="no"),

@@ -13,6 +13,7 @@ from agents.models import Agent
 from agents.personas.persona import TraitValue
 from correction.behavior.applying import apply_request
 from correction.behavior.models import BehaviorRequest
+from tests.agents.test_admin_home import home
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
 from tests.factories import make_agent
@@ -123,6 +124,13 @@ def test_who_may_not_read_messages_reads_none_in_the_queue_nor_what_quotes_them(
         assert "concise replies" in page
     assert "needs the permission to view messages" in plain(read(client, page_of(row)))
     assert "windbag" in plain(read(signed_in(viewer()), list_of(BehaviorRequest)))
+
+
+def test_home_counts_what_waits_for_those_who_may_decide(ada: Agent) -> None:
+    proposed(ada)
+
+    assert "1 behaviour request to decide on" in plain(home())
+    assert "Waits for you" not in plain(home(viewer()))
 
 
 def test_the_agent_s_page_and_the_conversation_say_what_was_asked(ada: Agent) -> None:

@@ -110,7 +110,7 @@ print(json.dumps(keys))
 LOOK = """
 import json, django; django.setup()
 from agents.models import PersonaVersion, Trait
-from correction.models import BehaviorRequest
+from correction.behavior.models import BehaviorRequest
 print(json.dumps({
     "traits": {t.name: t.strength for t in Trait.objects.all()},
     "versions": list(PersonaVersion.objects.order_by("number").values_list("number", flat=True)),

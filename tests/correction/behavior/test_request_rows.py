@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from agents.erasure import find_outsider, forget
-from agents.kit.models import LLMCall
+from agents.kit.models import LLMCall, LLMPayload
 from agents.models import Agent, Message, Trait
 from correction.behavior.applying import apply_request, revert_request
 from correction.behavior.models import BehaviorRequest
@@ -65,6 +65,7 @@ def test_an_erased_person_s_words_leave_what_was_read_from_them_and_a_change_can
 ) -> None:
     said = "Could you please stop mentioning my neighbour Ferdinand in each answer?"
     call = LLMCall.objects.create(purpose="behavior", mechanism="behavior", agent=ada, status="ok")
+    LLMPayload.objects.create(call=call, request={"system": "What is asked of whom?"})
     request = apply_request(
         request=proposed(
             ada, said, gate_result={"has_request": True, "confidence": "high", "reason": f"Zoe says: {said}"},
@@ -81,6 +82,7 @@ def test_an_erased_person_s_words_leave_what_was_read_from_them_and_a_change_can
     assert "Zoe" not in stored
     assert BehaviorRequest.objects.filter(gate_result__has_request=True).exists()
     assert "neighbour" not in Message.objects.get().text
+    assert not LLMPayload.objects.exists()
     assert revert_request(request=request, user=None).status == "reverted"
     assert not Trait.objects.filter(agent=ada).exists()
 

@@ -10,8 +10,10 @@ from django.contrib.auth.models import Group, User
 from django.core.management import call_command
 
 from agents.chat import ask, begin_chat, delete_chat
+from agents.kit.models import owner_name
 from agents.models import Agent, Channel, ChannelMember, Message, Run
 from agents.personas.persona import TraitValue
+from agents.turn.orchestrator import run_turn
 from agents.turn.prompt import preview_prompt
 from agents.turn.receive import receive_message
 from agents.turn.send_message import send_message
@@ -369,3 +371,10 @@ def test_a_simulated_conversation_is_not_read_for_requests() -> None:
     message = say(channel, "Zed", "Talk like a pirate", synthetic=True)
 
     assert queue(message=message, agent=agent) is None
+
+
+def test_a_request_to_behave_differently_is_not_applied_in_a_chat() -> None:
+    ada = make_agent()
+    run_turn(ask(ada, begin_chat(ada), "Please be shorter from now on."), owner=owner_name())
+
+    assert not ada.behavior_requests.exists()

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from agents.models import Run
 from correction.interventions.models import Intervention, InterventionLog
-from tests.console import list_of, page_of, plain, read
+from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel
 
@@ -142,3 +142,30 @@ def test_the_log_is_filtered_and_counts_how_often_something_fired(root: Client) 
     assert got(f"?agent__id__exact={ada.pk}") == ["fired"]
     assert got(f"?intervention={row.pk}") == ["did not fire", "fired"]
     assert re.search(r"quiet 2 \d+ \d+ 1 ", plain(read(root, page_of(row))))
+
+
+def test_a_turn_names_the_interventions_that_were_looked_at(root: Client) -> None:
+    run = Run.objects.create(agent=make_agent(), channel=make_channel())
+    InterventionLog.objects.create(name="variety", run=run, fired=True, nudge=f"Say something new. {HOSTILE}")
+    InterventionLog.objects.create(name="anti_convergence", run=run, fired=False, why="they do not agree")
+    html = read(root, page_of(run))
+
+    assert "Interventions variety fired Say something new." in plain(html)
+    assert "anti convergence did not fire they do not agree" in plain(html)
+    assert "<script>alert" not in html
+    half = signed_in(staff("agents.view_run", "correction.view_correctionlog"))
+    assert "they do not agree" not in read(half, page_of(run))
+
+
+def test_the_last_nudges_stand_on_the_agents_page_for_those_who_may_see_them(root: Client) -> None:
+    ada = make_agent()
+    assert "No nudge was given lately." in plain(read(root, page_of(ada)))
+    for number in range(8):
+        nudge = f"Say something new, {number}."
+        InterventionLog.objects.create(name="variety", agent=ada, fired=True, nudge=nudge, why="7 messages")
+    InterventionLog.objects.create(name="variety", agent=ada, fired=False, nudge="Not shown.", why="2 messages")
+    shown = plain(read(root, page_of(ada)))
+
+    assert re.findall(r"Say something new, (\d)", shown) == ["7", "6", "5", "4", "3"]
+    assert "Not shown." not in shown
+    assert "Last nudges" not in read(signed_in(staff("agents.view_agent")), page_of(ada))

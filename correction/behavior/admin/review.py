@@ -1,0 +1,59 @@
+"""The review queue's behaviour requests to decide on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import partial
+
+from django.http import HttpRequest
+
+from agents.kit.admin.access import user_of
+from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
+from correction.behavior.admin.requests import DECIDING, change, request_panel
+from correction.behavior.applying import apply_request, reject_request, reopen_request, revert_request
+from correction.behavior.models import BehaviorRequest
+
+
+def requests_pending(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
+    """Return the newest requests that a person decides on."""
+    rows = BehaviorRequest.objects.filter(status=BehaviorRequest.Status.PENDING_REVIEW)
+    return newest(rows.order_by("-created_at", "-pk"), agent, keys)
+
+
+add_review(
+    ReviewKind(
+        name="requests",
+        title="Behaviour requests",
+        one="behaviour request to decide on",
+        many="behaviour requests to decide on",
+        order=20,
+        permissions=DECIDING,
+        fills="messages that ask an agent to behave differently, where a person decides.",
+        note="Why (stored with a rejection)",
+        waiting=requests_pending,
+        find=partial(
+            by_key, BehaviorRequest.objects.select_related("agent", "message__channel", "message__user", "reviewed_by")
+        ),
+        line=change,
+        show=request_panel,
+        decisions=(
+            Decision(
+                name="apply",
+                label="Apply as proposed",
+                key="a",
+                done="is applied: the persona has a new version",
+                decide=lambda request, row, note: apply_request(request=row, user=user_of(request), waiting=True),
+                undo=lambda request, row: revert_request(request=row, user=user_of(request)),
+                main=True,
+            ),
+            Decision(
+                name="reject",
+                label="Reject",
+                key="r",
+                done="is rejected",
+                decide=lambda request, row, note: reject_request(request=row, user=user_of(request), why=note),
+                undo=lambda request, row: reopen_request(request=row, user=user_of(request)),
+            ),
+        ),
+    )
+)
