@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 
-from agents.kit.api.bodies import ABSENT, Tags
+from agents.kit.bodies import ABSENT, Tags
 from agents.kit.llm.endpoints import problem_of, provider_of
 from agents.models import Agent, Channel
 from agents.turn.pipeline import name_of, pipeline

@@ -11,9 +11,9 @@ from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_validator
 
-from agents.kit.api.bodies import Anything, Body, Reads, Tags, fault
-from agents.kit.api.filters import read_moment
+from agents.kit.bodies import Anything, Body, Reads, Tags, fault
 from agents.kit.text.fences import check_name
+from agents.kit.text.inputs import read_moment
 from agents.models import Agent, Channel, Message
 from agents.models.conversations import names_of_agents, outsider_name
 from agents.transcripts.prepare import Author, Prepared, Target

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, date, datetime, time
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -15,18 +14,14 @@ from django.contrib.auth import get_user_model
 from django.db.models import Model, Q, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
-from django.utils.dateparse import parse_date, parse_datetime
 from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.drainage import set_override
 from rest_framework.exceptions import ValidationError
 
-from agents.models import Agent, Channel
-from agents.models.conversations import TAG_KEY, no_agent
+from agents.kit.text.inputs import MOMENT, TAG_KEY, read_moment
 
-MOMENT = "a date or time such as 2026-11-22 or 2026-11-22T14:30:00Z (UTC where it says no zone)"
 YES_NO = {"true": True, "false": False}
 _ID = {"type": "integer", "minimum": 1}
-_SLUG = {"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"}
 
 
 class Filters(django_filters.FilterSet):  # type: ignore[misc]  # the package has no types
@@ -159,23 +154,6 @@ def uuid(field: str | None = None, **more: Any) -> Parameter:
     return Parameter(field, read=UUID, allowed="a UUID", schema={"format": "uuid"}, **more)
 
 
-def read_moment(text: str) -> datetime:
-    """A point in time; a date alone is its midnight UTC.
-
-    Raises:
-        ValueError, OverflowError: It is none, or one that the calendar does not have in UTC.
-    """
-    try:
-        at: datetime | date | None = parse_datetime(text) or parse_date(text)
-    except ValueError:  # of the right form, but no such day: its sentence names neither the text nor what is allowed
-        at = None
-    if at is None:
-        raise ValueError
-    if not isinstance(at, datetime):
-        at = datetime.combine(at, time())
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
-
-
 def since(field: str = "created_at") -> Parameter:
     about = "from then on: a date or time, UTC where it says no zone"
     return Parameter(field, "gte", read=read_moment, allowed=MOMENT, schema={"format": "date-time"}, about=about)
@@ -183,17 +161,6 @@ def since(field: str = "created_at") -> Parameter:
 
 def until(field: str = "created_at") -> Parameter:
     return Parameter(field, "lt", read=read_moment, allowed=MOMENT, schema={"format": "date-time"}, about="before then")
-
-
-def agent(field: str = "agent", **more: Any) -> Parameter:
-    """An agent by its slug."""
-    return Parameter(field, read=the_agent, schema=_SLUG, about="the slug of an agent", **more)
-
-
-def channel(field: str = "channel", **more: Any) -> Parameter:
-    """A channel by its slug."""
-    about = "the slug of a channel"
-    return Parameter(field, read=the_channel, allowed=about, schema=_SLUG, about=about, **more)
 
 
 def user(field: str = "user") -> Parameter:
@@ -236,34 +203,3 @@ class InTime(Filters):
 
     since = since()
     until = until()
-
-
-def the_agent(slug: str) -> Agent:
-    """The agent of this slug.
-
-    Raises:
-        LookupError: There is none; with a sentence that names near ones.
-    """
-    agent = Agent.objects.filter(slug=slug).first()
-    if agent is None:
-        raise LookupError(no_agent(slug))
-    return agent
-
-
-def the_channel(slug: str) -> Channel:
-    """The channel of this slug.
-
-    Raises:
-        LookupError: There is none; with a sentence that names those there are.
-    """
-    channel = Channel.objects.filter(slug=slug).first()
-    if channel is None:
-        raise LookupError(no_channel(slug))
-    return channel
-
-
-def no_channel(slug: str) -> str:
-    """A sentence for a slug that is no channel's."""
-    known = list(Channel.objects.order_by("slug").values_list("slug", flat=True)[:21])
-    rest = " …" if len(known) > 20 else ""
-    return f"there is no channel {slug[:80]!r}; channels: {', '.join(known[:20]) or 'none yet'}{rest}"

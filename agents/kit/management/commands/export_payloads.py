@@ -9,9 +9,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from agents.kit.api.filters import read_moment
 from agents.kit.commands import BaseCommand, unusable
 from agents.kit.llm.endpoints import export_answers
+from agents.kit.text.inputs import read_moment
 
 
 class Command(BaseCommand):

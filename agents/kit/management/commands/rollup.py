@@ -8,9 +8,9 @@ from typing import Any
 
 from django.utils import timezone
 
-from agents.kit.api.filters import read_moment
 from agents.kit.commands import BaseCommand
 from agents.kit.ops.sums import roll_up, rollups
+from agents.kit.text.inputs import read_moment
 
 
 class Command(BaseCommand):
