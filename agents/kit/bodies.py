@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError, core_schema
 from rest_framework.exceptions import ValidationError
 
 from agents.kit.text.fences import MAX_CHARACTERS
-from agents.kit.text.inputs import TAG_KEY
+from agents.kit.text.tags import TAG_KEY
 
 MOST_TAGS = 20
 MOST_OBJECT = 100_000  # characters of JSON

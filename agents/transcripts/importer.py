@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from agents.kit.text.inputs import TAG_KEY
 from agents.models import Import, Message
+from agents.models.conversations import TAG_KEY
 from agents.transcripts.json_input import bad_tag_key
 from agents.transcripts.prepare import Prepared, Preparer, Speakers, Targets, Unknown
 from agents.transcripts.readers import FORMATS, detect

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_
 
 from agents.kit.bodies import Anything, Body, Reads, Tags, fault
 from agents.kit.text.fences import check_name
-from agents.kit.text.inputs import read_moment
+from agents.kit.text.moments import read_moment
 from agents.models import Agent, Channel, Message
 from agents.models.conversations import names_of_agents, outsider_name
 from agents.transcripts.prepare import Author, Prepared, Target

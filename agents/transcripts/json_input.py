@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NoReturn
 
-from agents.kit.text.inputs import TAG_KEY, keys_once
+from agents.models.conversations import TAG_KEY
 from agents.transcripts.records import TranscriptError, parse_time
 from agents.transcripts.source import Source
 
@@ -30,6 +30,20 @@ def _number(text: str) -> float:
 
 def _constant(text: str) -> float:
     raise ValueError(f"{text} is not JSON")
+
+
+def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its pairs: what reads JSON, as ``object_pairs_hook``, would keep only the last value of a key.
+
+    Raises:
+        ValueError: A key occurs twice.
+    """
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise ValueError(f"the key {name[:60]!r} occurs twice in one object; allowed: each key once")
+        values[name] = value
+    return values
 
 
 _decoder = json.JSONDecoder(parse_float=_number, parse_constant=_constant, object_pairs_hook=keys_once)

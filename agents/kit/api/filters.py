@@ -18,8 +18,10 @@ from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.drainage import set_override
 from rest_framework.exceptions import ValidationError
 
-from agents.kit.text.inputs import MOMENT, TAG_KEY, read_moment
+from agents.kit.text.moments import read_moment
+from agents.kit.text.tags import TAG_KEY
 
+MOMENT = "a date or time such as 2026-11-22 or 2026-11-22T14:30:00Z (UTC where it says no zone)"
 YES_NO = {"true": True, "false": False}
 _ID = {"type": "integer", "minimum": 1}
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 from unicodedata import normalize
 
-from agents.kit.text.inputs import TAG_KEY
+from agents.models.conversations import TAG_KEY
 from agents.transcripts.json_input import Row, parse
 from agents.transcripts.readers.chat import SYSTEM_ROLES
 from agents.transcripts.readers.plumbline import AUTHORS, MESSAGE_KEYS, message_of

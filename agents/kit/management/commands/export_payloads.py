@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 
 from agents.kit.commands import BaseCommand, unusable
 from agents.kit.llm.endpoints import export_answers
-from agents.kit.text.inputs import read_moment
+from agents.kit.text.moments import read_moment
 
 
 class Command(BaseCommand):

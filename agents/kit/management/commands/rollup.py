@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from agents.kit.commands import BaseCommand
 from agents.kit.ops.sums import roll_up, rollups
-from agents.kit.text.inputs import read_moment
+from agents.kit.text.moments import read_moment
 
 
 class Command(BaseCommand):
