@@ -13,6 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.chat import ChatPages
+from agents.admin.display import agent_chip
 from agents.admin.transcript import add_notes, transcript_page, transcript_url
 from agents.chat import COPY
 from agents.kit.console import display
@@ -53,7 +54,7 @@ class MessageAdmin(LogAdmin[Message]):
     @admin.display(description="author")
     def author(self, message: Message) -> SafeString:
         if message.agent is not None:
-            return display.agent_chip(message.agent)
+            return agent_chip(message.agent)
         kind = display.badge("user" if message.user else "outsider")
         return format_html("{} {}", display.isolated(message.author_name), kind)
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.home import (
     FAILURE_DAYS,
@@ -101,7 +102,7 @@ def _turn(run: Run) -> tuple[object, ...]:
     if run.channel is not None:
         where = display.link(reverse("admin:agents_channel_transcript", args=[run.channel.pk]), run.channel)
         what = display.lines(what, format_html("in {}", where))
-    return (name, display.agent_chip(run.agent), what)
+    return (name, agent_chip(run.agent), what)
 
 
 def no_agents(request: HttpRequest) -> SafeString | None:

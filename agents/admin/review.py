@@ -12,13 +12,23 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from agents.admin.display import agent_chip
 from agents.alerts.models import Alert, AlertKind
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.home import FAILURE_DAYS, MOST_COUNTED, since
 from agents.kit.console.logs import READING
 from agents.kit.console.panels import facts
-from agents.kit.console.review import ASSIGNING, Decision, ReviewKind, Waits, add_review, numbers
+from agents.kit.console.review import (
+    ASSIGNING,
+    Decision,
+    Named,
+    ReviewKind,
+    Waits,
+    add_review,
+    name_agents,
+    numbers,
+)
 from agents.kit.models import ReviewItem
 from agents.kit.work.queues import work_models
 from agents.models import Agent
@@ -105,6 +115,12 @@ def _undo(request: HttpRequest, row: Any) -> None:
     rows.update(dismissed_at=None, dismissed_by=None)
 
 
+def _named(slugs: Collection[str]) -> dict[str, Named]:
+    agents = Agent.objects.filter(slug__in=slugs).only("slug", "display_name", "avatar_color").order_by("display_name")
+    return {agent.slug: Named(agent.display_name, agent_chip(agent)) for agent in agents}
+
+
+name_agents(_named)
 add_review(
     ReviewKind(
         name=FAILURES,

@@ -24,6 +24,7 @@ from agents.alerts.webhook import secret_of
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.forms import confirmed, tell_done
+from agents.kit.console.home import MOST_COUNTED, HomePart, add_home
 from agents.kit.console.panels import facts, table
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from agents.kit.console.site import ModelAdmin, ReadOnlyAdmin, TextInput, console_action
@@ -35,6 +36,7 @@ else:
     ReceiverModelForm = forms.ModelForm
 
 DELIVERIES_SHOWN = 10
+NEWEST = 5  # alerts under the bell
 
 
 class NoteForm(forms.Form):
@@ -257,3 +259,19 @@ add_review(
         decisions=(Decision("acknowledge", "Acknowledge", "a", "is acknowledged", _decide, _undo, main=True),),
     )
 )
+
+
+def bell(request: HttpRequest) -> SafeString:
+    """The alerts that nobody has acknowledged: how many, and the newest."""
+    waiting = Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk").only("title", "created_at")
+    alerts = list(waiting[: MOST_COUNTED + 1])
+    context = {
+        "number": f"{MOST_COUNTED}+" if len(alerts) > MOST_COUNTED else len(alerts),
+        "newest": alerts[:NEWEST],
+        "all": display.list_url(Alert),
+        "waiting": display.list_url(Alert, acknowledged_at__isempty=1),
+    }
+    return render_to_string("admin/alerts/alert/bell.html", context)
+
+
+add_home(HomePart(place="header", order=10, permission="alerts.view_alert", render=bell))

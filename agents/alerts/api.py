@@ -13,8 +13,8 @@ from rest_framework.serializers import CharField
 
 from agents.alerts.models import Alert, AlertKind
 from agents.alerts.raising import acknowledge
+from agents.api.filters import of_agent
 from agents.kit.api import filters
-from agents.kit.api.bodies import Body
 from agents.kit.api.filters import InTime
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict
@@ -22,6 +22,7 @@ from agents.kit.api.requests import ActionPermissions
 from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows
+from agents.kit.bodies import Body
 
 
 class AlertRow(Row):
@@ -45,7 +46,7 @@ class Note(Body):
 
 class AlertFilters(InTime):
     kind = filters.choice(AlertKind.values, "kind")
-    agent = filters.agent()
+    agent = of_agent()
     acknowledged = filters.flag(method="by_acknowledgement")
 
     def by_acknowledgement(self, alerts: QuerySet[Alert], name: str, value: bool) -> QuerySet[Alert]:

@@ -24,9 +24,10 @@ from rest_framework.serializers import (
     SerializerMethodField,
 )
 
+from agents.api.filters import of_channel
+from agents.bodies import Traits, the_agent
 from agents.kit.api import filters
-from agents.kit.api.bodies import ABSENT, Body, Traits
-from agents.kit.api.filters import Filters, the_agent
+from agents.kit.api.filters import Filters
 from agents.kit.api.headers import etag_of, located
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict, Unavailable
@@ -34,6 +35,7 @@ from agents.kit.api.requests import ReadsMessages
 from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Editable, Rows, new_slug, or_404
+from agents.kit.bodies import ABSENT, Body
 from agents.kit.llm.endpoints import model_of, problem_of, provider_of
 from agents.kit.text.fences import check_name
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, PersonaVersion, Trait
@@ -133,7 +135,7 @@ class NewAgent(AgentBody):
 
 
 class PromptFilters(Filters):
-    channel = filters.channel()
+    channel = of_channel()
     trigger = filters.number(allowed="the id of a message")
 
 
@@ -183,7 +185,7 @@ class PromptFields(Serializer[Any]):
 class AgentFilters(Filters):
     search = filters.search("slug", "display_name", "title")
     is_active = filters.flag()
-    channel = filters.channel("memberships__channel")
+    channel = of_channel("memberships__channel")
     ordering = filters.ordering(
         {
             "display_name": ("display_name", "slug"),

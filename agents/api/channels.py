@@ -12,12 +12,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import CharField, DictField, SerializerMethodField
 
+from agents.api.filters import of_agent
+from agents.bodies import no_channel
 from agents.kit.api import filters
-from agents.kit.api.bodies import Body, OneOf, Tags
-from agents.kit.api.filters import Filters, no_channel
+from agents.kit.api.filters import Filters
 from agents.kit.api.headers import etag_of, located
 from agents.kit.api.rows import Row
 from agents.kit.api.views import Editable, new_slug
+from agents.kit.bodies import Body, OneOf, Tags
 from agents.kit.text.fences import check_name
 from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import no_agent
@@ -78,7 +80,7 @@ class NewChannel(ChannelBody):
 class ChannelFilters(Filters):
     search = filters.search("slug", "name", "topic")
     kind = filters.choice(Channel.Kind.values)
-    agent = filters.agent("memberships__agent")
+    agent = of_agent("memberships__agent")
     tag = filters.tag()
     ordering = filters.ordering(
         {"name": ("kind", "name", "pk"), "slug": ("slug",), "-created_at": ("-created_at", "-pk")}

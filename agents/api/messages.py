@@ -17,10 +17,11 @@ from rest_framework.reverse import reverse
 from rest_framework.serializers import BooleanField, CharField, DictField, JSONField, Serializer, SerializerMethodField
 
 from agents.api.agents import StageFields, named_message
+from agents.api.filters import of_agent, of_channel
 from agents.api.overrides import Deadline, Overrides, overrides_of
+from agents.bodies import AgentSlug, ChannelSlug, the_channel
 from agents.kit.api import filters, headers
-from agents.kit.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug, Id, Said, Tags
-from agents.kit.api.filters import Filters, the_channel
+from agents.kit.api.filters import Filters
 from agents.kit.api.headers import located
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict, Unavailable
@@ -28,6 +29,7 @@ from agents.kit.api.requests import INGESTS, PAID, SENDS
 from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows, View, or_404
+from agents.kit.bodies import ABSENT, Anything, Body, Id, Said, Tags
 from agents.models import Message
 from agents.transcripts.ingest import Ingested, IngestRefused, NewMessages, ingest_messages
 from agents.transcripts.store import NotEntitled, rights_of
@@ -151,7 +153,7 @@ class IngestAnswer(Ingested):
 
 
 class OfMessages(Filters):
-    agent = filters.agent()
+    agent = of_agent()
     user = filters.user()
     outsider = filters.Parameter(about="the name of a speaker who is neither agent nor user")
     since = filters.since("sent_at")
@@ -162,7 +164,7 @@ class OfMessages(Filters):
 
 
 class MessageFilters(OfMessages):
-    channel = filters.channel()
+    channel = of_channel()
 
     def filter_queryset(self, queryset: Any) -> Any:
         wanted = self.form.cleaned_data

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 
-from agents.kit.api.bodies import ABSENT, Tags
+from agents.kit.bodies import ABSENT, Tags
 from agents.kit.capability import declared_one
 from agents.kit.llm.endpoints import problem_of, provider_of
 from agents.models import Agent, Channel

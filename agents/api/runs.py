@@ -26,11 +26,12 @@ from rest_framework.serializers import (
 )
 
 from agents.api.agents import StageFields, named_message
+from agents.api.filters import of_agent, of_channel
 from agents.api.messages import MessageRow, shown_messages
 from agents.api.overrides import Deadline, Overrides, overrides_of
+from agents.bodies import ChannelSlug, the_agent
 from agents.kit.api import filters, headers
-from agents.kit.api.bodies import ABSENT, Body, ChannelSlug, Id
-from agents.kit.api.filters import InTime, the_agent
+from agents.kit.api.filters import InTime
 from agents.kit.api.headers import etag_of, located
 from agents.kit.api.pagination import LogByTimeOf
 from agents.kit.api.problems import Conflict
@@ -38,6 +39,7 @@ from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
 from agents.kit.api.rows import QueryLink, Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows, View, or_404
+from agents.kit.bodies import ABSENT, Body, Id
 from agents.kit.llm.ledger import totals
 from agents.kit.models import LLMCall
 from agents.models import Run, RunMessage, RunStep
@@ -159,13 +161,13 @@ class NewTurn(Body):
 
 
 class TurnFilters(InTime):
-    channel = filters.channel()
+    channel = of_channel()
     status = filters.choice(Run.Status.values)
     stop_reason = filters.choice(Run.StopReason.values)
 
 
 class RunFilters(TurnFilters):
-    agent = filters.agent()
+    agent = of_agent()
 
 
 class RunPages(LogByTimeOf):
@@ -298,7 +300,7 @@ class WholeLLMCall(LLMCallRow):
 
 
 class CallFilters(InTime):
-    agent = filters.agent()
+    agent = of_agent()
     purpose, mechanism, dimension, model, work_id = (filters.Parameter() for _ in range(5))
     status = filters.choice(LLMCall.Status.values)
     run = filters.number("run_id", allowed="the id of a run")

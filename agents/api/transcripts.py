@@ -15,13 +15,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from agents.api.filters import of_agent
 from agents.api.otlp import MOST_VALUES, PROTOBUF, ProtobufParser, ProtobufRenderer
+from agents.bodies import the_channel
 from agents.kit.api import filters
-from agents.kit.api.bodies import MOST_TAGS, Body, OneOf, Reads, Tags, Verbatim
-from agents.kit.api.filters import Filters, the_channel
+from agents.kit.api.filters import Filters
 from agents.kit.api.requests import INGESTS, TRANSCRIPTS, BoundedJSONParser
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View, or_404
+from agents.kit.bodies import MOST_TAGS, Body, OneOf, Reads, Tags, Verbatim
 from agents.models import Message
 from agents.transcripts.exporter import EXPORTS, export_transcript
 from agents.transcripts.importer import AUTO, DAY_FIRST, MONTH_FIRST, ImportReport, ReadOptions, import_transcript
@@ -69,7 +71,7 @@ class TranscriptFilters(Filters):
         about="the slug of a channel",
     )
     vars()["as"] = filters.choice(EXPORTS, about="default jsonl, which can be imported again exactly")
-    agent = filters.agent()
+    agent = of_agent()
     tag = filters.tag()
 
 

@@ -14,7 +14,9 @@ from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agents.api.filters import of_agent, of_channel
 from agents.api.overrides import NEEDED, ModelName
+from agents.bodies import AgentSlug
 from agents.debates.debate import (
     MOST_ROUNDS,
     MOST_SEATS,
@@ -29,7 +31,6 @@ from agents.debates.models import Debate
 from agents.debates.modes import MODES
 from agents.debates.report import DebateReport, as_json, as_markdown, report
 from agents.kit.api import filters
-from agents.kit.api.bodies import ABSENT, AgentSlug, Body, OneOf
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.headers import etag_of, located
 from agents.kit.api.pagination import Log
@@ -38,6 +39,7 @@ from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
 from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows
+from agents.kit.bodies import ABSENT, Body, OneOf
 
 EXPORTS: dict[str, tuple[str, Callable[[DebateReport], str]]] = {
     "markdown": ("text/markdown", as_markdown),
@@ -105,8 +107,8 @@ class DebateFilters(InTime):
     mode = filters.choice(MODES)
     status = filters.choice([value for value, _ in Debate.STATES])
     exit_reason = filters.choice(("consensus", "convergence", "confidence", "max_rounds"))
-    channel = filters.channel()
-    agent = filters.agent("seats__agent")
+    channel = of_channel()
+    agent = of_agent("seats__agent")
 
 
 class ExportFilters(Filters):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 import uuid
 from collections.abc import Container
@@ -18,6 +17,7 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 
 from agents.kit.text.fences import check_name
+from agents.kit.text.tags import TAG_KEY as TAG_KEY
 
 hex_color = RegexValidator(r"^#[0-9a-fA-F]{6}$", "Write a colour as # and six hex digits, e.g. #1d4ed8.")
 
@@ -363,9 +363,6 @@ def no_agent(name: str) -> str:
     if near:
         return f"there is no agent {name[:80]!r}; did you mean {' or '.join(near)}?"
     return f"there is no agent {name[:80]!r}; agents: {', '.join(slugs[:_SHOWN])}{' …' if len(slugs) > _SHOWN else ''}"
-
-
-TAG_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 
 def validate_tags(value: object) -> None:

@@ -14,14 +14,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import CharField, ListField, SerializerMethodField
 
+from agents.api.filters import of_agent
+from agents.bodies import AgentSlug, the_agent, the_channel
 from agents.kit.api import filters
-from agents.kit.api.bodies import ABSENT, AgentSlug, Body, Said
-from agents.kit.api.filters import Filters, the_agent, the_channel
+from agents.kit.api.filters import Filters
 from agents.kit.api.headers import Changed, etag_of, located
 from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
 from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Editable, View, or_404
+from agents.kit.bodies import ABSENT, Body, Said
 from agents.models import Agent, Channel, Message
 from agents.swarm.assign import Name, PhaseValues, SwarmRefused, SwarmValues, check_clashes, save_swarm
 from agents.swarm.calibration import PREFERENCES
@@ -87,7 +89,7 @@ class TryBody(Body):
 class SwarmFilters(Filters):
     search = filters.search("name")
     enabled = filters.flag()
-    agent = filters.agent("agents")
+    agent = of_agent("agents")
 
 
 class Swarms(Editable):

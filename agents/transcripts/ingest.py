@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_validator
 
-from agents.kit.api.bodies import Anything, Body, Reads, Tags, fault
+from agents.kit.bodies import Anything, Body, Reads, Tags, fault
 from agents.kit.capability import declared_list
 from agents.kit.text.fences import check_name
 from agents.kit.text.moments import read_moment

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.display import Tone
 from agents.kit.templatetags.display import register as templates
@@ -90,7 +91,7 @@ def source_badge(log: CorrectionLog) -> SafeString:
 
 def speaker(log: CorrectionLog) -> SafeString:
     """Whose draft it is: an agent's, or a speaker's whom another program named."""
-    return format_html("{}", log.speaker) if log.agent is None and log.speaker else display.agent_chip(log.agent)
+    return format_html("{}", log.speaker) if log.agent is None and log.speaker else agent_chip(log.agent)
 
 
 def against_threshold(result: GateDimensionResult) -> SafeString:

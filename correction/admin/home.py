@@ -8,6 +8,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.home import HomePart, add_home, card, listing, number_link, percent, since, step
 from agents.kit.console.panels import table
@@ -159,7 +160,7 @@ def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
     return [
         (
             display.lines(display.page_of(log, f"attempt {log.attempt}"), display.moment(log.created_at)),
-            display.agent_chip(log.agent) if log.agent else display.isolated(log.speaker),
+            agent_chip(log.agent) if log.agent else display.isolated(log.speaker),
             display.visible(display.shortened(log.judged_text, 80)) if may_read else display.EMPTY,
             attempt_badge(log, ended[log.session]),
         )

@@ -13,8 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from agents.bodies import the_agent
 from agents.kit.api.browsing import ETAG, FormFields, FormParser
-from agents.kit.api.filters import the_agent
 from agents.kit.api.headers import Changed, etag_of
 from agents.kit.api.pagination import PAGES
 from agents.kit.api.requests import BoundedJSONParser

@@ -9,6 +9,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agents.api.filters import of_agent
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters
 from agents.kit.api.schema import answers
@@ -25,7 +26,7 @@ from evaluation.scorers.subjects import MessageWindow
 class Stretch(Filters):
     """``window`` (a duration back from now, or all), or ``since`` and ``until`` (either may be left out)."""
 
-    agent = filters.agent()
+    agent = of_agent()
     window = filters.Parameter(about=f"{ALLOWED_WINDOWS}; or since and until instead")
     since = filters.since()
     until = filters.until()

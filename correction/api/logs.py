@@ -11,14 +11,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import CharField, DictField, FloatField
 
+from agents.api.filters import of_agent
 from agents.kit.api import filters
-from agents.kit.api.bodies import Body, OneOf
 from agents.kit.api.filters import InTime
 from agents.kit.api.pagination import LogByTime
 from agents.kit.api.requests import ActionPermissions
 from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows, View
+from agents.kit.bodies import Body, OneOf
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
@@ -78,7 +79,7 @@ class MarkBody(Body):
 
 
 class LogFilters(InTime):
-    agent = filters.agent()
+    agent = of_agent()
     outcome = filters.choice(Outcome.values)
     source = filters.choice(CorrectionLog.Source.values)
     dimension = filters.choice(GATE_DIMENSIONS, method="looked_at", about="was looked at")

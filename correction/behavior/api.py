@@ -23,8 +23,8 @@ from rest_framework.serializers import (
 )
 
 from agents.api.agents import TraitFields
+from agents.api.filters import of_agent, of_channel
 from agents.kit.api import filters
-from agents.kit.api.bodies import ABSENT, Body
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.headers import located
 from agents.kit.api.pagination import LogByTime
@@ -33,6 +33,7 @@ from agents.kit.api.requests import PAID, ActionPermissions, ModelPermissions
 from agents.kit.api.rows import QueryLink, Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows
+from agents.kit.bodies import ABSENT, Body
 from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request, revert_request
 from correction.behavior.effects import (
     EffectPlan,
@@ -211,8 +212,8 @@ class EffectBody(Body):
 
 
 class RequestFilters(InTime):
-    agent = filters.agent()
-    channel = filters.channel("message__channel")
+    agent = of_agent()
+    channel = of_channel("message__channel")
     status = filters.choice(BehaviorRequest.Status.values)
     operation = filters.choice(BehaviorRequest.Operation.values)
     confidence = filters.choice(BehaviorRequest.Confidence.values)

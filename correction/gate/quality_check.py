@@ -29,7 +29,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from agents.api.overrides import Deadline
-from agents.kit.api.bodies import ABSENT, AgentSlug, Body, OneOf, Said, Tags, Traits, fault
+from agents.bodies import AgentSlug, Traits
+from agents.kit.bodies import ABSENT, Body, OneOf, Said, Tags, fault
 from agents.kit.llm.ledger import totals
 from agents.kit.models import LLMCall
 from agents.kit.text.fences import MAX_CHARACTERS

@@ -7,6 +7,7 @@ from typing import Any
 from django.db.models import Prefetch, QuerySet
 from rest_framework.serializers import DictField, FloatField, JSONField, ListField, SlugRelatedField
 
+from agents.api.filters import of_agent
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.pagination import LogByTime
@@ -38,7 +39,7 @@ class InterventionRow(Row):
 class InterventionFilters(Filters):
     search = filters.search("slug", "description")
     is_enabled = filters.flag()
-    agent = filters.agent(method="holds_for")
+    agent = of_agent(method="holds_for")
     ordering = filters.ordering({"slug": ("slug",), "-updated_at": ("-updated_at", "-pk")})
 
     def holds_for(self, rows: QuerySet[Intervention], name: str, agent: Agent) -> QuerySet[Intervention]:
@@ -88,7 +89,7 @@ class WholeLog(BriefLog):
 
 
 class LogFilters(InTime):
-    agent = filters.agent()
+    agent = of_agent()
     intervention = filters.Parameter("name", about="its name: a slug, or a built-in one")
     fired = filters.flag()
     run = filters.number("run_id", allowed="the id of a run")

@@ -14,6 +14,7 @@ from django.core.management.base import CommandError
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 
+from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.forms import Takes, as_query, option
 from agents.kit.console.site import GrowingTextarea, Select
@@ -223,7 +224,7 @@ def measuring_takes(specs: Sequence[RunSpec]) -> Takes:
         else "Baselines stay as they are."
     )
     return takes(
-        [("Agent", display.agent_chip(agent))],
+        [("Agent", agent_chip(agent))],
         every,
         acting=acting,
         warnings=warnings,

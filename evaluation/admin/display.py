@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.columns import SHOWN
 from agents.kit.console.display import Tone
@@ -188,7 +189,7 @@ def target(run: EvaluationRun) -> SafeString:
     """The agent or channel that an evaluation measured."""
     if run.channel is not None:
         return display.link(reverse("admin:agents_channel_transcript", args=[run.channel.pk]), run.channel)
-    return display.agent_chip(run.agent)
+    return agent_chip(run.agent)
 
 
 def judged_counts(scored: int | None, trivial: int | None, unscored: int | None, pending: int | None) -> SafeString:

@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.charts import COLOURS, Line, Marker, MarkerSource, add_markers, line_chart, markers_of
 from agents.kit.console.home import FAILURE_DAYS, HomePart, add_home, card, listing, number_link, percent, since, step
@@ -222,7 +223,7 @@ def _fallen(one: Card) -> SafeString:
     name = short_name(one.main.proposition, one.agent.slug, one.main.dimension) if one.main else ""
     return format_html(
         '{} <a class="pl-link pl-number" href="{}">{} {}</a>',
-        *(display.agent_chip(one.agent), url, display.visible(name), numbers_of(one.main) if one.main else ""),
+        *(agent_chip(one.agent), url, display.visible(name), numbers_of(one.main) if one.main else ""),
     )
 
 

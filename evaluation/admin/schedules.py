@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.forms import confirmed, tell_done
 from agents.kit.console.panels import table
@@ -160,7 +161,7 @@ def _history(schedule: EvaluationSchedule) -> SafeString:
     rows = [
         (
             display.lines(evaluation_link(run.pk), display.moment(run.created_at)),
-            display.agent_chip(run.agent),
+            agent_chip(run.agent),
             display.status_badge(run),
             overall_meter(run.overall_score, scores.get(run.pk, {}), share=total(shares[run.pk].values())),
             *([judge_badge(run.judge)] if len(judges) > 1 else []),

@@ -8,6 +8,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agents.api.filters import of_agent
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters
 from agents.kit.api.schema import answers
@@ -32,7 +33,7 @@ LEVELS = ("evaluation", "action")
 
 
 class PropositionFilters(Filters):
-    agent = filters.agent()
+    agent = of_agent()
     dimension = by_dimension()
     level = filters.choice(LEVELS)
     active = filters.flag(about="false = suggestions, rejected and retired ones only")

@@ -13,10 +13,12 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 from rest_framework.exceptions import ValidationError
 
+from agents.api.filters import of_agent, of_channel
+from agents.bodies import AgentSlug, ChannelSlug
 from agents.kit.api import filters
-from agents.kit.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug, OneOf, Reads, Tags, fault
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.problems import Conflict
+from agents.kit.bodies import ABSENT, Anything, Body, OneOf, Reads, Tags, fault
 from agents.kit.llm.endpoints import problem_of
 from evaluation.calibration.labels import procedure_fields
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method
@@ -167,8 +169,8 @@ def by_judge() -> filters.Parameter:
 
 
 class RunFilters(InTime):
-    agent = filters.agent()
-    channel = filters.channel()
+    agent = of_agent()
+    channel = of_channel()
     dimension = by_dimension(method="asked")
     judge = by_judge()
     procedure = by_procedure(method="judged_by")
@@ -184,7 +186,7 @@ class RunFilters(InTime):
 
 
 class BaselineFilters(Filters):
-    agent = filters.agent()
+    agent = of_agent()
     judge = by_judge()
     procedure = by_procedure()
     dimension = by_dimension()

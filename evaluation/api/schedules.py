@@ -13,6 +13,7 @@ from rest_framework.serializers import (
     SerializerMethodField,
 )
 
+from agents.api.filters import of_agent
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.pagination import Log
@@ -76,7 +77,7 @@ class Schedules(View, ListModelMixin):
 
 
 class AlertFilters(InTime):
-    agent = filters.agent()
+    agent = of_agent()
     dimension = by_dimension()
     acknowledged = filters.flag(method="by_acknowledgement")
 

@@ -14,13 +14,13 @@ from rest_framework.response import Response
 from rest_framework.serializers import CharField, IntegerField
 
 from agents.kit.api import filters
-from agents.kit.api.bodies import Body, Id
 from agents.kit.api.filters import Filters
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict
 from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View
+from agents.kit.bodies import Body, Id
 from evaluation.api.requests import by_dimension
 from evaluation.api.serializers import Heuristic, run_link
 from evaluation.calibration.labels import MOST_NOTE, save_label, why_not_labelled

@@ -11,8 +11,9 @@ from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agents.bodies import the_agent
 from agents.kit.api import filters
-from agents.kit.api.filters import Filters, the_agent
+from agents.kit.api.filters import Filters
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ModelPermissions
 from agents.kit.api.rows import AsRow

@@ -16,7 +16,6 @@ from rest_framework.serializers import CharField
 
 from agents.api.overrides import ModelName
 from agents.kit.api import filters
-from agents.kit.api.bodies import ABSENT, Body, OneOf
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.headers import etag_of, located
 from agents.kit.api.pagination import Log
@@ -25,6 +24,7 @@ from agents.kit.api.requests import PAID, ActionPermissions
 from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows
+from agents.kit.bodies import ABSENT, Body, OneOf
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.play import ExperimentRefused, cancel, go_on, start_experiment
 from evaluation.experiments.printed import as_csv, as_markdown

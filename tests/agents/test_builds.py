@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agents import builds
+from agents.admin.markers import builds as markers
 from agents.builds import first_of_tags
-from agents.kit.console.charts import builds as markers
 from agents.models import Agent
 from tests.factories import MONDAY, make_agent, talk
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,8 +13,6 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import Group, User
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.template.loader import render_to_string
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -32,14 +29,12 @@ from agents.kit.console.site import (
     extensions,
 )
 from agents.kit.models import ApiToken
-from agents.models import Agent
 
 if TYPE_CHECKING:
     ApiTokenModelForm = forms.ModelForm[ApiToken]
 else:
     ApiTokenModelForm = forms.ModelForm
 
-SNIPPETS = ("curl", "Python", "TypeScript")
 admin.site.unregister([User, Group])
 
 
@@ -106,16 +101,8 @@ class ApiTokenAdmin(ModelAdmin[ApiToken]):
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         """Show the key on the answer itself: a message would keep it in a cookie or a session."""
-        agent = Agent.objects.in_use().order_by("pk").values_list("slug", flat=True).first()
-        draft = {"agent": agent} if agent else {"persona": "You are Ada, a dry and careful clerk. You never cheer."}
-        context = {
-            "token": obj,
-            "url": request.build_absolute_uri(reverse("quality-check-list")),
-            "body": json.dumps({**draft, "draft": "Hooray, I found your file!!!"}),
-            "checks_url": self.url("changelist"),
-        }
-        snippets = [(name, render_to_string(f"admin/agents/snippets/{name}.txt", context)) for name in SNIPPETS]
-        return self.page(request, "admin/kit/token_made.html", f"Token {obj.name}", snippets=snippets, **context)
+        context = {"token": obj, "sections": self.get_sections(request, obj), "list_url": self.url("changelist")}
+        return self.page(request, "admin/kit/token_made.html", f"Token {obj.name}", **context)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         panels = [panel(request, None) for one in extensions(ApiToken, request) for panel in one.panels]

@@ -19,13 +19,11 @@ from drf_spectacular.drainage import set_override
 from rest_framework.exceptions import ValidationError
 
 from agents.kit.text.moments import read_moment
-from agents.models import Agent, Channel
-from agents.models.conversations import TAG_KEY, no_agent
+from agents.kit.text.tags import TAG_KEY
 
 MOMENT = "a date or time such as 2026-11-22 or 2026-11-22T14:30:00Z (UTC where it says no zone)"
 YES_NO = {"true": True, "false": False}
 _ID = {"type": "integer", "minimum": 1}
-_SLUG = {"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"}
 
 
 class Filters(django_filters.FilterSet):  # type: ignore[misc]  # the package has no types
@@ -167,17 +165,6 @@ def until(field: str = "created_at") -> Parameter:
     return Parameter(field, "lt", read=read_moment, allowed=MOMENT, schema={"format": "date-time"}, about="before then")
 
 
-def agent(field: str = "agent", **more: Any) -> Parameter:
-    """An agent by its slug."""
-    return Parameter(field, read=the_agent, schema=_SLUG, about="the slug of an agent", **more)
-
-
-def channel(field: str = "channel", **more: Any) -> Parameter:
-    """A channel by its slug."""
-    about = "the slug of a channel"
-    return Parameter(field, read=the_channel, allowed=about, schema=_SLUG, about=about, **more)
-
-
 def user(field: str = "user") -> Parameter:
     def read(name: str) -> Model:
         user = get_user_model()._default_manager.filter(username=name).first()
@@ -218,34 +205,3 @@ class InTime(Filters):
 
     since = since()
     until = until()
-
-
-def the_agent(slug: str) -> Agent:
-    """The agent of this slug.
-
-    Raises:
-        LookupError: There is none; with a sentence that names near ones.
-    """
-    agent = Agent.objects.filter(slug=slug).first()
-    if agent is None:
-        raise LookupError(no_agent(slug))
-    return agent
-
-
-def the_channel(slug: str) -> Channel:
-    """The channel of this slug.
-
-    Raises:
-        LookupError: There is none; with a sentence that names those there are.
-    """
-    channel = Channel.objects.filter(slug=slug).first()
-    if channel is None:
-        raise LookupError(no_channel(slug))
-    return channel
-
-
-def no_channel(slug: str) -> str:
-    """A sentence for a slug that is no channel's."""
-    known = list(Channel.objects.order_by("slug").values_list("slug", flat=True)[:21])
-    rest = " …" if len(known) > 20 else ""
-    return f"there is no channel {slug[:80]!r}; channels: {', '.join(known[:20]) or 'none yet'}{rest}"

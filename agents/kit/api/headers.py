@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.db import Error as DatabaseError
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.utils import timezone
 from django.utils.http import parse_etags, quote_etag
 from rest_framework.exceptions import APIException, ValidationError
@@ -25,7 +25,6 @@ from rest_framework.views import APIView
 
 from agents.kit.api.problems import CONTENT_TYPE, Conflict
 from agents.kit.models import IdempotentRequest, owner_is_dead, owner_name
-from agents.models import Message, Run
 
 if TYPE_CHECKING:
     _View = APIView
@@ -229,14 +228,14 @@ def digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def of(request: Request, rows: type[Message] | type[Run]) -> str:
+def of(request: Request, rows: type[Model]) -> str:
     """The request's ``Idempotency-Key`` as one of its user's own, with what was asked for; empty without one.
 
     It covers an answer that was lost before it was stored. It stays with the row, so that the same key with another request is
     refused even a year later.
 
     Args:
-        rows: What the request makes; they store the key.
+        rows: What the request makes; its `idempotency_key` stores the key.
 
     Raises:
         Conflict: The key stands for another request of this user.
@@ -247,7 +246,7 @@ def of(request: Request, rows: type[Message] | type[Run]) -> str:
     mine = f"api:{request.user.pk}:{hashlib.sha256(sent.encode()).hexdigest()}:"
     key = mine + digest([request.get_full_path(), request.data])[:32]
     # What follows `mine` is hexadecimal. A range, not a prefix: every database has an index for it.
-    near = rows.objects.filter(idempotency_key__gte=mine, idempotency_key__lt=f"{mine}g")
+    near = rows._default_manager.filter(idempotency_key__gte=mine, idempotency_key__lt=f"{mine}g")
     used = [row for row in near.values_list("idempotency_key", "pk") if str(row[0]).startswith(mine)]
     if used and key not in dict(used):
         kind = rows._meta.verbose_name

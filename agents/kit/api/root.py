@@ -23,7 +23,7 @@ from rest_framework.response import Response
 from agents.kit.api.headers import etag_of
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View
-from agents.models import Agent
+from agents.kit.models import ApiToken
 
 PREFIX = "api/"
 
@@ -31,7 +31,7 @@ PREFIX = "api/"
 class Root(View):
     """The routes by name. `docs` describes all there are for people, `schema` for programs (OpenAPI)."""
 
-    queryset = Agent.objects.none()  # nothing of it is shown
+    queryset = ApiToken.objects.none()  # nothing of it is shown
     permission_classes = (IsAuthenticated,)
 
     @answers({200: {"type": "object", "additionalProperties": {"type": "string", "format": "uri"}}}, tags=["api"])
@@ -44,7 +44,7 @@ class Root(View):
 class SchemaFile(View):
     """The OpenAPI schema of all routes."""
 
-    queryset = Agent.objects.none()
+    queryset = ApiToken.objects.none()
     permission_classes = (IsAuthenticated,)
     renderer_classes = (OpenApiYamlRenderer, OpenApiYamlRenderer2, OpenApiJsonRenderer, OpenApiJsonRenderer2)
     etags = ("retrieve",)

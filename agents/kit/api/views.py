@@ -18,10 +18,10 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
-from agents.kit.api.bodies import Nothing, read
 from agents.kit.api.browsing import FormFields, example_of
 from agents.kit.api.filters import Filters
 from agents.kit.api.headers import Changed, Conditional, IdempotentPosts
+from agents.kit.bodies import Nothing, read
 
 T = TypeVar("T")
 

@@ -14,16 +14,13 @@ from typing import Any, Literal
 
 from django.http import HttpRequest
 from django.template.loader import render_to_string
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.builds import Tag, first_of_tags
 from agents.kit.console import display
 from agents.kit.console.panels import table
-from agents.models import PersonaVersion
 
 COLOURS = 8  # --pl-chart-0 to --pl-chart-7; later lines repeat them, dashed
 MOST_ROWS = 200  # of a table; the newest
@@ -305,35 +302,3 @@ def markers_of(request: HttpRequest, agents: Collection[int], since: datetime, u
     """The newest events of these agents that the user may see, oldest first."""
     allowed = [source for source in _sources if request.user.has_perm(source.permission)]
     return sorted((m for source in allowed for m in source.find(agents, since, until)), key=lambda marker: marker.at)
-
-
-def persona_edits(agents: Collection[int], since: datetime, until: datetime) -> list[Marker]:
-    """Each version of a persona after the first."""
-    versions = PersonaVersion.objects.filter(agent__in=agents, created_at__range=(since, until), number__gt=1)
-    rows = versions.select_related("agent", "created_by").order_by("-created_at", "-pk")[:MOST_OF_A_KIND]
-    markers = []
-    for row in rows:
-        note = f", {row.note}" if row.note else ""
-        by = f" by {row.created_by.get_username()}" if row.created_by is not None else ""
-        title = f"{row.agent.display_name}: persona version {row.number}{note}{by}"
-        url = f"{reverse('admin:agents_agent_versions', args=[row.agent_id])}?before={row.number + 1}"
-        markers.append(Marker(at=row.created_at, title=title, url=url, kind="persona"))
-    return markers
-
-
-def builds(agents: Collection[int], since: datetime, until: datetime) -> list[Marker]:
-    """The first message of each tag such as ``build=41``, of any of these agents."""
-    first: dict[Tag, datetime] = {}
-    for (_, tag), at in first_of_tags(agents).items():
-        first[tag] = min(at, first.get(tag, at))
-    newest = sorted((at, tag) for tag, at in first.items() if since <= at <= until)[-MOST_OF_A_KIND:]
-    return [build_marker(tag, at) for at, tag in newest]
-
-
-def build_marker(tag: Tag, at: datetime) -> Marker:
-    name = " ".join(tag)
-    return Marker(at=at, title=f"{name}: first message", kind="build", short=display.shortened(name, 20))
-
-
-add_markers(MarkerSource(permission="agents.view_personaversion", find=persona_edits))
-add_markers(MarkerSource(permission="agents.view_agent", find=builds))

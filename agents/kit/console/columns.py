@@ -20,11 +20,10 @@ from agents.kit.console.filters import (
     recent_values,
     tag_filter,
 )
-from agents.models import Agent
 
 Show = Callable[[Any], object]
 # By the name of a field, or the model that it leads to: what looks the same in all tables. The apps' admin modules add theirs.
-SHOWN: dict[str | type[Model] | None, Show] = {Agent: display.agent_chip}
+SHOWN: dict[str | type[Model] | None, Show] = {}
 TAGS = ("tags", "where")
 
 
@@ -40,7 +39,6 @@ def column(page: Any, name: str, *, is_list: bool) -> Any:
     if hasattr(getattr(type(page), path, None), "short_description"):
         return path
     field = _field(page.model, path)
-    show = _show(page.model, field, is_list=is_list)
     label = label.replace("_", " ") or (
         str(field.verbose_name).removesuffix(" at") if path != "pk" else str(page.opts.verbose_name)
     )
@@ -49,7 +47,10 @@ def column(page: Any, name: str, *, is_list: bool) -> Any:
     def shown(row: Any) -> object:
         for part in path.split("__"):
             row = getattr(row, part, None)
-        return display.EMPTY if row in (None, "") else show(row)
+        if row in (None, ""):
+            return display.EMPTY
+        show = _show(page.model, field, is_list=is_list)  # only now all apps have said how theirs look
+        return show(row)
 
     shown.__name__ = path
     return shown

@@ -24,8 +24,6 @@ from django.utils.dateformat import format as date_format
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from agents.models import Agent
-
 Tone = Literal["good", "bad", "warning", "info", "accent", "plain"]
 
 EMPTY = mark_safe("–")
@@ -256,17 +254,6 @@ def ink_on(background: str) -> str:
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#000000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else "#ffffff"
-
-
-def agent_chip(agent: Agent | None) -> SafeString:
-    """An agent's dot and name, linked to its page."""
-    if agent is None:
-        return EMPTY
-    return format_html(
-        '<span class="pl-chip">{}{}</span>',
-        avatar(agent.display_name, agent.avatar_color),
-        page_of(agent, agent.display_name),
-    )
 
 
 def tags(values: object) -> SafeString:

@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from agents.kit.console.display import shortened
-from agents.models.conversations import TAG_KEY
+from agents.kit.text.tags import TAG_KEY
 
 if TYPE_CHECKING:  # the theme is untyped; its filters keep the interface of Django's
     from django.contrib.admin import ChoicesFieldListFilter as ChoicesFilter

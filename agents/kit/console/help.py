@@ -33,7 +33,7 @@ from markdown_it.token import Token
 from agents.kit.ops.deletion import consequences
 from agents.kit.registry import table_of
 
-ELSEWHERE = {"auth": "agents"}  # whose pages are at home in another app
+ELSEWHERE = {"auth": "kit"}  # whose pages are at home in another app
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The console's sidebar and first page. The sidebar is the setting `CONSOLE_MENU`; apps add parts of the first page with `add_home`."""
+"""The console's sidebar, header and first page. The sidebar is the setting `CONSOLE_MENU`; apps add parts of the others with `add_home`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from django.utils.safestring import SafeString
 from agents.kit.console import display
 from agents.kit.registry import Table, in_menu
 
-Place = Literal["first", "setup", "waiting", "cards", "charts", "lists"]
+Place = Literal["header", "first", "setup", "waiting", "cards", "charts", "lists"]
 PLACES: tuple[Place, ...] = get_args(Place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomePart:
-    """One part of the first page, for users with `permission`.
+    """One part of the first page or of every page's header, for users with `permission`.
 
     Attributes:
-        place: Where it stands: what a person must see (`first`), what is missing (`setup`), what only a person can do
-            (`waiting`), numbers (`cards`), drawings (`charts`), or newest rows (`lists`); `agents.kit.console.home` has a function for
-            each.
+        place: Where it stands: on every page (`header`), or on the first one: what a person must see (`first`), what is missing
+            (`setup`), what only a person can do (`waiting`), numbers (`cards`), drawings (`charts`), or newest rows (`lists`);
+            `agents.kit.console.home` has a function for each of these.
         order: Smaller numbers come first within a place.
         permission: ``app.codename`` that a user needs to get it.
         render: A function of the request to HTML; None leaves the part out.
@@ -47,16 +47,20 @@ _home: list[HomePart] = []
 
 
 def add_home(*parts: HomePart) -> None:
-    """Add parts to the first page; call it once, where the app registers its own admin classes."""
+    """Add parts to the first page or the header; call it once, where the app registers its own admin classes."""
     _home.extend(parts)
+    _home.sort(key=lambda part: part.order)
+
+
+def parts_at(place: Place, request: HttpRequest) -> list[SafeString]:
+    """Return the rendered parts of a place that the user may see."""
+    parts = [part for part in _home if part.place == place and request.user.has_perm(part.permission)]
+    return [rendered for part in parts if (rendered := part.render(request)) is not None]
 
 
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """The context of the first page (``UNFOLD["DASHBOARD_CALLBACK"]``): rendered parts by place."""
-    home: dict[str, list[SafeString]] = {place: [] for place in PLACES}
-    for part in sorted(_home, key=lambda part: part.order):
-        if request.user.has_perm(part.permission) and (rendered := part.render(request)) is not None:
-            home[part.place].append(rendered)
+    home = {place: parts_at(place, request) for place in PLACES if place != "header"}
     return {**context, "home": home, "has_home": any(home.values())}
 
 

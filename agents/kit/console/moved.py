@@ -18,11 +18,11 @@ def moved() -> Iterator[URLPattern]:
             continue
         for model in app.get_models():
             old = f"admin/{root}/{model._meta.model_name}/"
-            new = f"/admin/{app.label}/{model._meta.model_name}/"
-            yield path(f"{old}<path:rest>", _to, {"new": new})
-            yield path(old, _to, {"new": new})
+            new = f"admin/{app.label}/{model._meta.model_name}/"
+            yield path(f"{old}<path:rest>", _to, {"old": old, "new": new})
+            yield path(old, _to, {"old": old, "new": new})
 
 
-def _to(request: HttpRequest, *, new: str, rest: str = "") -> HttpResponse:
-    query = request.META.get("QUERY_STRING", "")
-    return HttpResponsePermanentRedirect(f"{new}{rest}{'?' if query else ''}{query}")
+def _to(request: HttpRequest, *, old: str, new: str, rest: str = "") -> HttpResponse:
+    """Lead to the same page below `new`, with the query of the address."""
+    return HttpResponsePermanentRedirect(request.get_full_path().replace(old, new, 1))

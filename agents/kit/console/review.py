@@ -24,7 +24,6 @@ from agents.kit.console.filters import number_in
 from agents.kit.console.home import MOST_COUNTED, HomePart, add_home, waiting
 from agents.kit.console.site import add_pages, unreadable
 from agents.kit.models import ReviewItem
-from agents.models import Agent
 
 ASSIGNING = "kit.change_reviewitem"
 AROUND = 4  # items listed before and after the open one
@@ -99,7 +98,28 @@ class ReviewKind:
     seen: Callable[[Any], str] = lambda row: ""
 
 
+class Named(NamedTuple):
+    """An agent as the queue shows it.
+
+    Attributes:
+        name: In a list. `chip`: beside the open item.
+    """
+
+    name: str
+    chip: SafeString
+
+
 _kinds: list[ReviewKind] = []
+_names: list[Callable[[Collection[str]], Mapping[str, Named]]] = []
+
+
+def name_agents(find: Callable[[Collection[str]], Mapping[str, Named]]) -> None:
+    """Show agents by name, where `find` gives those of some slugs in their order in a list; else they are shown by slug."""
+    _names.append(find)
+
+
+def _agents(slugs: Collection[str]) -> dict[str, Named]:
+    return {slug: agent for find in _names for slug, agent in find(slugs).items()}
 
 
 def add_review(kind: ReviewKind) -> None:
@@ -222,7 +242,7 @@ def _open(request: HttpRequest, items: list[_Item], place: int, filters: Mapping
         f"{kind}:{key}": name
         for kind, key, name in notes.exclude(assigned_to=None).values_list("kind", "key", "assigned_to__username")
     }
-    agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in={item.waits.agent for item in shown})}
+    agents = _agents({item.waits.agent for item in shown})
 
     def url(n: int) -> str:
         return review_url(**filters, item=items[n].id, place=n) if 0 <= n < len(items) else ""
@@ -234,7 +254,7 @@ def _open(request: HttpRequest, items: list[_Item], place: int, filters: Mapping
                 "url": url(start + n),
                 "line": item.kind.line(line_of) if (line_of := rows[item.kind.name].get(item.waits.key)) else "gone",
                 "title": item.kind.title,
-                "agent": agents[item.waits.agent].display_name if item.waits.agent in agents else item.waits.agent,
+                "agent": agents[item.waits.agent].name if item.waits.agent in agents else item.waits.agent,
                 "assigned": assigned.get(item.id, ""),
                 "current": item is current,
             }
@@ -278,10 +298,9 @@ def _filter_choices(
     tabs = [("All", _count(queue.values()), "")]
     tabs += [(kind.title, _count([queue[name]]), name) for name, kind in kinds.items() if queue[name] or name == chosen]
     slugs = {item.waits.agent for items in queue.values() for item in items} | {filters.get("agent", "")} - {""}
-    agents = Agent.objects.filter(slug__in=slugs).order_by("display_name").values_list("slug", "display_name")
     return {
         "tabs": [(title, count, review_url(**rest, kind=name), name == chosen) for title, count, name in tabs],
-        "agents": list(agents),
+        "agents": [(slug, agent.name) for slug, agent in _agents(slugs).items()],
     }
 
 

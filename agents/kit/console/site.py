@@ -412,6 +412,12 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         """HTML at the top of the object's page."""
         return [panel(request, obj) for extension in extensions(self.model, request) for panel in extension.panels]
 
+    def get_sections(self, request: HttpRequest, obj: M) -> list[SafeString]:
+        """HTML below the form of the object's page."""
+        return [
+            section(request, obj) for extension in extensions(self.model, request) for section in extension.sections
+        ]
+
     def get_buttons(self, request: HttpRequest, obj: M) -> list[Button]:
         """What the user may do with the object."""
         asked = [ask for extension in extensions(self.model, request) for ask in extension.buttons]
@@ -441,9 +447,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     ) -> HttpResponse:
         if obj is not None:
             context["panels"] = self.get_panels(request, obj)
-            context["sections"] = [
-                show(request, obj) for extension in extensions(self.model, request) for show in extension.sections
-            ]
+            context["sections"] = self.get_sections(request, obj)
         return super().render_change_form(request, context, add=add, change=change, form_url=form_url, obj=obj)
 
 

@@ -1,16 +1,18 @@
-"""The console's ways to show values as template filters, so that a template reads rows: ``{{ log.created_at|moment }}``."""
+"""The console's ways to show values as template filters, so that a template reads rows: ``{{ log.created_at|moment }}``.
+
+The apps' admin modules add theirs to `register`, so that every template of the console loads this one library.
+"""
 
 from typing import Any
 
 from django.template import Context, Library
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
 
-from agents.alerts.models import Alert
 from agents.kit.console import display, home
 
 register = Library()
-NEWEST = 5  # alerts under the bell
 for show in (
-    display.agent_chip,
     display.badge,
     display.block,
     display.count,
@@ -31,21 +33,10 @@ for show in (
     register.filter(show.__name__, show)
 
 
-@register.inclusion_tag("admin/alerts/alert/bell.html", takes_context=True)
-def alert_bell(context: Context) -> dict[str, Any]:
-    """The alerts that nobody has acknowledged: how many, and the newest."""
-    request = context["request"]
-    if not request.user.has_perm("alerts.view_alert"):
-        return {}
-    waiting = Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk").only("title", "created_at")
-    alerts = list(waiting[: home.MOST_COUNTED + 1])
-    return {
-        "shown": True,
-        "number": f"{home.MOST_COUNTED}+" if len(alerts) > home.MOST_COUNTED else len(alerts),
-        "newest": alerts[:NEWEST],
-        "all": display.list_url(Alert),
-        "waiting": display.list_url(Alert, acknowledged_at__isempty=1),
-    }
+@register.simple_tag(takes_context=True)
+def header_parts(context: Context) -> SafeString:
+    """What the apps add to the header of every page; see `agents.kit.console.home.HomePart`."""
+    return format_html_join("", "{}", ((part,) for part in home.parts_at("header", context["request"])))
 
 
 @register.simple_tag(takes_context=True)

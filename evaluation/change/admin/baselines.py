@@ -16,6 +16,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.admin.display import agent_chip
 from agents.builds import BUILD_TAGS
 from agents.kit.console import display
 from agents.kit.console.forms import ask, confirmed
@@ -232,7 +233,7 @@ def imported_panel(request: HttpRequest, job: Import) -> SafeString:
         if len(builds) > 1:
             query = urlencode({"tag": builds[0], "against": builds[1]})
             ways.insert(0, (f"{url}?{query}", f"Evaluate {builds[1]} and {builds[0]}, to compare them"))
-        rows.append((display.agent_chip(agent), ways))
+        rows.append((agent_chip(agent), ways))
     return render_to_string("admin/change/imported.html", {"rows": rows}) if rows else SafeString("")
 
 

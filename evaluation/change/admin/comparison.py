@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.panels import table
 from agents.kit.console.site import ModelAdmin, Select, TextInput
@@ -273,7 +274,7 @@ def _two(
             request.user,
             agent=comparison.target,
         ),
-        "target": display.agent_chip(form.whose) if form.whose else display.visible(comparison.target),
+        "target": agent_chip(form.whose) if form.whose else display.visible(comparison.target),
         "sides": [(name, *_behind(side)) for name, side in (("A", before), ("B", now))],
         "dimensions": table(
             ("Dimension", *HEADS), [_row(change) for change in comparison.dimensions], label="By dimension"

@@ -24,6 +24,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.admin.display import agent_chip
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.display import Tone
@@ -454,7 +455,7 @@ def _persona(agent: Agent | None) -> str | None:
 def _name_of(owner: str, agent: Agent | None) -> Any:
     """The agent they are about, "every agent", or a slug that no agent has."""
     if agent is not None:
-        return display.agent_chip(agent)
+        return agent_chip(agent)
     return display.isolated("every agent" if owner == DEFAULT else owner)
 
 

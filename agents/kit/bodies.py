@@ -13,11 +13,8 @@ from pydantic import ValidationError as Invalid
 from pydantic_core import PydanticCustomError, core_schema
 from rest_framework.exceptions import ValidationError
 
-from agents.kit.api.filters import the_agent, the_channel
 from agents.kit.text.fences import MAX_CHARACTERS
-from agents.models import Agent, Channel
-from agents.models.conversations import TAG_KEY
-from agents.personas.persona import TraitValue
+from agents.kit.text.tags import TAG_KEY
 
 MOST_TAGS = 20
 MOST_OBJECT = 100_000  # characters of JSON
@@ -181,8 +178,6 @@ def _object(value: dict[str, Any]) -> dict[str, Any]:
     raise PydanticCustomError("object", f"a JSON object of at most {MOST_OBJECT:,} characters")
 
 
-AgentSlug = Annotated[Agent, Reads(the_agent, "the slug of an agent", maxLength=200)]
-ChannelSlug = Annotated[Channel, Reads(the_channel, "the slug of a channel", maxLength=120)]
 Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Said = Annotated[
     str, StringConstraints(strip_whitespace=False, min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_said)
@@ -190,25 +185,3 @@ Said = Annotated[
 Verbatim = Annotated[str, StringConstraints(strip_whitespace=False)]
 Tags = Annotated[dict[Verbatim, Verbatim], Field(max_length=MOST_TAGS), AfterValidator(_known_keys)]
 Anything = Annotated[dict[Verbatim, Any], AfterValidator(_object)]
-
-
-class TraitBody(Body):
-    """A trait: `sentiment` -1 (hates having it) to 1 (loves it), `strength` 0 (stop doing this) to 1 (always)."""
-
-    name: str = Field(min_length=1, max_length=120)
-    description: str = Field("", max_length=10_000)
-    strength: float = Field(0.5, ge=0, le=1)
-    sentiment: float = Field(0.0, ge=-1, le=1)
-
-
-def _trait_values(traits: list[TraitBody]) -> list[TraitValue]:
-    seen: set[str] = set()
-    for number, trait in enumerate(traits):
-        if (name := trait.name.casefold()) in seen:
-            sentence = f"name {trait.name!r}: allowed: a name no other trait has, whatever the case"
-            raise fault(f"[{number}].name", sentence)
-        seen.add(name)
-    return [TraitValue(**trait.model_dump()) for trait in traits]
-
-
-Traits = Annotated[list[TraitBody], Field(max_length=200), AfterValidator(_trait_values)]

@@ -1,0 +1,69 @@
+"""Fields of request bodies that name an agent or a channel, or hold traits; see `agents.kit.bodies`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from agents.kit.bodies import Body, Reads, fault
+from agents.models import Agent, Channel
+from agents.models.conversations import no_agent
+from agents.personas.persona import TraitValue
+
+
+def the_agent(slug: str) -> Agent:
+    """Return the agent of this slug.
+
+    Raises:
+        LookupError: There is none; with a sentence that names near ones.
+    """
+    agent = Agent.objects.filter(slug=slug).first()
+    if agent is None:
+        raise LookupError(no_agent(slug))
+    return agent
+
+
+def the_channel(slug: str) -> Channel:
+    """Return the channel of this slug.
+
+    Raises:
+        LookupError: There is none; with a sentence that names those there are.
+    """
+    channel = Channel.objects.filter(slug=slug).first()
+    if channel is None:
+        raise LookupError(no_channel(slug))
+    return channel
+
+
+def no_channel(slug: str) -> str:
+    """A sentence for a slug that is no channel's."""
+    known = list(Channel.objects.order_by("slug").values_list("slug", flat=True)[:21])
+    rest = " …" if len(known) > 20 else ""
+    return f"there is no channel {slug[:80]!r}; channels: {', '.join(known[:20]) or 'none yet'}{rest}"
+
+
+AgentSlug = Annotated[Agent, Reads(the_agent, "the slug of an agent", maxLength=200)]
+ChannelSlug = Annotated[Channel, Reads(the_channel, "the slug of a channel", maxLength=120)]
+
+
+class TraitBody(Body):
+    """A trait: `sentiment` -1 (hates having it) to 1 (loves it), `strength` 0 (stop doing this) to 1 (always)."""
+
+    name: str = Field(min_length=1, max_length=120)
+    description: str = Field("", max_length=10_000)
+    strength: float = Field(0.5, ge=0, le=1)
+    sentiment: float = Field(0.0, ge=-1, le=1)
+
+
+def _trait_values(traits: list[TraitBody]) -> list[TraitValue]:
+    seen: set[str] = set()
+    for number, trait in enumerate(traits):
+        if (name := trait.name.casefold()) in seen:
+            sentence = f"name {trait.name!r}: allowed: a name no other trait has, whatever the case"
+            raise fault(f"[{number}].name", sentence)
+        seen.add(name)
+    return [TraitValue(**trait.model_dump()) for trait in traits]
+
+
+Traits = Annotated[list[TraitBody], Field(max_length=200), AfterValidator(_trait_values)]
