@@ -10,8 +10,7 @@ from typing import Any
 from django.db.models import Case, F, Q, When
 from django.utils import timezone
 
-from agents.alerts.models import AlertKind
-from agents.alerts.raising import end_alerts, raise_alert
+from agents.kit.alerting import AlertKind, end_alerts, raise_alert
 from agents.kit.ops.sums import read
 from agents.models import Agent
 from correction.costs import used_up_today
