@@ -60,6 +60,7 @@ def test_a_lasting_fall_is_an_alert_a_log_line_and_a_sentry_event(
         days(nightly, ada, 14, 6, LOW)
 
     alert = DriftAlert.objects.get()
+    assert alert.alert_id is not None
     raised = Alert.objects.get(pk=alert.alert_id)
     assert (raised.kind, raised.agent) == ("drift", alert.agent)
     assert (alert.agent, alert.dimension, alert.schedule, alert.procedure) == (ada, "adherence", nightly, "plumbline")

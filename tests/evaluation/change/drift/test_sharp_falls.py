@@ -148,6 +148,7 @@ def test_messages_without_a_time_alert_in_a_schedule_only_and_there_it_says_so()
     undated.schedule = make_schedule("nightly", ada, due=MONDAY)
     (alert,) = look_for_sharp_fall(undated)
 
+    assert alert.alert_id is not None
     assert "undated" in Alert.objects.get(pk=alert.alert_id).title
 
 
