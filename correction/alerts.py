@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from math import hypot
 from typing import Any
 
-from django.apps import apps
 from django.db.models import Case, F, Q, When
 from django.utils import timezone
 
+from agents.kit.alerting import AlertKind, end_alerts, raise_alert
 from agents.kit.ops.sums import read
 from agents.models import Agent
 from correction.costs import used_up_today
@@ -26,15 +26,10 @@ Z = 2.576  # of a 99 % interval: it is looked at again and again
 
 def look() -> str:
     """Raise and end alerts of pass rates and budgets; says how many last."""
-    if not apps.is_installed("agents.alerts"):
-        return "agents.alerts is not installed"
     return f"{_budgets()} budgets, {_pass_rates(timezone.now())} pass rates"
 
 
 def _budgets() -> int:
-    from agents.alerts.models import AlertKind
-    from agents.alerts.raising import end_alerts, raise_alert
-
     used_up = used_up_today()
     agents = Agent.objects.in_bulk([agent for agent in used_up if agent is not None])
     for key, (spent, cap) in used_up.items():
@@ -57,9 +52,6 @@ def _pass_rates(now: datetime) -> int:
 
     Messages of one conversation are counted as independent, which they are not quite; so the fall must be large, too.
     """
-    from agents.alerts.models import AlertKind
-    from agents.alerts.raising import end_alerts, raise_alert
-
     recent = now.replace(minute=0, second=0, microsecond=0) - DAY
     names = ("agent", "source", "dimension", "judge")
     sums: dict[tuple[Any, ...], dict[int, Counter[str]]] = defaultdict(lambda: {0: Counter(), 1: Counter()})

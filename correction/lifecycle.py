@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.alerts.models import Alert
 from agents.models import Agent
 from agents.seed import Demo
 from correction.behavior.models import BehaviorRequest
@@ -23,7 +22,7 @@ def seed_configs(agents: Sequence[Agent]) -> str:
 
 
 def remove_logs(agents: Sequence[Agent]) -> dict[str, int]:
-    """Remove the logs, requests and alerts of the examples, which would stay without a name, and what the demonstration named."""
+    """Remove the logs and requests of the examples, which would stay without a name, and what the demonstration named."""
     removed = {}
     others = Agent.objects.exclude(pk__in=[agent.pk for agent in agents])
     for rows in (
@@ -35,7 +34,7 @@ def remove_logs(agents: Sequence[Agent]) -> dict[str, int]:
     ):
         removed[str(rows.model._meta.verbose_name_plural)] = len(rows)
         rows.model._default_manager.filter(pk__in=[row.pk for row in rows]).delete()  # joined rows cannot be deleted
-    for model in (CorrectionLog, InterventionLog, BehaviorRequest, Alert):
+    for model in (CorrectionLog, InterventionLog, BehaviorRequest):
         rows = model._default_manager.filter(agent__in=agents)
         removed[str(model._meta.verbose_name_plural)] = rows.count()
         rows.delete()

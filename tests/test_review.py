@@ -16,8 +16,9 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.alerts.models import Alert, AlertKind
+from agents.alerts.models import Alert
 from agents.alerts.raising import raise_alert
+from agents.kit.alerting import AlertKind
 from agents.kit.models import ReviewItem
 from agents.models import Agent, Run
 from correction.behavior.models import BehaviorRequest

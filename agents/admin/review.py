@@ -13,8 +13,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.display import agent_chip
-from agents.alerts.models import Alert, AlertKind
 from agents.kit.admin.access import user_of
+from agents.kit.alerting import AlertKind, pages_with_alerts
 from agents.kit.console import display
 from agents.kit.console.home import FAILURE_DAYS, MOST_COUNTED, since
 from agents.kit.console.logs import READING
@@ -44,8 +44,7 @@ def failures(request: HttpRequest, agent: str, keys: Collection[str] | None) -> 
     What an alert is about is among the alerts.
     """
     lately = since(24 * FAILURE_DAYS)
-    raised = Alert.objects.filter(kind=AlertKind.EVALUATION_FAILED, last_at__gte=lately).order_by("-pk")
-    pages = set(raised.values_list("page", flat=True)[:MOST_LEFT_OUT])
+    pages = pages_with_alerts(kind=AlertKind.EVALUATION_FAILED, since=lately, most=MOST_LEFT_OUT)
     gone = ReviewItem.objects.filter(kind=FAILURES, dismissed_at__gte=lately).order_by("-dismissed_at")
     dismissed = set(gone.values_list("key", flat=True)[:MOST_LEFT_OUT])
     waits: list[Waits] = []

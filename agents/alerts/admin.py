@@ -18,10 +18,11 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents.alerts.delivery import MOST_TRIES, payload, send_test
-from agents.alerts.models import Alert, AlertKind, Delivery, Receiver
+from agents.alerts.models import Alert, Delivery, Receiver
 from agents.alerts.raising import acknowledge, reopen
 from agents.alerts.webhook import secret_of
 from agents.kit.admin.access import user_of
+from agents.kit.alerting import AlertKind
 from agents.kit.console import display
 from agents.kit.console.forms import confirmed, tell_done
 from agents.kit.console.home import MOST_COUNTED, HomePart, add_home
@@ -50,11 +51,7 @@ class NoteForm(forms.Form):
 
 def alert_state(alert: Alert) -> SafeString:
     """Whether it is acknowledged, by whom, when and with what note; or whether it lasts."""
-    if alert.acknowledged_at is None:
-        return display.badge("new" if alert.ended_at else "new, lasts", "bad")
-    by = display.isolated(alert.acknowledged_by) if alert.acknowledged_by else ""
-    badge = display.badge("acknowledged" if alert.ended_at else "acknowledged, lasts", "good")
-    return display.lines(badge, display.moment(alert.acknowledged_at), by, display.visible(alert.note))
+    return display.acknowledgement(alert, lasts=alert.ended_at is None)
 
 
 def page_url(alert: Alert) -> str:

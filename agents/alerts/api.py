@@ -11,9 +11,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import CharField
 
-from agents.alerts.models import Alert, AlertKind
+from agents.alerts.models import Alert
 from agents.alerts.raising import acknowledge
 from agents.api.filters import of_agent
+from agents.kit.alerting import AlertKind
 from agents.kit.api import filters
 from agents.kit.api.filters import InTime
 from agents.kit.api.pagination import Log

@@ -6,3 +6,11 @@ class AlertsConfig(capability.Capability):
     verbose_name = "Alerts"
     work_queues = {"alerts": "agents.alerts.delivery.work_one"}
     chores = {"agents.alerts.judge.look": 60}
+    alerting = {
+        "raise_alert": "agents.alerts.raising.raise_alert",
+        "end_alerts": "agents.alerts.raising.end_alerts",
+        "acknowledge_alerts": "agents.alerts.raising.acknowledge_alerts",
+        "pages_with_alerts": "agents.alerts.raising.pages_with_alerts",
+        "alert_url": "agents.alerts.raising.alert_url",
+    }
+    seed_removal_steps = ["agents.alerts.raising.remove_alerts"]

@@ -16,8 +16,9 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from agents.alerts.addresses import Refused
 from agents.alerts.models import Alert, Delivery, Receiver
-from agents.alerts.webhook import Refused, Unreachable, headers_for, post
+from agents.alerts.webhook import Unreachable, headers_for, post
 from agents.kit.work.queues import do_next, wake_workers
 
 # Minutes until the next try; after the last one it is given up: seven tries in about 18 hours.

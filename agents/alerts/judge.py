@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from agents.alerts.models import AlertKind
 from agents.alerts.raising import end_alerts, raise_alert
+from agents.kit.alerting import AlertKind
 from agents.kit.models import LLMCall
 
 LATELY = timedelta(minutes=15)

@@ -14,16 +14,10 @@ from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from agents.alerts.addresses import Refused, target_of
+from agents.kit.alerting import AlertKind
 from agents.kit.models.lease import Leasable
 from agents.models.conversations import Agent
-
-
-class AlertKind(models.TextChoices):
-    DRIFT = "drift", "drift"
-    GATE_PASS_RATE = "gate_pass_rate", "gate pass rate fell"
-    JUDGE_DOWN = "judge_down", "judge down"
-    BUDGET = "budget", "budget reached"
-    EVALUATION_FAILED = "evaluation_failed", "evaluation failed"
 
 
 class Alert(models.Model):
@@ -132,8 +126,6 @@ class Receiver(models.Model):
 
     def clean(self) -> None:
         """Refuse what could not be sent to; names field, value and what is allowed."""
-        from agents.alerts.webhook import Refused, target_of
-
         try:
             if self.channel == self.Channel.WEBHOOK:
                 target_of(self.address)

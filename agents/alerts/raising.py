@@ -1,16 +1,20 @@
-"""Raise, end and acknowledge alerts. It only writes rows, in the transaction of the caller; workers send them."""
+"""Raise, end and acknowledge alerts, for `agents.kit.alerting`. It writes rows in the transaction of the caller; workers send them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import F, Model, Q, QuerySet
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.module_loading import import_string
 from django.utils.text import capfirst
 
 from agents.alerts.models import Alert, Delivery, Receiver
+from agents.kit.capability import declared
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 
@@ -18,17 +22,7 @@ from agents.models import Agent
 def raise_alert(
     *, kind: str, about: str, title: str, agent: Agent | None = None, page: Model | None = None, lasts: bool = False
 ) -> Alert:
-    """Tell people of something, once: while an alert of the kind and object is open, it only counts up.
-
-    Call it in the transaction that stores what the alert is about. Nothing is sent here.
-
-    Args:
-        kind: One of `AlertKind`.
-        about: The object, e.g. ``evaluation of michael``, at most 300 characters. It is not shown.
-        title: One sentence without what anybody said, at most 300 characters; longer ones are cut.
-        agent: Whose alert it is; None = of the installation.
-        page: A row whose page in the console shows it.
-        lasts: Whether it lasts until `end_alerts` is called; else it is something that happened.
+    """Tell people of something, once: as `agents.kit.alerting.raise_alert`, which has the arguments.
 
     Returns:
         The alert that is open now: a new one, or the one that was.
@@ -63,18 +57,54 @@ def end_alerts(*, kind: str, still: Iterable[str] = (), about: str | None = None
 
 def acknowledge(alerts: QuerySet[Alert], *, user: Any, note: str = "") -> int:
     """Note who has seen these alerts; those acknowledged before stay as they are. Returns how many were new."""
-    new = Alert.objects.filter(pk__in=alerts.values("pk"), acknowledged_at__isnull=True)
-    return new.update(acknowledged_at=timezone.now(), acknowledged_by=user, note=note.strip()[:500])
+    state = {"acknowledged_at": timezone.now(), "acknowledged_by": user, "note": note.strip()[:500]}
+    with transaction.atomic():
+        waiting = Alert.objects.select_for_update().filter(pk__in=alerts.values("pk"), acknowledged_at__isnull=True)
+        return _change(dict(waiting.order_by("pk").values_list("pk", "kind")), state)
+
+
+def acknowledge_alerts(*, ids: Collection[int], user: Any, note: str = "") -> int:
+    """Do the same with the alerts of these ids."""
+    return acknowledge(Alert.objects.filter(pk__in=ids), user=user, note=note)
 
 
 def reopen(alert: Alert) -> bool:
     """Take an acknowledgement back. False where a newer alert of the same object is open."""
-    rows = Alert.objects.filter(pk=alert.pk, acknowledged_at__isnull=False)
+    state = {"acknowledged_at": None, "acknowledged_by": None, "note": ""}
     try:
         with transaction.atomic():
-            return bool(rows.update(acknowledged_at=None, acknowledged_by=None, note=""))
+            rows = Alert.objects.select_for_update().filter(pk=alert.pk, acknowledged_at__isnull=False)
+            return bool(_change(dict(rows.values_list("pk", "kind")), state))
     except IntegrityError:
         return False
+
+
+def _change(kinds: Mapping[int, str], state: Mapping[str, Any]) -> int:
+    """Write the state of alerts, whose kinds are given by id, and call the observers of those kinds."""
+    changed = Alert.objects.filter(pk__in=kinds).update(**state)
+    for kind, observer in declared("alert_observers").items():
+        if ids := [pk for pk, alert_kind in kinds.items() if alert_kind == kind]:
+            import_string(observer)(ids, **state)
+    return changed
+
+
+def pages_with_alerts(*, kind: str, since: datetime, most: int) -> set[str]:
+    """Return the pages of the newest alerts of a kind that were raised since then."""
+    raised = Alert.objects.filter(kind=kind, last_at__gte=since).order_by("-pk")
+    return set(raised.values_list("page", flat=True)[:most])
+
+
+def alert_url(*, pk: int) -> str:
+    """Return the page of an alert in the console."""
+    return reverse("admin:alerts_alert_change", args=[pk])
+
+
+def remove_alerts(agents: Sequence[Agent]) -> dict[str, int]:
+    """Remove the alerts of the example agents, which would stay without a name."""
+    rows = Alert.objects.filter(agent__in=agents)
+    removed = {str(Alert._meta.verbose_name_plural): rows.count()}
+    rows.delete()
+    return removed
 
 
 def queue_deliveries(alert: Alert) -> None:

@@ -1,34 +1,38 @@
-"""Baselines: listed, captured, compared with (AC-6.5.5)."""
+"""Baselines: listed, captured, compared with (AC-6.5.5); and the falls that were found, to read."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
+from django.db.models import QuerySet
 from pydantic import BaseModel
 from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
 from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import CharField, DateTimeField, IntegerField
 
+from agents.api.filters import of_agent
 from agents.bodies import the_agent
 from agents.kit.api import filters
-from agents.kit.api.filters import Filters
+from agents.kit.api.filters import Filters, InTime
+from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ModelPermissions
-from agents.kit.api.rows import AsRow
+from agents.kit.api.rows import AsRow, Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View, or_404
 from agents.models import Agent
-from evaluation.api.requests import BaselineFilters, CaptureRequest, reading_propositions, spec_of
+from evaluation.api.requests import BaselineFilters, CaptureRequest, by_dimension, reading_propositions, spec_of
 from evaluation.api.runs import accepted
-from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, RunRow, shown_run
+from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, Heuristic, RunRow, run_link, shown_run
 from evaluation.calibration.agreement import all_agreements, with_trust
 from evaluation.change.choosing import against_baselines
 from evaluation.change.comparison import Comparison
 from evaluation.change.evidence import Judged, dropped_tags, newest_of_ways, nothing_newer
 from evaluation.change.measurements import NotComparable
-from evaluation.change.models import Baseline
+from evaluation.change.models import Baseline, DriftAlert
 from evaluation.models import EvaluationRun
 from evaluation.runs.control import queue_run
 from evaluation.runs.planning import RunSpec
@@ -178,3 +182,45 @@ def _no_baseline(run: EvaluationRun) -> str:
     there = Baseline.objects.filter(agent=run.agent).order_by("judge", "procedure").values_list("judge", "procedure")
     named = "; ".join(dict.fromkeys(f"{judge} by {procedure}" for judge, procedure in there)) or "none"
     return f"no baseline by judge {run.judge} and procedure {run.procedure} to compare evaluation {run.pk} with; there are: {named}"
+
+
+class DriftAlertRow(Row):
+    """A lasting fall in a series of scores, with the evaluation in which it was noticed."""
+
+    heuristic = Heuristic(source="judge")
+    run_url = run_link()
+    alert = IntegerField(
+        source="alert_id",
+        allow_null=True,
+        help_text="who was told, and who acknowledged it; empty = older than alerts that are sent",
+    )
+    acknowledged_at = DateTimeField(default=None)
+    acknowledged_by = CharField(
+        source="acknowledged_by.username", default=None, help_text="see `alerts`, where it is acknowledged"
+    )
+
+    class Meta:
+        model = DriftAlert
+        fields = (
+            *("id", "agent", "dimension", "judge", "heuristic", "procedure", "before", "after", "since"),
+            *("schedule", "evaluation_run", "run_url", "alert", "created_at", "acknowledged_at", "acknowledged_by"),
+        )
+
+
+class AlertFilters(InTime):
+    agent = of_agent()
+    dimension = by_dimension()
+    acknowledged = filters.flag(method="by_acknowledgement")
+
+    def by_acknowledgement(self, alerts: QuerySet[DriftAlert], name: str, value: bool) -> QuerySet[DriftAlert]:
+        return alerts.filter(acknowledged_at__isnull=not value)
+
+
+class Alerts(View, ListModelMixin):
+    """Falls that lasted, newest first. Filters: agent (slug), dimension, acknowledged, since, until (ISO times, of the alert);
+    `ordering=id` for the oldest first."""
+
+    queryset = DriftAlert.objects.select_related("agent", "schedule", "acknowledged_by")
+    serializer_class = DriftAlertRow
+    pagination_class = Log
+    filterset_class = AlertFilters

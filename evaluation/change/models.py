@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from agents.alerts.models import Alert
 from agents.models import Agent
 from evaluation.models import Dimension, EvaluationRun, EvaluationSchedule, Method
 
@@ -94,14 +94,14 @@ class DriftAlert(models.Model):
     before = models.FloatField(help_text="mean score before, 0 to 9")
     after = models.FloatField(help_text="mean score since, 0 to 9")
     created_at = models.DateTimeField(auto_now_add=True)
-    alert = models.ForeignKey(
-        Alert,
-        null=True,
-        blank=True,
-        on_delete=models.CASCADE,
-        related_name="drifts",
-        help_text="who was told, and who acknowledged it; empty = older than alerts that are sent",
+    alert_id = models.PositiveBigIntegerField(
+        null=True, blank=True, db_index=True, help_text="of the alert that people were sent; empty = none was raised"
     )
+    acknowledged_at = models.DateTimeField(null=True, blank=True, help_text="changes with its alert, where it has one")
+    acknowledged_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    note = models.CharField(max_length=500, blank=True, default="", help_text="of who acknowledged it")
 
     class Meta:
         db_table = "drift_alerts"

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -14,13 +14,12 @@ from typing import Annotated, Any
 
 import sentry_sdk
 from django.db import transaction
-from django.db.models import Avg, Count, F, Max, Q, Window
+from django.db.models import Avg, Count, F, Max, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_field
 
-from agents.alerts.models import AlertKind
-from agents.alerts.raising import raise_alert
+from agents.kit.alerting import AlertKind, acknowledge_alerts, raise_alert
 from agents.models import Agent, Message
 from agents.personas.persona import changes_between
 from evaluation.calibration.agreement import calibration_of, figure_text, swap_text
@@ -387,14 +386,14 @@ def _announce(alert: DriftAlert, *, remark: str = "") -> DriftAlert:
     fell = f"fell from {alert.before:.1f} to {alert.after:.1f}"
     believed = "; ".join(filter(None, (remark, _trust(alert))))
     line = f"{alert.schedule_id} {alert.agent_id} {alert.dimension} {alert.judge} {alert.procedure}"
-    alert.alert = raise_alert(
+    alert.alert_id = raise_alert(
         kind=AlertKind.DRIFT,
         about=f"{line} {alert.since.isoformat()}",
         title=f"{alert.dimension} of {alert.agent.display_name} {fell} (of 9) since {alert.since:%d %b %Y}; {believed}",
         agent=alert.agent,
         page=alert,
     )
-    alert.save(update_fields=["alert"])
+    alert.save(update_fields=["alert_id"])
     about = {"agent": alert.agent.slug, "dimension": alert.dimension, "schedule": schedule, "judge": alert.judge}
     tags: dict[str, Any] = about
     change = f"{alert.dimension} of {alert.agent.slug} {fell}"
@@ -408,3 +407,23 @@ def _announce(alert: DriftAlert, *, remark: str = "") -> DriftAlert:
         *(alert.evaluation_run_id, alert.agent_id),
     )
     return alert
+
+
+def acknowledge_drifts(drifts: QuerySet[DriftAlert], *, user: Any, note: str = "") -> int:
+    """Note who has seen these falls, and acknowledge their alerts; returns how many were new."""
+    with transaction.atomic():
+        new = DriftAlert.objects.filter(pk__in=drifts.values("pk"), acknowledged_at=None)
+        alerts = dict(new.values_list("pk", "alert_id"))
+        # The alerts first, and they change their falls: acknowledging an alert on its own page locks in this order, too.
+        acknowledge_alerts([pk for pk in alerts.values() if pk is not None], user=user, note=note)
+        without_alert = DriftAlert.objects.filter(pk__in=alerts, acknowledged_at=None)
+        without_alert.update(acknowledged_at=timezone.now(), acknowledged_by=user, note=note.strip()[:500])
+        return len(alerts)
+
+
+def follow_alerts(ids: Collection[int], *, acknowledged_at: datetime | None, acknowledged_by: Any, note: str) -> None:
+    """Acknowledge or reopen the falls of these alerts, in the transaction that does so with the alerts."""
+    drifts = DriftAlert.objects.filter(alert_id__in=ids)
+    if acknowledged_at is not None:
+        drifts = drifts.filter(acknowledged_at=None)
+    drifts.update(acknowledged_at=acknowledged_at, acknowledged_by=acknowledged_by, note=note)

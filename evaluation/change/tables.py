@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.kit.registry import Table
+from agents.kit.registry import Erase, Table
 from evaluation.change.models import Baseline, DriftAlert, Evidence
 
 TABLES = (
@@ -24,6 +24,7 @@ TABLES = (
     ),
     Table(
         model=DriftAlert,
+        operator="change",
         order=4,
         tab_of="evaluation.EvaluationRun",
         title="Drift alerts",
@@ -37,6 +38,7 @@ TABLES = (
                 "agent dimension change since=low_since evaluation_run=noticed_in schedule judge_mark created_at=raised state",
             ),
         ),
+        erase=(Erase(columns="note", agent="agent", near=True),),
         no_speech="judge",
     ),
     Table(model=Evidence, no_speech="judge"),

@@ -14,8 +14,7 @@ from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 from django.utils import timezone
 
-from agents.alerts.models import AlertKind
-from agents.alerts.raising import raise_alert
+from agents.kit.alerting import AlertKind, raise_alert
 from agents.kit.models import Leasable, LLMBatch, LLMCall
 from agents.kit.running import outlasting
 from agents.kit.text.patterns import TIMED_OUT

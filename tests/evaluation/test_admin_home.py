@@ -34,10 +34,10 @@ def alert(agent: Agent, **fields: Any) -> DriftAlert:
     run = make_run(agent)
     defaults = {"dimension": "adherence", "judge": LLM, "procedure": "plumbline", "before": 8.1, "after": 3.2}
     raised = Alert.objects.create(
-        kind="drift", about=f"{run.pk}", agent=agent, title="fell", acknowledged_at=fields.pop("acknowledged_at", None)
+        kind="drift", about=f"{run.pk}", agent=agent, title="fell", acknowledged_at=fields.get("acknowledged_at")
     )
     shown = {**defaults, "since": timezone.now(), **fields}
-    return DriftAlert.objects.create(agent=agent, evaluation_run=run, alert=raised, **shown)
+    return DriftAlert.objects.create(agent=agent, evaluation_run=run, alert_id=raised.pk, **shown)
 
 
 def judged(status: str = "ok", *, hours_ago: float = 1, role: str = "judge", **fields: Any) -> LLMCall:

@@ -183,6 +183,15 @@ def lines(*parts: object) -> SafeString:
     return format_html('<span class="pl-lines"><span>{}</span>{}</span>', first, below)
 
 
+def acknowledgement(alert: Any, *, lasts: bool = False) -> SafeString:
+    """Whether an alert is acknowledged, by whom, when and with what note."""
+    if alert.acknowledged_at is None:
+        return badge("new, lasts" if lasts else "new", "bad")
+    by = isolated(alert.acknowledged_by) if alert.acknowledged_by else ""
+    state = badge("acknowledged, lasts" if lasts else "acknowledged", "good")
+    return lines(state, moment(alert.acknowledged_at), by, visible(alert.note))
+
+
 def count(value: int | None) -> str | SafeString:
     """A number with thousands separated; a dash when it is not known."""
     return EMPTY if value is None else f"{value:,}"

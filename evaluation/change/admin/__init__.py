@@ -1,4 +1,4 @@
-"""The console's pages of comparisons and drift, and what they add to the pages of agents and imports."""
+"""The console's pages of comparisons and drift, and what they add to the pages of agents, imports and schedules."""
 
 from agents.kit.console.site import extend
 from agents.models import Agent, Import
@@ -13,6 +13,8 @@ from evaluation.change.admin.baselines import (
 )
 from evaluation.change.admin.drift import drift_panel, position_panel
 from evaluation.change.admin.drift_overview import change_panel, run_buttons
+from evaluation.change.admin.schedules import fill_unseen, measured_panel, new_alerts
+from evaluation.models import EvaluationSchedule
 
 __all__ = ["comparison", "drift"]
 
@@ -31,3 +33,10 @@ extend(
     Agent, "evaluation.view_evaluationrun", sections=(position_panel,), anchors=(("by-position", "Drift by position"),)
 )
 extend(Import, MEASURE, panels=(imported_panel,))
+extend(
+    EvaluationSchedule,
+    "evaluation.view_evaluationschedule",
+    columns=(new_alerts,),
+    fill=fill_unseen,
+    panels=(measured_panel,),
+)

@@ -16,10 +16,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.transcript import transcript_url
-from agents.alerts.admin import alert_state
-from agents.alerts.models import Alert
-from agents.alerts.raising import acknowledge
 from agents.kit.admin.access import user_of
+from agents.kit.alerting import alert_url
 from agents.kit.console import display
 from agents.kit.console.charts import Line, Mean, Point, line_chart, markers_of
 from agents.kit.console.forms import tell_done
@@ -30,6 +28,7 @@ from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, Scored, histories
 from evaluation.change.models import Baseline, DriftAlert
+from evaluation.change.over_time import acknowledge_drifts
 from evaluation.change.position import PositionDimension, position_profile
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.wording import counted, interval_text, signed
@@ -184,8 +183,8 @@ def _by_position(dimension: PositionDimension) -> dict[str, Any]:
 
 @admin.register(DriftAlert)
 class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
-    own_filters: ClassVar = {"acknowledged": ("alert__acknowledged_at", admin.EmptyFieldListFilter)}
-    list_select_related = ("agent", "schedule", "alert__acknowledged_by")
+    own_filters: ClassVar = {"acknowledged": ("acknowledged_at", admin.EmptyFieldListFilter)}
+    list_select_related = ("agent", "schedule", "acknowledged_by")
     actions = ("acknowledge",)  # type: ignore[assignment]
 
     def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
@@ -197,19 +196,21 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         changed = f"what changed in {obj.agent.display_name}, and what to do"
         context["trust"] = trust(obj.judge, obj.procedure, [obj.dimension], request.user, agent=obj.agent.slug)
         context["changed"] = display.link(f"{display.page_url(obj.agent)}#change", changed)
-        if obj.alert is not None and obj.alert.acknowledged_at is None and self.has_acknowledge_permission(request):
-            context["waiting"] = display.page_of(obj.alert, "acknowledge the alert")
+        if obj.acknowledged_at is None and obj.alert_id is not None and self.has_acknowledge_permission(request):
+            url = alert_url(obj.alert_id)
+            context["waiting"] = display.link(url, "acknowledge the alert") if url else ""
         return [
             *panels,
             *(render_to_string("admin/change/drift/alert.html", {**context, "chart": c}) for c in charts),
         ]
 
     def has_acknowledge_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("alerts.change_alert")
+        may = request.user.has_perm
+        return may("alerts.change_alert") or may("change.change_driftalert")  # the latter where nothing sends alerts
 
     @admin.action(description="Acknowledge", permissions=["acknowledge"])
     def acknowledge(self, request: HttpRequest, queryset: QuerySet[DriftAlert]) -> None:
-        done = acknowledge(Alert.objects.filter(drifts__in=queryset), user=user_of(request))
+        done = acknowledge_drifts(queryset, user=user_of(request))
         tell_done(self, request, "alert", "acknowledged", done=done, chosen=queryset.count())
 
     @admin.display(description="fell from, to")
@@ -218,6 +219,4 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
 
     judge_mark = display.column("judge", judged_by, ordering="judge")
 
-    @admin.display(description="state", ordering="alert__acknowledged_at")
-    def state(self, drift: DriftAlert) -> SafeString:
-        return alert_state(drift.alert) if drift.alert is not None else display.badge("new", "bad")
+    state = display.column("state", display.acknowledgement, ordering="acknowledged_at")

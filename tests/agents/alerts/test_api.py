@@ -9,10 +9,22 @@ from agents.alerts.models import Alert
 from agents.alerts.raising import raise_alert
 from agents.models import Agent
 from tests.api_client import Program, listed, program, queries, refused
+from tests.console import superuser
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
 ALERTS = "/api/alerts/"
+
+
+@pytest.fixture
+def client() -> Program:
+    return program(superuser("eve"))
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada")
 
 
 def of_group(name: str) -> Program:

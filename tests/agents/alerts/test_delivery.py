@@ -17,10 +17,11 @@ from django.core import mail
 from django.core.exceptions import ValidationError
 from pytest_django import Settings
 
+from agents.alerts.addresses import Refused
 from agents.alerts.delivery import MOST_TRIES, send_test, work_one
 from agents.alerts.models import Alert, Delivery, Receiver
 from agents.alerts.raising import raise_alert
-from agents.alerts.webhook import Refused, Unreachable, headers_for, post, secret_of
+from agents.alerts.webhook import Unreachable, headers_for, post, secret_of
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.work.queues import work_queues
 from agents.kit.work.worker import Worker
@@ -225,8 +226,8 @@ def test_a_dead_mail_server_is_left_after_its_time(settings: Settings) -> None:
 ONE_ALERT = """
 import sys, django
 django.setup()
+from agents.alerts.models import Receiver
 from agents.alerts.raising import raise_alert
-from agents.models import Receiver
 Receiver.objects.create(name="hook", channel="webhook", address=sys.argv[1])
 raise_alert(kind="drift", about="x", title="It fell")
 """

@@ -34,10 +34,10 @@ def alert(slug: str, **fields: Any) -> DriftAlert:
     run = make_run(agent)
     defaults = {"dimension": "adherence", "judge": run.judge, "procedure": run.procedure, "before": 7.5, "after": 5.0}
     raised = Alert.objects.create(
-        kind="drift", about=slug, agent=agent, title="fell", acknowledged_at=fields.pop("acknowledged_at", None)
+        kind="drift", about=slug, agent=agent, title="fell", acknowledged_at=fields.get("acknowledged_at")
     )
     shown = {**defaults, **fields}
-    return DriftAlert.objects.create(agent=agent, evaluation_run=run, since=MONDAY, alert=raised, **shown)
+    return DriftAlert.objects.create(agent=agent, evaluation_run=run, since=MONDAY, alert_id=raised.pk, **shown)
 
 
 def test_schedules_are_listed_with_their_agents(client: Program) -> None:

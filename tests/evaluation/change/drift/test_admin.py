@@ -6,10 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from pytest_django import Settings
 
 from agents.alerts.models import Alert
 from agents.models import Agent
@@ -194,7 +196,8 @@ def test_an_alert_leads_to_agent_run_and_series_and_is_acknowledged(root: Client
 
     assert "1 alert acknowledged." in act(root, alert, "acknowledge")
     assert "1 skipped: acknowledged already." in act(root, alert, "acknowledge")
-    noted = Alert.objects.get(drifts=alert)
+    assert alert.alert_id is not None
+    noted = Alert.objects.get(pk=alert.alert_id)
     assert noted.acknowledged_by is not None
     assert noted.acknowledged_by.username == "root"
     assert "acknowledge the alert" not in read(root, page_of(alert))
@@ -208,8 +211,43 @@ def test_alerts_can_be_acknowledged_by_who_may_change_them_and_changed_by_nobody
 
     act(keeper, alert, "acknowledge")
 
-    assert Alert.objects.get(drifts=alert).acknowledged_at is not None
+    assert alert.alert_id is not None
+    assert Alert.objects.get(pk=alert.alert_id).acknowledged_at is not None
     assert 'name="_save"' not in read(keeper, page_of(alert))
+
+
+@pytest.mark.parametrize("door", ["page", "list", "api"])
+def test_a_fall_is_acknowledged_and_reopened_with_its_alert(root: Client, door: str) -> None:
+    fallen()
+    fall, alert = DriftAlert.objects.get(), Alert.objects.get()
+    action = {"action": "acknowledge", "_selected_action": [alert.pk], "confirmed": "1", "note": "on it"}
+
+    if door == "page":
+        root.post(page_of(alert, "acknowledge_one"), {"note": "on it"})
+    elif door == "list":
+        root.post(list_of(Alert), action)
+    else:
+        root.post(f"/api/alerts/{alert.pk}/acknowledge/", {"note": "on it"}, content_type="application/json")
+    fall.refresh_from_db()
+    alert.refresh_from_db()
+    assert (fall.acknowledged_by, fall.note) == (User.objects.get(username="root"), "on it")
+    assert fall.acknowledged_at == alert.acknowledged_at
+
+    root.post(page_of(alert, "take_back_one"))
+    fall.refresh_from_db()
+    assert (fall.acknowledged_at, fall.acknowledged_by, fall.note) == (None, None, "")
+
+
+def test_a_fall_is_found_shown_and_acknowledged_where_nothing_sends_alerts(root: Client, settings: Settings) -> None:
+    settings.ALERTING = {}
+    fallen()
+    fall = DriftAlert.objects.get()
+    assert (fall.alert_id, Alert.objects.count()) == (None, 0)
+    assert "acknowledge the alert" not in read(root, page_of(fall))
+
+    assert "1 alert acknowledged." in act(root, fall, "acknowledge")
+    assert "1 skipped: acknowledged already." in act(root, fall, "acknowledge")
+    assert cells(read(root, list_of(DriftAlert)), "state")[0].startswith("acknowledged")
 
 
 # -- charts

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agents.alerts.models import Alert
 from agents.models import Agent
 from evaluation.change.models import DriftAlert
 from evaluation.change.over_time import look_for_drift, next_to_look_at, series_of
@@ -59,8 +60,9 @@ def test_a_lasting_fall_is_an_alert_a_log_line_and_a_sentry_event(
         days(nightly, ada, 14, 6, LOW)
 
     alert = DriftAlert.objects.get()
-    assert alert.alert is not None
-    assert (alert.alert.kind, alert.alert.agent) == ("drift", alert.agent)
+    assert alert.alert_id is not None
+    raised = Alert.objects.get(pk=alert.alert_id)
+    assert (raised.kind, raised.agent) == ("drift", alert.agent)
     assert (alert.agent, alert.dimension, alert.schedule, alert.procedure) == (ada, "adherence", nightly, "plumbline")
     assert alert.before == pytest.approx(7.2, abs=0.3)
     assert alert.after == pytest.approx(4.8, abs=0.4)

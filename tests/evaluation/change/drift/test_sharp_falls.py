@@ -12,6 +12,7 @@ from django.db import models
 from django.utils import timezone
 from numpy.typing import NDArray
 
+from agents.alerts.models import Alert
 from agents.models import Agent, Message
 from agents.personas.persona import TraitValue, save_persona
 from evaluation.change.change import Change, decided, fell_sharply
@@ -147,8 +148,8 @@ def test_messages_without_a_time_alert_in_a_schedule_only_and_there_it_says_so()
     undated.schedule = make_schedule("nightly", ada, due=MONDAY)
     (alert,) = look_for_sharp_fall(undated)
 
-    assert alert.alert is not None
-    assert "undated" in alert.alert.title
+    assert alert.alert_id is not None
+    assert "undated" in Alert.objects.get(pk=alert.alert_id).title
 
 
 @pytest.mark.django_db

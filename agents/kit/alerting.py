@@ -1,0 +1,81 @@
+"""Alerts for every app: raise, end and acknowledge them without knowing who sends them.
+
+The app that stores and sends alerts declares what is called here, in its `apps.py`: ``alerting = {"raise_alert":
+"agents.alerts.raising.raise_alert"}``. Where no such app is installed, nothing happens and nothing is sent.
+
+An app that keeps the state of its alerts in rows of its own declares a function for their kind, ``alert_observers = {"drift": "…"}``. It is
+called in the transaction that acknowledges or reopens alerts, with their ids and the new `acknowledged_at`, `acknowledged_by` and `note`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+from django.db import models
+from django.utils.module_loading import import_string
+
+from agents.kit.capability import declared
+
+
+class AlertKind(models.TextChoices):
+    DRIFT = "drift", "drift"
+    GATE_PASS_RATE = "gate_pass_rate", "gate pass rate fell"
+    JUDGE_DOWN = "judge_down", "judge down"
+    BUDGET = "budget", "budget reached"
+    EVALUATION_FAILED = "evaluation_failed", "evaluation failed"
+
+
+def raise_alert(
+    *,
+    kind: str,
+    about: str,
+    title: str,
+    agent: models.Model | None = None,
+    page: models.Model | None = None,
+    lasts: bool = False,
+) -> int | None:
+    """Tell people of something, once: while an alert of the kind and object is open, it only counts up.
+
+    Call it in the transaction that stores what the alert is about. It only writes rows; workers send them.
+
+    Args:
+        kind: One of `AlertKind`.
+        about: The object, e.g. ``evaluation of michael``, at most 300 characters. It is not shown.
+        title: One sentence without what anybody said, at most 300 characters; longer ones are cut.
+        agent: Whose alert it is; None = of the installation.
+        page: A row whose page in the console shows it.
+        lasts: Whether it lasts until `end_alerts` is called; else it is something that happened.
+
+    Returns:
+        The id of the alert that is open now: a new one, or the one that was. None where no app has alerts.
+    """
+    alert = _call("raise_alert", kind=kind, about=about, title=title, agent=agent, page=page, lasts=lasts)
+    return None if alert is None else int(alert.pk)
+
+
+def end_alerts(*, kind: str, still: Iterable[str] = (), about: str | None = None) -> int:
+    """Note that what lasted is over: that object, or all of a kind but those that still last; return how many ended."""
+    return _call("end_alerts", kind=kind, still=still, about=about) or 0
+
+
+def acknowledge_alerts(ids: Collection[int], *, user: Any, note: str = "") -> int:
+    """Note who has seen these alerts; those acknowledged before stay as they are. Returns how many were new."""
+    return _call("acknowledge_alerts", ids=ids, user=user, note=note) or 0
+
+
+def pages_with_alerts(*, kind: str, since: datetime, most: int) -> set[str]:
+    """Return the pages, as stored by `raise_alert`, of alerts raised since a moment: those of the newest `most`."""
+    return _call("pages_with_alerts", kind=kind, since=since, most=most) or set()
+
+
+def alert_url(pk: int) -> str:
+    """Return where the console shows an alert; empty where no app has alerts."""
+    return _call("alert_url", pk=pk) or ""
+
+
+def _call(name: str, **given: Any) -> Any:
+    """Call the declared function; None where there is none."""
+    path = declared("alerting").get(name)
+    return None if path is None else import_string(path)(**given)
