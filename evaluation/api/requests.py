@@ -18,8 +18,7 @@ from agents.kit.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.problems import Conflict
 from agents.kit.llm.endpoints import problem_of
-from evaluation.calibration.labels import procedure_fields
-from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method
+from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method, procedure_fields
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import judges_offered
 from evaluation.runs.planning import ENOUGH, MOST_REPEATS, RunSpec

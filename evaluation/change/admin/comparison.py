@@ -37,9 +37,9 @@ from evaluation.change.change import Change
 from evaluation.change.choosing import Asked, Side, sides_of, ways_of, with_undated
 from evaluation.change.comparison import Comparison, Shown, compare
 from evaluation.change.evidence import Judged
+from evaluation.change.examples import lowest_scores
 from evaluation.change.measurements import NotComparable
 from evaluation.change.overview import Quote, quotes_of
-from evaluation.ci.verdict import lowest_scores
 from evaluation.commands import as_text
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import Share
