@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import Count, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils import timezone
@@ -16,9 +16,8 @@ from django.utils.safestring import SafeString
 from agents.kit.console import display
 from agents.kit.console.forms import confirmed, tell_done
 from agents.kit.console.panels import table
-from agents.kit.console.site import ModelAdmin, TextInput
+from agents.kit.console.site import Button, ModelAdmin, TextInput
 from evaluation.admin.display import dimension_badge, evaluation_link, judge_badge, overall_meter
-from evaluation.change.models import DriftAlert
 from evaluation.models import Dimension, EvaluationRun, EvaluationSchedule
 from evaluation.runs.schedules import ALLOWED_EVERY, every_name, fire_now, overlap_note, parse_every
 from evaluation.runs.summary import dimension_scores, shares_of, total
@@ -74,20 +73,12 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[EvaluationSchedule]:
         return super().get_queryset(request).prefetch_related("agents")
 
-    def fill_in(self, rows: list[Any]) -> None:
-        new = (
-            DriftAlert.objects.filter(schedule__in=rows, alert__acknowledged_at=None).order_by().values_list("schedule")
-        )
-        unseen = dict(new.annotate(n=Count("pk")))
-        for schedule in rows:
-            schedule.unseen = unseen.get(schedule.pk, 0)
-
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         return {"next_at": timezone.now(), **super().get_changeform_initial_data(request)}
 
     def get_panels(self, request: HttpRequest, obj: EvaluationSchedule) -> list[SafeString]:
         stored = EvaluationSchedule.objects.get(pk=obj.pk)  # a form that was refused has put what was typed into `obj`
-        return [*super().get_panels(request, obj), _history(stored)]
+        return [*super().get_panels(request, obj), _history(stored, self.get_buttons(request, stored))]
 
     @admin.action(description="Fire now", permissions=["change"])
     @confirmed(
@@ -143,15 +134,8 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
             return display.EMPTY
         return display.lines(display.moment(schedule.last_fired_at), display.shortened(schedule.last_outcome, 80))
 
-    @admin.display(description="new alerts")
-    def new_alerts(self, schedule: Any) -> SafeString | str:
-        if not schedule.unseen:
-            return display.EMPTY
-        url = display.list_url(DriftAlert, schedule__id__exact=schedule.pk, alert__acknowledged_at__isempty=1)
-        return display.link(url, schedule.unseen)
 
-
-def _history(schedule: EvaluationSchedule) -> SafeString:
+def _history(schedule: EvaluationSchedule, buttons: list[Button]) -> SafeString:
     """The newest evaluations of agents it asked for."""
     newest = schedule.runs.filter(agent__isnull=False).select_related("agent").order_by("-created_at", "-pk")
     runs = list(newest[:RUNS_SHOWN])
@@ -175,6 +159,6 @@ def _history(schedule: EvaluationSchedule) -> SafeString:
         "outcome": display.visible(schedule.last_outcome) if schedule.last_outcome else "",
         "note": overlap_note(schedule),
         "runs_url": display.list_url(EvaluationRun, schedule__id__exact=schedule.pk),
-        "alerts_url": display.list_url(DriftAlert, schedule__id__exact=schedule.pk),
+        "buttons": buttons,
     }
-    return render_to_string("admin/change/drift/history.html", context)
+    return render_to_string("admin/evaluation/schedule.html", context)

@@ -15,7 +15,7 @@ from rest_framework.exceptions import ValidationError
 
 from agents.kit.api import filters
 from agents.kit.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug, OneOf, Reads, Tags, fault
-from agents.kit.api.filters import Filters, InTime
+from agents.kit.api.filters import InTime
 from agents.kit.api.problems import Conflict
 from agents.kit.llm.endpoints import problem_of
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method, procedure_fields
@@ -180,10 +180,3 @@ class RunFilters(InTime):
 
     def judged_by(self, runs: QuerySet[EvaluationRun], name: str, value: str) -> QuerySet[EvaluationRun]:
         return runs.filter(**procedure_fields(value))
-
-
-class BaselineFilters(Filters):
-    agent = filters.agent()
-    judge = by_judge()
-    procedure = by_procedure()
-    dimension = by_dimension()

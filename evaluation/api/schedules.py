@@ -1,26 +1,20 @@
-"""Rolling evaluations and the alerts they raised; read only, the console changes them."""
+"""Rolling evaluations; read only, the console changes them."""
 
 from __future__ import annotations
 
-from django.db.models import QuerySet
 from rest_framework.mixins import ListModelMixin
 from rest_framework.serializers import (
     CharField,
     ChoiceField,
-    DateTimeField,
     DictField,
     ListField,
     SerializerMethodField,
 )
 
 from agents.kit.api import filters
-from agents.kit.api.filters import Filters, InTime
-from agents.kit.api.pagination import Log
+from agents.kit.api.filters import Filters
 from agents.kit.api.rows import Row
 from agents.kit.api.views import View
-from evaluation.api.requests import by_dimension
-from evaluation.api.serializers import Heuristic, run_link
-from evaluation.change.models import DriftAlert
 from evaluation.models import Dimension, EvaluationSchedule, is_heuristic
 
 
@@ -42,24 +36,6 @@ class ScheduleRow(Row):
         return is_heuristic(schedule.judge) if schedule.judge else None
 
 
-class DriftAlertRow(Row):
-    """A lasting fall in a series of scores, with the evaluation in which it was noticed."""
-
-    heuristic = Heuristic(source="judge")
-    run_url = run_link()
-    acknowledged_at = DateTimeField(source="alert.acknowledged_at", default=None)
-    acknowledged_by = CharField(
-        source="alert.acknowledged_by.username", default=None, help_text="see `alerts`, where it is acknowledged"
-    )
-
-    class Meta:
-        model = DriftAlert
-        fields = (
-            *("id", "agent", "dimension", "judge", "heuristic", "procedure", "before", "after", "since"),
-            *("schedule", "evaluation_run", "run_url", "alert", "created_at", "acknowledged_at", "acknowledged_by"),
-        )
-
-
 class ScheduleFilters(Filters):
     is_active = filters.flag()
     ordering = filters.ordering(
@@ -73,22 +49,3 @@ class Schedules(View, ListModelMixin):
     queryset = EvaluationSchedule.objects.prefetch_related("agents").order_by("name", "pk")
     serializer_class = ScheduleRow
     filterset_class = ScheduleFilters
-
-
-class AlertFilters(InTime):
-    agent = filters.agent()
-    dimension = by_dimension()
-    acknowledged = filters.flag(method="by_acknowledgement")
-
-    def by_acknowledgement(self, alerts: QuerySet[DriftAlert], name: str, value: bool) -> QuerySet[DriftAlert]:
-        return alerts.filter(alert__acknowledged_at__isnull=not value)
-
-
-class Alerts(View, ListModelMixin):
-    """Falls that lasted, newest first. Filters: agent (slug), dimension, acknowledged, since, until (ISO times, of the alert);
-    `ordering=id` for the oldest first."""
-
-    queryset = DriftAlert.objects.select_related("agent", "schedule", "alert__acknowledged_by")
-    serializer_class = DriftAlertRow
-    pagination_class = Log
-    filterset_class = AlertFilters

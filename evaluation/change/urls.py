@@ -1,7 +1,6 @@
 from rest_framework.routers import SimpleRouter
 
-from evaluation.api.schedules import Alerts
-from evaluation.change.api import Baselines
+from evaluation.change.api import Alerts, Baselines
 
 router = SimpleRouter(use_regex_path=False)
 router.register("evaluations/baselines", Baselines)

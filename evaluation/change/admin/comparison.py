@@ -28,11 +28,10 @@ from evaluation.admin.display import (
     judged_by,
     number,
     of_words,
-    trust,
-    way_name,
 )
+from evaluation.calibration.admin.trust import trust
 from evaluation.calibration.agreement import with_trust
-from evaluation.change.admin.drift_overview import MOST_AGENTS, by_name, compare_url, read_tag
+from evaluation.change.admin.drift_overview import MOST_AGENTS, by_name, compare_url, read_tag, way_name
 from evaluation.change.change import Change
 from evaluation.change.choosing import Asked, Side, sides_of, ways_of, with_undated
 from evaluation.change.comparison import Comparison, Shown, compare
