@@ -72,7 +72,8 @@ def check_page(request: HttpRequest) -> HttpResponse:
         if not request.user.has_perm(MEASURE):
             raise PermissionDenied
         of_all = form.cleaned_data["agents"].strip().lower() == "all"
-        return job_admin.url("change", queue_check(specs=specs(), of_all=of_all, user=user_of(request)))
+        job = queue_check(specs=specs(), of_all=of_all, user=user_of(request))
+        return reverse("admin:evaluation_job_change", args=[job.pk])
 
     return ask(
         job_admin, request, form, title="Check a judge", verb="Check the judge", do=queue,

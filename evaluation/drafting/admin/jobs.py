@@ -71,7 +71,7 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
     def queue() -> str:
         given = form.cleaned_data
         job = queue_suggestions(agents=agents(), most=given["max"], model=given["model"], user=user_of(request))
-        return job_admin.url("change", job)
+        return reverse("admin:evaluation_job_change", args=[job.pk])
 
     return ask(
         job_admin, request, form, title="Suggest propositions", verb="Suggest", do=queue,
