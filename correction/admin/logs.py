@@ -32,7 +32,7 @@ from correction.admin.sessions import MARKING, session_context
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult
-from evaluation.calibration.admin import choose_link
+from evaluation.calibration.admin.labels import choose_link
 
 SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "its verdicts")
 

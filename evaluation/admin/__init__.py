@@ -2,9 +2,9 @@
 
 from agents.kit.console.site import extend
 from agents.models import Message
-from evaluation.admin import home, jobs, review, runs, schedules, scores
+from evaluation.admin import home, jobs, runs, schedules, scores
 from evaluation.admin.scores import judgement_notes
 
-__all__ = ["home", "jobs", "review", "runs", "schedules", "scores"]
+__all__ = ["home", "jobs", "runs", "schedules", "scores"]
 
 extend(Message, "evaluation.view_evaluationscore", notes=(judgement_notes,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,9 +20,8 @@ from agents.kit.console.forms import Takes, as_query, option
 from agents.kit.console.site import GrowingTextarea, Select
 from agents.kit.llm.endpoints import problem_of, provider_of
 from agents.models import Agent
+from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import evaluation_link, judge_badge
-from evaluation.change.evidence import dropped_tags
-from evaluation.change.models import Baseline
 from evaluation.commands import answer_words, how_asked
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun
 from evaluation.propositions.files import PropositionError, YamlProblems, default_dimensions
@@ -33,12 +32,28 @@ from evaluation.scorers.subjects import DEFAULT_BINS, parse_bins
 from evaluation.simulation.situations import Situation, load_situations
 
 MOST_SAMPLES = 500  # messages, from a page; the command line takes more
+MOST_AGENTS = 100  # at a time
 MOST_JUDGED = 4_000  # messages times repeats
 FOLDED = (
     *("by", "bins", "simulate", "situations", "actor_model", "repeats", "seed", "per_call", "hard", "double_check"),
     *("method", "history", "history_where"),
 )
 Read = TypeVar("Read")
+
+
+def agents_asked_for(names: str) -> list[Agent]:
+    """Return the agents of a field ``agents``.
+
+    Raises:
+        ValueError: There is no such agent, or there are too many at once.
+    """
+    try:
+        agents = find_agents(names)
+    except UnknownAgent as error:
+        raise ValueError(f"agents {error}") from None
+    if not 1 <= len(agents) <= MOST_AGENTS:
+        raise ValueError(f"agents {names}: {len(agents):,} agents; allowed: 1 to {MOST_AGENTS} at a time")
+    return agents
 
 
 def judge_field() -> forms.ChoiceField:
@@ -84,15 +99,14 @@ def measuring() -> type[forms.Form]:
     return type("MeasuringForm", (forms.Form,), fields)
 
 
-def measuring_form(request: HttpRequest, agent: Agent) -> forms.Form:
-    """The form, filled in: with the dimensions of the agent's baseline, and with what the address names (``?tag=build=41``)."""
-    captured = Baseline.objects.filter(agent=agent, judge=settings.JUDGE_MODEL).values_list("dimension", flat=True)
+def measuring_form(request: HttpRequest, *, usual: Collection[str]) -> forms.Form:
+    """The form, filled in: with the dimensions that are `usual` (none: all), and with what the address names (``?tag=build=41``)."""
     try:
         every = default_dimensions()
         problem = ""
     except PropositionError as error:
         every, problem = (), f"proposition files cannot be used: {error}"
-    chosen: dict[str, object] = {"dimensions": [d for d in every if d in set(captured)] or list(every)}
+    chosen: dict[str, object] = {"dimensions": [d for d in every if d in usual] or list(every)}
     if "against" in request.GET:  # two builds are compared by what the agent itself said
         chosen["dimensions"] = [d for d in every if d not in CHANNEL_DIMENSIONS]
     if tags := request.GET.getlist("tag"):
@@ -177,8 +191,11 @@ def read_yaml(text: str, read: Any, name: str) -> Any:
 
 
 # -- what it takes
-def measuring_takes(specs: Sequence[RunSpec]) -> Takes:
+def measuring_takes(specs: Sequence[RunSpec], *, dropped_tags: str = "") -> Takes:
     """Calls, tokens and dollars before anything is asked; nothing is stored. A cost that is not known is *unpriced*.
+
+    Args:
+        dropped_tags: Tags that choose the messages of the agent's baseline, and that its new one would not ask for.
 
     Raises:
         ValueError: Proposition files cannot be used.
@@ -211,9 +228,9 @@ def measuring_takes(specs: Sequence[RunSpec]) -> Takes:
         )
     if over := why_over_budget(agent, spec.judge_model):
         warnings.append(f"{over}. The evaluation would pause until there is room.")
-    if spec.is_baseline and (tags := dropped_tags([spec]).get(agent.slug)):
+    if dropped_tags:
         warnings.append(
-            f"The baseline is of messages with {display.visible(tags)}; this one would be of messages with any."
+            f"The baseline is of messages with {display.visible(dropped_tags)}; this one would be of messages with any."
         )
     running = EvaluationRun.objects.filter(agent=agent, status__in=EvaluationRun.OPEN).order_by("-pk")[:5]
     if under_way := format_html_join(", ", "{}", ((evaluation_link(run.pk),) for run in running)):

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
+from django.utils.module_loading import import_string
 from django.utils.safestring import SafeString
 
 from agents.admin.display import agent_chip
+from agents.kit.capability import declared_list
 from agents.kit.console import display
 from agents.kit.console.columns import SHOWN
 from agents.kit.console.display import Tone
 from agents.kit.templatetags.display import register as templates
-from evaluation.calibration.agreement import (
-    NOT_CHECKED,
-    all_agreements,
-    calibration_of,
-    figure_text,
-    swap_text,
-    trust_notes,
-)
-from evaluation.calibration.labels import Key
-from evaluation.calibration.models import JudgeCalibration
-from evaluation.change.evidence import Judged
-from evaluation.change.models import Baseline
 from evaluation.models import (
-    BY_MESSAGE,
-    COUNTED,
     RULE_JUDGE,
     Dimension,
     EvaluationRun,
@@ -46,13 +33,6 @@ SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored"
 SIMULATED = "+simulated"  # how a procedure of simulated speech ends
 SIMULATED_HINT = "said in a simulated conversation: it is in no figure of real speech"
 SWAP_HINT = "made to test the judge: in no figure of the agent"
-AGREEMENT = (
-    "quadratic-weighted kappa of this judge and people, with its 95 % interval: 0 is chance, 1 perfect agreement"
-)
-SWAP_TEST = (
-    "how often this judge scores an agent's own text higher than one of somebody else in its place (AUC, 0.5 is chance, 1 never wrong), "
-    "with its 95 % interval"
-)
 MEASURE = "evaluation.add_evaluationrun"  # the permission to have something measured
 TONES: dict[Verdict, Tone] = {
     "drifted": "bad",
@@ -175,12 +155,6 @@ def judged_by(row: Any) -> SafeString:
     return format_html("{} {}", judge_badge(row.judge), procedure_badge(row.procedure))
 
 
-def way_name(way: Judged) -> str:
-    """A judge and its procedure for a list of choices."""
-    name = f"{way.judge} (heuristic)" if is_heuristic(way.judge) else way.judge
-    return name if way.procedure == Method.PLUMBLINE else f"{name}, {way.procedure}"
-
-
 def evaluation_link(pk: int) -> SafeString:
     return display.page_of(EvaluationRun(pk=pk), f"evaluation {pk}")
 
@@ -223,65 +197,10 @@ def simulated_by(run: EvaluationRun) -> SafeString | str:
     return display.badge(run.actor_model or "unknown", "plain", "the model that acted")
 
 
-MAY_LABEL = ("calibration.add_labelset", "agents.view_message")
-
-
-def agreement_badge(calibration: JudgeCalibration | None, dimension: str) -> SafeString | str:
-    """A judge's agreement with people in a dimension, and its swap test; nothing for a dimension that is counted."""
-    if dimension in COUNTED:
-        return ""
-    known = calibration is not None and bool(calibration.labels)
-    people = display.badge(
-        figure_text(calibration if known else None),
-        "info" if calibration is not None and calibration.enough else "plain",
-        AGREEMENT if known else "no labels of people: how far this judge can be trusted is not known",
-    )
-    stale: SafeString | str = ""
-    if calibration is not None and calibration.is_stale:
-        stale = display.badge("labels changed since", "warning", "a worker computes it again")
-    swap = _swap_badge(calibration) if dimension in BY_MESSAGE else ""
-    return format_html("{} {} {}", people, stale, swap)
-
-
-def trust(judge: str, procedure: str, dimensions: Iterable[str], user: Any, *, agent: str = "") -> SafeString:
-    """Show how far a judge can be trusted, in lines beneath its verdicts; see `trust_notes`."""
-    return trust_lines(trust_notes(judge, procedure, dimensions, agent=agent), user)
-
-
-def trust_lines(notes: Iterable[str], user: Any) -> SafeString:
-    """Show sentences on how far a judge can be trusted, with the pages where `user` finds that out; empty without any."""
-    lines = [(display.visible(note),) for note in notes]
-    if not lines:
-        return SafeString("")
-    page = "add" if user.has_perms(MAY_LABEL) else "changelist"
-    label = display.link(reverse(f"admin:calibration_labelset_{page}"), "Label its scores")
-    check = display.link(reverse("admin:evaluation_job_check"), "Make the swap test", "asks first")
-    lines.append((format_html("{} · {}", label, check),))
-    return format_html_join("", '<p class="pl-subtle" dir="auto">{}</p>', lines)
-
-
-def _swap_badge(calibration: JudgeCalibration | None) -> SafeString:
-    shown = swap_text(calibration)
-    if shown != NOT_CHECKED:
-        return display.badge(f"swap test: {shown}", "info", SWAP_TEST)
-    judge = {"judge": calibration.judge} if calibration is not None else {}
-    url = f"{reverse('admin:evaluation_job_check')}?{urlencode(judge)}".rstrip("?")
-    return display.link(url, display.badge(f"swap test: {shown}", "plain", SWAP_TEST), "check it: asks first")
-
-
-def mark_agreements(baselines: list[Baseline]) -> None:
-    """Put each baseline's figure on it, in one query for all."""
-    agreements = all_agreements()
-    for row in baselines:
-        row.agreement = agreements.get(Key(row.judge, row.procedure, row.dimension))  # type: ignore[attr-defined]
-
-
-def agreement_of_baseline(baseline: Baseline) -> SafeString | str:
-    """The figure put there by `mark_agreements`, or looked up for a baseline alone."""
-    if not hasattr(baseline, "agreement"):
-        calibration = calibration_of(baseline.judge, baseline.procedure).get(baseline.dimension)
-        return agreement_badge(calibration, baseline.dimension)
-    return agreement_badge(baseline.agreement, baseline.dimension)
+def judge_badges(judge: str, procedure: str, dimensions: Sequence[str]) -> dict[str, SafeString]:
+    """Return what is known of a judge in these dimensions; apps above list functions of the same arguments in `judge_badges`."""
+    known = [import_string(path)(judge, procedure, dimensions) for path in declared_list("judge_badges")]
+    return {name: format_html_join(" ", "{}", ((badges[name],) for badges in known)) for name in dimensions}
 
 
 for show in (
@@ -290,7 +209,6 @@ for show in (
     judge_badge,
     judged_by,
     meter,
-    trust_lines,
     verdict,
 ):  # for templates that load "display"
     templates.filter(show.__name__, show)

@@ -1,94 +1,23 @@
-"""What measuring shows on the console's first page: who drifts, how the judge does, the newest evaluations, and what is missing."""
+"""What measuring shows on the console's first page: the newest evaluations, and files that cannot be used."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from datetime import datetime
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Sequence
 
-from django.db.models import Exists, OuterRef
 from django.http import HttpRequest
-from django.template.loader import render_to_string
-from django.urls import reverse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin.display import agent_chip
 from agents.kit.console import display
-from agents.kit.console.charts import COLOURS, Line, Marker, MarkerSource, add_markers, line_chart, markers_of
-from agents.kit.console.home import FAILURE_DAYS, HomePart, add_home, card, listing, number_link, percent, since, step
-from agents.kit.llm.endpoints import model_of
-from agents.kit.models import LLMCall
-from agents.kit.ops.health import call_health
-from agents.kit.ops.sums import LEDGER, end_for_page, says_end
-from agents.models import Agent
-from evaluation.admin.display import (
-    agreement_badge,
-    evaluation_link,
-    judge_badge,
-    judged_by,
-    overall_meter,
-    target,
-    way_name,
-)
-from evaluation.calibration.agreement import calibration_of
-from evaluation.calibration.models import LabelSet
-from evaluation.change.admin.drift import MOST_POINTS, axis_of, history_line, levels_of
-from evaluation.change.admin.drift_overview import MOST_AGENTS, STATES, by_name, usual_overview
-from evaluation.change.history import ROLLING, History, histories
-from evaluation.change.models import Baseline, DriftAlert
-from evaluation.change.overview import Card, State, numbers_of, short_name, tag_name
-from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationSchedule, Method
+from agents.kit.console.home import FAILURE_DAYS, HomePart, add_home, listing, since, step
+from evaluation.admin.display import evaluation_link, judge_badge, overall_meter, target
+from evaluation.models import EvaluationRun
 from evaluation.propositions.files import file_problems
 from evaluation.runs.summary import dimension_scores, shares_of, total
-from evaluation.wording import counted
 
-ADHERENCE = Dimension.ADHERENCE
-DIMENSIONS = [(value, label) for value, label in Dimension.choices if value not in COUNTED]
-MOST_LINES, USUAL_LINES = COLOURS, 5
-MOST_OFFERED = 60  # agents to choose from
-MOST_ALERTS = 30
-NAMED = 4
-COMPARED: tuple[State, ...] = ("drifted", "possibly drifted", "steady", "improved", "not enough data")  # states
+NAMED = 4  # mistakes
 RUNS = 6
-LOOKED_AT = 300  # agents, for one without a baseline
 WENT_WRONG = (EvaluationRun.Status.FAILED, EvaluationRun.Status.ERRORED, EvaluationRun.Status.PAUSED_BUDGET)
-
-
-def judge_card(request: HttpRequest) -> SafeString:
-    """How the judge's calls went in the last 24 hours, the newest failure, and how well it agrees with people."""
-    day = since(24)
-    end, judge = end_for_page(LEDGER), model_of("judge")
-    health = call_health(role="judge", since=day, end=end)
-    lately = {"role": "judge", "created_at__gte": day.isoformat()}
-    lines: list[object] = [judge_badge(judge), says_end(end)]
-    if health.calls:
-        failed = sum(health.failed.values())
-        in_statuses = display.list_url(LLMCall, **lately, status__in=",".join(sorted(health.failed)))
-        wrong = display.link(in_statuses, f"{failed:,} failed") if failed else "none failed"
-        ok = display.link(display.list_url(LLMCall, **lately, status__exact="ok"), f"{health.ok:,} answered")
-        mean = f", {health.mean_ms:,.0f} ms on average" if health.mean_ms is not None else ""
-        lines.append(format_html("{}, {}{} in 24 h", ok, wrong, mean))
-    elif end is None:
-        lines.append("No calls in the last 24 hours.")
-    if (last := health.last_failure) is not None:
-        status, shown = display.page_of(last, last.get_status_display()), display.shortened(last.error, 60)
-        lines.append(
-            format_html("Last failure: {} {} {}", status, display.moment(last.created_at), display.visible(shown))
-        )
-    if request.user.has_perm("calibration.view_labelset"):
-        agreement = calibration_of(judge, Method.PLUMBLINE.value).get(ADHERENCE.value)
-        people = display.link(display.list_url(LabelSet), "Agreement with people:")
-        lines.append(format_html("{} {}", people, agreement_badge(agreement, ADHERENCE.value)))
-    share = health.ok / health.calls if health.calls else None
-    return card(
-        "Judge",
-        figure=percent(share) if share is None else number_link(display.list_url(LLMCall, **lately), percent(share)),
-        unit="of calls answered" if health.calls else "",
-        lines=lines,
-        tone="plain" if share is None else "good" if share >= 0.99 else "warning" if share >= 0.9 else "bad",
-    )
 
 
 def runs_list(request: HttpRequest) -> SafeString:
@@ -125,44 +54,6 @@ def _shown(runs: Sequence[EvaluationRun], *, names_judge: bool) -> list[tuple[ob
     return rows
 
 
-def no_baseline(request: HttpRequest) -> SafeString | None:
-    """Active agents that nothing can be compared with, among the newest."""
-    has = Baseline.objects.filter(agent=OuterRef("pk"))
-    newest = Agent.objects.in_use().order_by("-pk").values("pk")[:LOOKED_AT]
-    without = list(
-        Agent.objects.filter(~Exists(has), pk__in=newest).order_by("display_name").only("display_name")[: NAMED + 1]
-    )
-    if not without:
-        return None
-    names = format_html_join(", ", "{}", ((display.isolated(agent.display_name),) for agent in without[:NAMED]))
-    who = format_html("{} and others", names) if len(without) > NAMED else names
-    text = format_html(
-        "Without one there is nothing to compare with. Missing: {}. In the list: choose agents, then “Capture baseline”.",
-        who,
-    )
-    return step(
-        "Agents have no baseline",
-        text,
-        command="manage.py capture_baseline --agents all",
-        url=display.list_url(Agent, is_active__exact=1),
-        label="Choose agents",
-    )
-
-
-def no_schedule(request: HttpRequest) -> SafeString | None:
-    """There are baselines, but no schedule measures again."""
-    if EvaluationSchedule.objects.exists() or not Baseline.objects.exists():
-        return None
-    may = request.user.has_perm("evaluation.add_evaluationschedule")
-    return step(
-        "Nothing is measured again",
-        "A schedule measures every night and raises an alert when a score falls and stays low.",
-        command="manage.py schedule add nightly --every 1d --at 03:00",
-        url=reverse("admin:evaluation_evaluationschedule_add") if may else "",
-        label="Add a schedule",
-    )
-
-
 def files_unusable(request: HttpRequest) -> SafeString | None:
     """Proposition files with mistakes: what needs them cannot be measured until they are corrected."""
     problems = file_problems()
@@ -172,138 +63,7 @@ def files_unusable(request: HttpRequest) -> SafeString | None:
     return step("Proposition files cannot be used", text, command="manage.py check_propositions")
 
 
-# -- who drifts, since when, and the scores of their messages
-def drifting_now(request: HttpRequest) -> SafeString | None:
-    """Who drifted and since when, how many did not or are not known, and a few agents' scores over time.
-
-    What the form does not offer is as if it were not given.
-    """
-    if not request.user.has_perm("agents.view_agent"):
-        return None
-    now = usual_overview(state=None, stop=MOST_LINES)
-    drifted, overview = now.states.get("drifted", 0), reverse("admin:evaluation_drift_overview")
-    fallen = [one for one in now.cards if one.state == "drifted"]
-    measured = EvaluationRun.objects.filter(status=EvaluationRun.Status.COMPLETED, agent__isnull=False)
-    last = measured.order_by("-created_at").only("finished_at", "created_at").first()
-    context = {
-        "drifted": drifted,
-        "compared": sum(now.states.get(state, 0) for state in COMPARED),
-        "number": number_link(f"{overview}?state=drifted", f"{drifted:,}"),
-        "agents": counted(sum(now.states.values()), "agent"),
-        "bounded": MOST_AGENTS if sum(now.states.values()) == MOST_AGENTS else 0,
-        "fallen": _since_when(fallen),
-        "others": drifted - len(fallen),
-        "states": [
-            display.link(f"{overview}?state={quote(state)}", f"{now.states[state]:,} {state}")
-            for state in STATES
-            if state != "drifted" and now.states.get(state)
-        ],
-        "last": display.moment(last.finished_at or last.created_at) if last is not None else "",
-        "overview_url": overview,
-        **(_drawn(request, now.cards) if request.user.has_perm("evaluation.view_evaluationrun") else {}),
-    }
-    return render_to_string("admin/home/drift.html", context)
-
-
-def _since_when(fallen: Sequence[Card]) -> list[dict[str, Any]]:
-    """Who fell, by since when: the first message of a tag that all their messages have now, else the baseline; most agents first."""
-    groups: dict[str, dict[str, Any]] = {}
-    for one in fallen:
-        since = one.main.since if one.main is not None else None
-        name = tag_name(since) if since is not None else one.compared.baseline_name
-        group = groups.setdefault(name, {"since": display.visible(name), "at": None, "who": []})
-        group["at"] = min(filter(None, (group["at"], one.since_at)), default=None)
-        group["who"].append(_fallen(one))
-    return sorted(groups.values(), key=lambda group: -len(group["who"]))
-
-
-def _fallen(one: Card) -> SafeString:
-    """An agent, linked to its card, with the proposition that fell most and its scores."""
-    url = f"{reverse('admin:agents_agent_change', args=[one.agent.pk])}#change"
-    name = short_name(one.main.proposition, one.agent.slug, one.main.dimension) if one.main else ""
-    return format_html(
-        '{} <a class="pl-link pl-number" href="{}">{} {}</a>',
-        *(agent_chip(one.agent), url, display.visible(name), numbers_of(one.main) if one.main else ""),
-    )
-
-
-def _drawn(request: HttpRequest, cards: Sequence[Card]) -> dict[str, Any]:
-    """The chart with its form: those who lost most, or those who were chosen."""
-    asked, label_of = request.GET, dict(DIMENSIONS)
-    dimension = asked.get("dimension", "")
-    dimension = dimension if dimension in label_of else Dimension.ADHERENCE.value
-    offered = list(by_name().filter(is_active=True).only("slug", "display_name", "avatar_color")[:MOST_OFFERED])
-    chosen = [agent for agent in offered if agent.slug in asked.getlist("agent")][:MOST_LINES]
-    agents = chosen or [one.agent for one in cards if one.state != "never measured"][:USUAL_LINES]
-    if not agents:  # nothing has a baseline: whoever was measured last
-        newest = EvaluationRun.objects.filter(
-            status=EvaluationRun.Status.COMPLETED, agent__isnull=False, simulated=False
-        )
-        pks = list(dict.fromkeys(newest.order_by("-created_at").values_list("agent_id", flat=True)[:MOST_OFFERED]))
-        agents = list(Agent.objects.filter(pk__in=pks[:USUAL_LINES]))
-    drawn = [
-        one for one in histories(agents=[agent.pk for agent in agents], dimensions=[dimension]) if one.now is not None
-    ]
-    ways = list(dict.fromkeys(one.judged for one in drawn))
-    usual = next((one.judged for one in cards if one.judged in ways), next(iter(ways), None))
-    way = next((way for way in ways if str(way) == asked.get("judge")), usual)
-    by_agent = {one.agent: one.daily(MOST_POINTS // len(agents)) for one in drawn if one.judged == way}
-    shown = [(agent, by_agent[agent.pk]) for agent in agents if agent.pk in by_agent]
-    chart: SafeString | str = ""
-    if shown:
-        first, last = axis_of(one for _, one in shown)
-        levels = levels_of(by_agent)
-        chart = line_chart(
-            [_line(request, agent, one, levels.get((agent.pk, one.judged, dimension))) for agent, one in shown],
-            label=f"{label_of[dimension]} over time, 0 to 9",
-            unit="of 9",
-            markers=markers_of(request, list(by_agent), first, last),
-            since=first,
-            until=last,
-        )
-    return {
-        "dimensions": [(value, name, value == dimension) for value, name in DIMENSIONS],
-        "ways": [(str(one), way_name(one), one == way) for one in ways],
-        "choices": [(agent.slug, display.isolated(agent.display_name), agent in chosen) for agent in offered],
-        "most": MOST_LINES,
-        "chart": chart,
-        "what": f"{label_of[dimension]} of {len(shown)} of {len(offered)} agents: each dot is a message, the line the mean of {ROLLING}, "
-        "dotted the baseline.",
-        "judge": judged_by(way) if way else "",
-        "empty": f"{label_of[dimension]} has no score{' of these agents' if agents else ''} yet.",
-        "agents_url": display.list_url(Agent, is_active__exact=1),
-        "runs_url": display.list_url(EvaluationRun),
-    }
-
-
-def _line(request: HttpRequest, agent: Agent, history: History, level: float | None) -> Line:
-    """An agent's line; in the legend its newest mean and how much has no score."""
-    unscored = f" · {history.unscored:,} unscored" if history.unscored else ""
-    now = format_html('<span class="pl-number">{}</span>{}', f"{history.now:.1f}", unscored)
-    url = reverse("admin:agents_agent_change", args=[agent.pk])
-    return history_line(request, history, agent.display_name, level=level, note=now, url=url, band=False)
-
-
-def alert_markers(agents: Collection[int], start: datetime, end: datetime) -> list[Marker]:
-    """Each alert that was raised for one of these agents, where the fall began."""
-    rows = DriftAlert.objects.filter(agent__in=agents, since__range=(start, end)).select_related("agent")
-    return [
-        Marker(
-            at=alert.since,
-            title=f"{alert.agent.display_name}: {alert.dimension.replace('_', ' ')} fell from {alert.before:.1f} to {alert.after:.1f}",
-            url=reverse("admin:change_driftalert_change", args=[alert.pk]),
-            kind="alert",
-        )
-        for alert in rows.order_by("-pk")[:MOST_ALERTS]
-    ]
-
-
 add_home(
     HomePart(place="setup", order=45, permission="evaluation.view_proposition", render=files_unusable),
-    HomePart(place="setup", order=50, permission="change.view_baseline", render=no_baseline),
-    HomePart(place="setup", order=60, permission="evaluation.view_evaluationschedule", render=no_schedule),
-    HomePart(place="first", order=10, permission="change.view_baseline", render=drifting_now),
-    HomePart(place="cards", order=60, permission="kit.view_llmcall", render=judge_card),
     HomePart(place="lists", order=20, permission="evaluation.view_evaluationrun", render=runs_list),
 )
-add_markers(MarkerSource(permission="change.view_driftalert", find=alert_markers))

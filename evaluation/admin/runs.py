@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Sum, TextField
 from django.db.models.functions import Cast
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -20,15 +20,15 @@ from agents.kit.console import display
 from agents.kit.console.filters import DropdownFilter
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
-from agents.kit.console.site import console_action, console_page
+from agents.kit.console.site import console_action
 from agents.kit.models import LLMCall
 from agents.kit.work.worker import alive
 from agents.models import Message
 from evaluation.admin.display import (
-    agreement_badge,
     baseline_badge,
     counts,
     dimension_badge,
+    judge_badges,
     judged_counts,
     number,
     overall_meter,
@@ -36,9 +36,6 @@ from evaluation.admin.display import (
     simulated_by,
     target,
 )
-from evaluation.calibration.agreement import calibration_of
-from evaluation.change.admin.comparison import compare_page
-from evaluation.change.admin.drift_overview import compare_url
 from evaluation.models import COUNTED, ChannelShare, Dimension, EvaluationRun, EvaluationScore
 from evaluation.runs.control import CANCELLABLE, can_resume, cancel_run, resume_run
 from evaluation.runs.ideas import DistinctIdea, distinct_ideas
@@ -80,7 +77,7 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
 
     own_filters: ClassVar = {"dimension": DimensionFilter}
     list_select_related = ("agent", "channel")
-    actions = ("compare",)  # type: ignore[assignment]
+    actions = ()  # type: ignore[assignment]  # apps above add some
     procedure_mark = display.column("procedure", lambda run: run.procedure)
     measured = display.column(
         "target and dimensions", lambda run: display.lines(target(run), dimension_badges(run), _channels_link(run))
@@ -127,15 +124,13 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             run.ledger = ledger.get(run.work_id, (None, None, 0))
 
     def get_panels(self, request: HttpRequest, obj: EvaluationRun) -> list[SafeString]:
-        agreements = calibration_of(obj.judge, obj.procedure)
+        summaries = summarize(obj).dimensions
+        badges = judge_badges(obj.judge, obj.procedure, list(summaries))
         may = request.user.has_perm(CHANGE)
         live = "" if obj.status in EvaluationRun.FINAL else f"{reverse('evaluationrun-detail', args=[obj.pk])}?scores=0"
         context = {
             "run": obj,
-            "dimensions": [
-                {**_dimension(obj, one), "agreement": agreement_badge(agreements.get(name), name)}
-                for name, one in summarize(obj).dimensions.items()
-            ],
+            "dimensions": [{**_dimension(obj, one), "agreement": badges[name]} for name, one in summaries.items()],
             "target": target(obj),
             "procedure": procedure_badge(obj.procedure, obj.repeats),
             "simulated_by": simulated_by(obj),
@@ -149,24 +144,10 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             "no_worker": obj.status == EvaluationRun.Status.PENDING and not alive().exists(),
             "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
             "scores": display.link(scores_url(obj), "all its scores"),
-            "compare_url": compare_url(agent=obj.agent.slug, candidate=obj.pk)
-            if obj.agent and not obj.is_baseline
-            else "",
+            "buttons": self.get_buttons(request, obj),
         }
         summary = render_to_string("admin/evaluation/evaluationrun/summary.html", context)
         return [summary, *super().get_panels(request, obj)]
-
-    @admin.action(description="Compare two", permissions=["view"])
-    def compare(self, request: HttpRequest, queryset: QuerySet[EvaluationRun]) -> HttpResponse | None:
-        keys = sorted(queryset.values_list("pk", flat=True)[:3])
-        if len(keys) != 2:
-            self.message_user(request, "Tick two evaluations to compare, no more and no fewer.", messages.ERROR)
-            return None
-        return HttpResponseRedirect(compare_url(baseline=keys[0], candidate=keys[1]))
-
-    @console_page("compare/", "evaluation.view_evaluationrun")
-    def compare_view(self, request: HttpRequest) -> HttpResponse:
-        return compare_page(self, request)
 
     @console_action("cancel", CHANGE)
     def cancel_view(self, request: HttpRequest, row: EvaluationRun) -> str:

@@ -1,4 +1,4 @@
-"""Schedules: made and changed in a form, fired by hand."""
+"""Schedules: made and changed in a form, fired by hand, with what they measured."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.forms import confirmed, tell_done
-from agents.kit.console.site import ModelAdmin, TextInput
-from evaluation.admin.display import dimension_badge
-from evaluation.models import Dimension, EvaluationSchedule
-from evaluation.runs.schedules import ALLOWED_EVERY, every_name, fire_now, parse_every
+from agents.kit.console.panels import table
+from agents.kit.console.site import Button, ModelAdmin, TextInput
+from evaluation.admin.display import dimension_badge, evaluation_link, judge_badge, overall_meter
+from evaluation.models import Dimension, EvaluationRun, EvaluationSchedule
+from evaluation.runs.schedules import ALLOWED_EVERY, every_name, fire_now, overlap_note, parse_every
+from evaluation.runs.summary import dimension_scores, shares_of, total
 
 if TYPE_CHECKING:
     ScheduleModelForm = forms.ModelForm[EvaluationSchedule]
 else:
     ScheduleModelForm = forms.ModelForm
+
+RUNS_SHOWN = 20
 
 
 class ScheduleForm(ScheduleModelForm):
@@ -70,6 +76,10 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         return {"next_at": timezone.now(), **super().get_changeform_initial_data(request)}
+
+    def get_panels(self, request: HttpRequest, obj: EvaluationSchedule) -> list[SafeString]:
+        stored = EvaluationSchedule.objects.get(pk=obj.pk)  # a form that was refused has put what was typed into `obj`
+        return [*super().get_panels(request, obj), _history(stored, self.get_buttons(request, stored))]
 
     @admin.action(description="Fire now", permissions=["change"])
     @confirmed(
@@ -124,3 +134,32 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
         if schedule.last_fired_at is None:
             return display.EMPTY
         return display.lines(display.moment(schedule.last_fired_at), display.shortened(schedule.last_outcome, 80))
+
+
+def _history(schedule: EvaluationSchedule, buttons: list[Button]) -> SafeString:
+    """The newest evaluations of agents it asked for."""
+    newest = schedule.runs.filter(agent__isnull=False).select_related("agent").order_by("-created_at", "-pk")
+    runs = list(newest[:RUNS_SHOWN])
+    shares, scores = shares_of([run.pk for run in runs]), dimension_scores(runs)
+    judges = {run.judge for run in runs}
+    rows = [
+        (
+            display.lines(evaluation_link(run.pk), display.moment(run.created_at)),
+            agent_chip(run.agent),
+            display.status_badge(run),
+            overall_meter(run.overall_score, scores.get(run.pk, {}), share=total(shares[run.pk].values())),
+            *([judge_badge(run.judge)] if len(judges) > 1 else []),
+        )
+        for run in runs
+    ]
+    heads = ("Evaluation", "Agent", "Status", "Overall score", *(["Judge"] if len(judges) > 1 else []))
+    context = {
+        "table": table(heads, rows, label="What it measured"),
+        "judge": judge_badge(*judges) if len(judges) == 1 else "",
+        "fired": display.moment(schedule.last_fired_at),
+        "outcome": display.visible(schedule.last_outcome) if schedule.last_outcome else "",
+        "note": overlap_note(schedule),
+        "runs_url": display.list_url(EvaluationRun, schedule__id__exact=schedule.pk),
+        "buttons": buttons,
+    }
+    return render_to_string("admin/evaluation/schedule.html", context)

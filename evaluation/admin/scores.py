@@ -18,8 +18,6 @@ from agents.kit.console.filters import OptionFilter
 from agents.kit.console.logs import READING, LogAdmin
 from agents.models import Message
 from evaluation.admin.display import dimension_badge, judge_badge, target, verdict
-from evaluation.calibration.admin import choose_link
-from evaluation.calibration.labels import why_not_labelled
 from evaluation.models import RULE_JUDGE, EvaluationScore
 
 
@@ -57,10 +55,6 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
             score.reasoning = score.justification = score.recommendations = score.reason = score.context_snippet = ""
             score.flaws = []
         return score
-
-    def get_panels(self, request: HttpRequest, obj: EvaluationScore) -> list[SafeString]:
-        may = not why_not_labelled(obj)
-        return [choose_link(request, score=obj.pk if may else None), *super().get_panels(request, obj)]
 
     @admin.display(description="proposition", ordering="proposition_id")
     def claimed(self, score: EvaluationScore) -> SafeString:
@@ -145,20 +139,23 @@ def judgement_notes(request: HttpRequest, messages: list[Message]) -> dict[int, 
     for score in newest:
         if score.message_id is not None:
             by_message.setdefault(score.message_id, []).append(score)
-    return {pk: _note(request, pk, scores) for pk, scores in by_message.items()}
+    return {
+        message.pk: _note(request, message, by_message[message.pk]) for message in messages if message.pk in by_message
+    }
 
 
-def _note(request: HttpRequest, message: int, scores: list[Any]) -> SafeString:
+def _note(request: HttpRequest, message: Message, scores: list[Any]) -> SafeString:
+    message_admin: Any = admin.site.get_model_admin(Message)
     scored = [score.score for score in scores if score.status == EvaluationScore.Status.SCORED]
     context = {
-        "message": message,
+        "message": message.pk,
         "lowest": scored[0] if scored else None,
         "scored": len(scored),
         "scores": scores[:SHOWN],
         "left_out": max(0, len(scores) - SHOWN),
         "total": scores[0].of_message,
         "run": scores[0].evaluation_run_id,
-        "choose": choose_link(request, message=message),
-        "all_url": display.list_url(EvaluationScore, message=message),
+        "buttons": message_admin.get_buttons(request, message),
+        "all_url": display.list_url(EvaluationScore, message=message.pk),
     }
     return render_to_string("admin/evaluation/score_note.html", context)

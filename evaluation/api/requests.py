@@ -16,12 +16,11 @@ from rest_framework.exceptions import ValidationError
 from agents.api.filters import of_agent, of_channel
 from agents.bodies import AgentSlug, ChannelSlug
 from agents.kit.api import filters
-from agents.kit.api.filters import Filters, InTime
+from agents.kit.api.filters import InTime
 from agents.kit.api.problems import Conflict
 from agents.kit.bodies import ABSENT, Anything, Body, OneOf, Reads, Tags, fault
 from agents.kit.llm.endpoints import problem_of
-from evaluation.calibration.labels import procedure_fields
-from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method
+from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method, procedure_fields
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import judges_offered
 from evaluation.runs.planning import ENOUGH, MOST_REPEATS, RunSpec
@@ -183,10 +182,3 @@ class RunFilters(InTime):
 
     def judged_by(self, runs: QuerySet[EvaluationRun], name: str, value: str) -> QuerySet[EvaluationRun]:
         return runs.filter(**procedure_fields(value))
-
-
-class BaselineFilters(Filters):
-    agent = of_agent()
-    judge = by_judge()
-    procedure = by_procedure()
-    dimension = by_dimension()

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from rest_framework.mixins import ListModelMixin
-from rest_framework.serializers import CharField, ChoiceField, DictField, ListField, SerializerMethodField
+from rest_framework.serializers import (
+    CharField,
+    ChoiceField,
+    DictField,
+    ListField,
+    SerializerMethodField,
+)
 
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters

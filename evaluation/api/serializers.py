@@ -1,4 +1,4 @@
-"""Evaluations, judgements and baselines as the API shows them. Every judge has its *heuristic*."""
+"""Evaluations and judgements as the API shows them. Every judge has its *heuristic*."""
 
 from __future__ import annotations
 
@@ -23,13 +23,8 @@ from rest_framework.serializers import (
 )
 
 from agents.kit.api.rows import Row
-from evaluation.calibration.agreement import calibration_json, swap_json
-from evaluation.calibration.labels import Key
-from evaluation.change.evidence import is_stale, stale_reasons
-from evaluation.change.models import Baseline
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore, SwapHalf, is_heuristic
 from evaluation.runs.control import Progress, progress_of
-from evaluation.runs.summary import NOTHING, Share, shares_of
 
 COVERAGE = "share scored of the judgements this judge can make, 0 to 1; null where there are none"
 _ASKED = (
@@ -181,68 +176,6 @@ class BlindScoreRow(ScoreRow):
         fields = _ASKED
 
 
-class BaselineRow(Row):
-    """The current baseline of an agent in one dimension, by one judge and procedure. Needs ``agreements`` in its context."""
-
-    heuristic = Heuristic(source="judge")
-    coverage = SerializerMethodField(help_text=COVERAGE)
-    calibration = SerializerMethodField(help_text="how well the judge agrees with people; null = not known")
-    swap_test = SerializerMethodField(help_text="how well the judge tells own words from others'; null = not checked")
-    is_stale = SerializerMethodField(help_text="the persona changed since it was captured")
-    stale_reason = SerializerMethodField(
-        help_text="which versions of the persona came since, what made them and what they changed; empty when not stale"
-    )
-    run_url = run_link()
-    url, compare_url = (
-        HyperlinkedRelatedField[Any](
-            source="agent", view_name=view, lookup_field="slug", lookup_url_kwarg="agent", read_only=True
-        )
-        for view in ("baseline-detail", "baseline-compare")
-    )
-    _stale_reasons: dict[int, str] | None = None
-    _shares: dict[int, dict[str, Share]] | None = None
-
-    class Meta:
-        model = Baseline
-        fields = (
-            *("id", "agent", "dimension", "score", "count", "coverage", "judge", "heuristic", "procedure"),
-            *(
-                "calibration",
-                "swap_test",
-                "is_stale",
-                "stale_reason",
-                "persona_digest",
-                "captured_at",
-                "evaluation_run",
-            ),
-            *("run_url", "url", "compare_url"),
-        )
-
-    @extend_schema_field(CalibrationShown(allow_null=True))
-    def get_calibration(self, baseline: Baseline) -> dict[str, Any] | None:
-        key = Key(baseline.judge, baseline.procedure, baseline.dimension)
-        return calibration_json(self.context["agreements"].get(key))
-
-    @extend_schema_field(SwapTestShown(allow_null=True))
-    def get_swap_test(self, baseline: Baseline) -> dict[str, Any] | None:
-        key = Key(baseline.judge, baseline.procedure, baseline.dimension)
-        return swap_json(self.context["agreements"].get(key), agent=baseline.agent.slug)
-
-    def get_coverage(self, baseline: Baseline) -> float | None:
-        if self._shares is None:  # of all rows at once
-            rows = [baseline] if self.parent is None else list(self.parent.instance)  # type: ignore[arg-type]
-            self._shares = shares_of({row.evaluation_run_id for row in rows})
-        return self._shares.get(baseline.evaluation_run_id, {}).get(baseline.dimension, NOTHING).rounded
-
-    def get_is_stale(self, baseline: Baseline) -> bool:
-        return is_stale(baseline)
-
-    def get_stale_reason(self, baseline: Baseline) -> str:
-        if self._stale_reasons is None:  # of all rows at once
-            self._stale_reasons = stale_reasons([baseline] if self.parent is None else list(self.parent.instance))  # type: ignore[arg-type]
-        return self._stale_reasons.get(baseline.pk, "")
-
-
 class ChannelScoreShown(Serializer[Any]):
     channel = CharField(allow_null=True)
     evaluation_run = IntegerField()
@@ -342,14 +275,6 @@ class AcceptedRun(RunRow):
     class Meta(RunRow.Meta):
         fields = (*RunRow.Meta.fields, "taken_up")
         ref_name = "AcceptedEvaluation"
-
-
-class BaselinesAnswer(Serializer[Any]):
-    """The current baselines of one agent."""
-
-    agent = CharField()
-    display_name = CharField()
-    baselines = BaselineRow(many=True)
 
 
 class CuesShown(Serializer[Any]):

@@ -14,10 +14,10 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 from pydantic import BaseModel, Field, computed_field
 
-from evaluation.calibration.labels import Key, chosen_by_hand, judged, population_of, procedure_fields
+from evaluation.calibration.labels import Key, chosen_by_hand, judged, population_of
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.judge.questions import MAX_SCORE
-from evaluation.models import BY_MESSAGE, COUNTED, Method, procedure_name
+from evaluation.models import BY_MESSAGE, COUNTED, Method, procedure_fields, procedure_name
 from evaluation.runs.summary import rounded
 from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
 from evaluation.statistics.bootstrap import Estimate, Observation, bootstrap_mean

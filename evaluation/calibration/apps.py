@@ -4,4 +4,6 @@ from agents.kit import capability
 class CalibrationConfig(capability.Capability):
     name = "evaluation.calibration"
     verbose_name = "Trust in judges"
+    judge_badges = ["evaluation.calibration.admin.trust.badges_of"]
+    job_pages = {"judge_check": "evaluation.calibration.admin.jobs.JUDGE_CHECK"}
     work_queues = {"calibration": "evaluation.calibration.agreement.work_one"}

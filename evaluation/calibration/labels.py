@@ -27,11 +27,10 @@ from evaluation.models import (
     EvaluationRun,
     EvaluationScore,
     Method,
-    procedure_name,
+    procedure_fields,
 )
 
 MOST_DRAWN = 10_000
-_MARKS = ("hard", "double_check", "simulated")
 
 
 BANDS: tuple[tuple[tuple[int, ...], str], ...] = (
@@ -71,20 +70,6 @@ def mark_changed(keys: Iterable[Key]) -> None:
 # -- what there is to label
 class NothingToDraw(ValueError):
     """There is no scored judgement of the kind asked for."""
-
-
-def procedure_fields(procedure: str) -> dict[str, Any]:
-    """The fields of a run that was judged by `procedure`, e.g. ``plumbline+hard``.
-
-    Raises:
-        ValueError: Names what is allowed.
-    """
-    method, *names = procedure.split("+")
-    fields: dict[str, Any] = {"method": method, **{mark: mark.replace("_", "-") in names for mark in _MARKS}}
-    if method not in Method.values or procedure_name(**fields) != procedure:
-        marks = "".join(f"[+{mark.replace('_', '-')}]" for mark in _MARKS)
-        raise ValueError(f"procedure {procedure!r}: allowed: {' or '.join(Method.values)}, then {marks}")
-    return fields
 
 
 def check_dimension(dimension: str) -> str:

@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema_field
 from pydantic import BaseModel
 from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
 from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import CharField, DateTimeField, IntegerField
+from rest_framework.serializers import (
+    CharField,
+    DateTimeField,
+    HyperlinkedRelatedField,
+    IntegerField,
+    Serializer,
+    SerializerMethodField,
+)
 
 from agents.api.filters import of_agent
 from agents.bodies import the_agent
@@ -24,18 +32,29 @@ from agents.kit.api.rows import AsRow, Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View, or_404
 from agents.models import Agent
-from evaluation.api.requests import BaselineFilters, CaptureRequest, by_dimension, reading_propositions, spec_of
+from evaluation.api.requests import CaptureRequest, by_dimension, by_judge, by_procedure, reading_propositions, spec_of
 from evaluation.api.runs import accepted
-from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, Heuristic, RunRow, run_link, shown_run
-from evaluation.calibration.agreement import all_agreements, with_trust
+from evaluation.api.serializers import (
+    COVERAGE,
+    AcceptedRun,
+    CalibrationShown,
+    Heuristic,
+    RunRow,
+    SwapTestShown,
+    run_link,
+    shown_run,
+)
+from evaluation.calibration.agreement import all_agreements, calibration_json, swap_json, with_trust
+from evaluation.calibration.labels import Key
 from evaluation.change.choosing import against_baselines
 from evaluation.change.comparison import Comparison
-from evaluation.change.evidence import Judged, dropped_tags, newest_of_ways, nothing_newer
+from evaluation.change.evidence import Judged, dropped_tags, is_stale, newest_of_ways, nothing_newer, stale_reasons
 from evaluation.change.measurements import NotComparable
 from evaluation.change.models import Baseline, DriftAlert
 from evaluation.models import EvaluationRun
 from evaluation.runs.control import queue_run
 from evaluation.runs.planning import RunSpec
+from evaluation.runs.summary import NOTHING, Share, shares_of
 from evaluation.statistics.difference import MARGIN
 
 MOST_MARGIN = 9.0
@@ -69,6 +88,83 @@ class ComparisonAnswer(BaseModel):
     agent: str
     run: Annotated[dict[str, Any], AsRow(RunRow)]
     comparison: Comparison
+
+
+class BaselineRow(Row):
+    """The current baseline of an agent in one dimension, by one judge and procedure. Needs ``agreements`` in its context."""
+
+    heuristic = Heuristic(source="judge")
+    coverage = SerializerMethodField(help_text=COVERAGE)
+    calibration = SerializerMethodField(help_text="how well the judge agrees with people; null = not known")
+    swap_test = SerializerMethodField(help_text="how well the judge tells own words from others'; null = not checked")
+    is_stale = SerializerMethodField(help_text="the persona changed since it was captured")
+    stale_reason = SerializerMethodField(
+        help_text="which versions of the persona came since, what made them and what they changed; empty when not stale"
+    )
+    run_url = run_link()
+    url, compare_url = (
+        HyperlinkedRelatedField[Any](
+            source="agent", view_name=view, lookup_field="slug", lookup_url_kwarg="agent", read_only=True
+        )
+        for view in ("baseline-detail", "baseline-compare")
+    )
+    _stale_reasons: dict[int, str] | None = None
+    _shares: dict[int, dict[str, Share]] | None = None
+
+    class Meta:
+        model = Baseline
+        fields = (
+            *("id", "agent", "dimension", "score", "count", "coverage", "judge", "heuristic", "procedure"),
+            *(
+                "calibration",
+                "swap_test",
+                "is_stale",
+                "stale_reason",
+                "persona_digest",
+                "captured_at",
+                "evaluation_run",
+            ),
+            *("run_url", "url", "compare_url"),
+        )
+
+    @extend_schema_field(CalibrationShown(allow_null=True))
+    def get_calibration(self, baseline: Baseline) -> dict[str, Any] | None:
+        key = Key(baseline.judge, baseline.procedure, baseline.dimension)
+        return calibration_json(self.context["agreements"].get(key))
+
+    @extend_schema_field(SwapTestShown(allow_null=True))
+    def get_swap_test(self, baseline: Baseline) -> dict[str, Any] | None:
+        key = Key(baseline.judge, baseline.procedure, baseline.dimension)
+        return swap_json(self.context["agreements"].get(key), agent=baseline.agent.slug)
+
+    def get_coverage(self, baseline: Baseline) -> float | None:
+        if self._shares is None:  # of all rows at once
+            rows = [baseline] if self.parent is None else list(self.parent.instance)  # type: ignore[arg-type]
+            self._shares = shares_of({row.evaluation_run_id for row in rows})
+        return self._shares.get(baseline.evaluation_run_id, {}).get(baseline.dimension, NOTHING).rounded
+
+    def get_is_stale(self, baseline: Baseline) -> bool:
+        return is_stale(baseline)
+
+    def get_stale_reason(self, baseline: Baseline) -> str:
+        if self._stale_reasons is None:  # of all rows at once
+            self._stale_reasons = stale_reasons([baseline] if self.parent is None else list(self.parent.instance))  # type: ignore[arg-type]
+        return self._stale_reasons.get(baseline.pk, "")
+
+
+class BaselinesAnswer(Serializer[Any]):
+    """The current baselines of one agent."""
+
+    agent = CharField()
+    display_name = CharField()
+    baselines = BaselineRow(many=True)
+
+
+class BaselineFilters(Filters):
+    agent = of_agent()
+    judge = by_judge()
+    procedure = by_procedure()
+    dimension = by_dimension()
 
 
 class Baselines(View, ListModelMixin):
@@ -184,6 +280,7 @@ def _no_baseline(run: EvaluationRun) -> str:
     return f"no baseline by judge {run.judge} and procedure {run.procedure} to compare evaluation {run.pk} with; there are: {named}"
 
 
+# -- alerts
 class DriftAlertRow(Row):
     """A lasting fall in a series of scores, with the evaluation in which it was noticed."""
 

@@ -39,9 +39,9 @@ from evaluation.change.models import Baseline, Evidence
 from evaluation.dimensions import Dimension
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec, make_plan
-from evaluation.runs.summary import failed_call, refusal, summarize
-from evaluation.scorers.subjects import synthetic_only
+from evaluation.runs.planning import RunSpec
+from evaluation.runs.reuse import reusable
+from evaluation.runs.summary import refusal, summarize
 
 ADHERENCE = Dimension.ADHERENCE.value
 
@@ -133,29 +133,6 @@ def with_undated(comparison: Comparison, runs: Collection[int]) -> Comparison:
         return comparison
     note = f"undated: {counts['undated']:,} of {counts['all']:,} messages have no time, only an order"
     return comparison.model_copy(update={"notes": (*comparison.notes, note)})
-
-
-def reusable(spec: RunSpec) -> EvaluationRun | None:
-    """The newest completed run that judged just this; None when there is none, a call of it failed, or more was said since.
-
-    A window that moves with the clock (``7d``) is measured again.
-    """
-    if spec.window.start is not None or spec.history.start is not None:
-        return None
-    runs = EvaluationRun.objects.select_related("agent", "channel").filter(spec_digest=make_plan(spec).spec_digest)
-    run: EvaluationRun | None = runs.order_by("-pk").first()
-    if run is None:
-        return None
-    if any(r.status != EvaluationRun.Status.COMPLETED or failed_call(r) for r in (run, *run.channel_runs.all())):
-        return None
-    since = Message.objects.filter(created_at__gt=run.created_at)
-    if spec.channel is not None:
-        since = since.filter(channel=spec.channel)
-    else:
-        kind = synthetic_only(spec.where, spec.simulated)
-        own = Message.objects.filter(agent=spec.agent, **kind).order_by().values("channel")
-        since = since.filter(channel__in=own, **kind)
-    return None if since.exists() else run
 
 
 def of_runs(first: EvaluationRun, second: EvaluationRun, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:

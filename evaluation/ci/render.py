@@ -9,7 +9,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -21,6 +21,7 @@ from rich.markup import escape
 from agents.kit.commands import REGRESSION, UNUSABLE, Cell, console_on, markdown_table, print_table
 from agents.kit.text.markdown import as_code, as_text, plain
 from evaluation.change.comparison import Comparison
+from evaluation.change.examples import print_example
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.ci.verdict import (
     FAILS,
@@ -31,7 +32,6 @@ from evaluation.ci.verdict import (
     Findings,
     Kind,
     Limits,
-    WorstMessage,
     decide,
 )
 from evaluation.commands import simulations_table, spent_line, trust_notes_of
@@ -351,23 +351,6 @@ def _print_findings(console: Console, rows: Sequence[Finding]) -> None:
         console.print(f"… and {len(rows) - MOST_LINES} more; --json holds all")
     if rows:
         console.print()
-
-
-def print_example(worst: WorstMessage, console: Console, *, skip: Collection[str] = ()) -> None:
-    """A proposition's sentence, and the message that scored lowest on it after what was said before it.
-
-    Args:
-        skip: Sentences and messages that the reader has seen.
-    """
-    if worst.asked not in skip:
-        console.print(f"  “{escape(plain(worst.asked, 200))}”")
-    place = f"{escape(worst.place)} " if worst.place else ""
-    if worst.text in skip:
-        console.print(f"  {place}scored {worst.score}: the message above")
-        return
-    if worst.heard:
-        console.print(f"  [dim]{escape(plain(worst.heard, 150))}[/]")
-    console.print(f"  {place}scored {worst.score}: “{escape(plain(worst.text, 150))}”")
 
 
 def position_table(profile: PositionProfile, out: Any) -> None:

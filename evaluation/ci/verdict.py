@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
-from agents.models import Message
 from evaluation.change.change import Change
 from evaluation.change.comparison import MORE_HITS, NONE_IN_COMMON, ONLY_BEFORE, Comparison, shown_by
-from evaluation.models import COUNTED, EvaluationRun, EvaluationScore
+from evaluation.change.examples import WorstMessage, lowest_messages, worst_message
+from evaluation.models import COUNTED, EvaluationRun
 from evaluation.runs.summary import (
     TOO_LITTLE,
     RunSummary,
@@ -21,7 +21,6 @@ from evaluation.runs.summary import (
     window_statistics,
     with_share,
     words_or_share,
-    worst_judgement,
 )
 from evaluation.statistics.difference import ALPHA, MARGIN
 from evaluation.wording import counted, interval_text, number, signed
@@ -36,10 +35,8 @@ OVERALL = "overall"
 HIGHEST = 9.0
 REGRESSION_DELTA = 0.5
 MAX_UNSCORED = 0.2
-EXCERPT = 240
 LARGE_FALL = 1.0  # points of 0 to 9
 FIGURES = ("baseline", "candidate", "delta", "interval", "baseline_hits", "hits")  # of a regression, in ``--json``
-MOST_MESSAGES = 3  # that show a finding
 MOST_PROPOSITIONS = 3  # named where of none of them it is sure that it fell
 
 Verdict = Literal[
@@ -231,38 +228,6 @@ class AgentResult:
 
 
 # -- findings
-class WorstMessage(BaseModel):
-    """The judgement that scored lowest, what was asked, and where its message is.
-
-    Attributes:
-        claim: What the judge was asked, as it read it. inverted: it should not hold; 9 = not at all.
-        score: 0 to 9.
-        external_id, position, channel, sent_at: Of the message; empty where a window was judged.
-        heard: What was said just before it, as ``NAME: text``; empty where nothing was.
-    """
-
-    claim: str
-    inverted: bool
-    text: str
-    score: int | None
-    reasoning: str
-    external_id: str = ""
-    position: int | None = None
-    channel: str = ""
-    sent_at: str = ""
-    heard: str = ""
-
-    @property
-    def asked(self) -> str:
-        """The proposition's sentence for people."""
-        return f"{self.claim} (should not hold)" if self.inverted else self.claim
-
-    @property
-    def place(self) -> str:
-        """For people, e.g. ``#general 41``; empty for a window."""
-        return f"#{self.channel} {self.position}" if self.position is not None else ""
-
-
 class Finding(BaseModel):
     """One thing that was found; every text may hold words of agents and judges.
 
@@ -686,63 +651,3 @@ def _worst(summary: RunSummary, dimension: str, proposition: str) -> WorstMessag
         return None
     channels = summary.dimensions[dimension].channels if dimension in summary.dimensions else ()
     return worst_message([channel.run for channel in channels] or [summary.run], dimension, proposition)
-
-
-def worst_message(runs: Iterable[EvaluationRun], dimension: str, proposition: str) -> WorstMessage | None:
-    """The judgement of a proposition that scored lowest in these evaluations; None where none was scored."""
-    rows = [row for row in (worst_judgement(run, dimension, proposition) for run in runs) if row is not None]
-    if not rows:
-        return None
-    return _as_message(min(rows, key=lambda row: (row.score or 0, row.pk)))
-
-
-def lowest_messages(run: int, dimension: str, proposition: str = "") -> list[WorstMessage]:
-    """Return what `lowest_scores` are of, for people."""
-    return [_as_message(row) for row in lowest_scores(run, dimension, proposition)]
-
-
-def lowest_scores(run: int, dimension: str, proposition: str = "") -> list[EvaluationScore]:
-    """Return the lowest judgements of single messages in a dimension, or by one proposition of it, a few, one of each message.
-
-    Args:
-        run: Primary key of the evaluation.
-    """
-    rows = EvaluationScore.objects.filter(
-        evaluation_run=run, dimension=dimension, status="scored", message__isnull=False
-    )
-    if proposition:
-        rows = rows.filter(proposition_id=proposition)
-    rows = rows.select_related("message__channel", "message__agent", "evaluation_run__channel").order_by("score", "pk")
-    lowest: dict[int | None, EvaluationScore] = {}
-    for row in rows[: 10 * MOST_MESSAGES]:  # several propositions can be about one message
-        lowest.setdefault(row.message_id, row)
-    return list(lowest.values())[:MOST_MESSAGES]
-
-
-def _as_message(row: EvaluationScore) -> WorstMessage:
-    message, place = row.message, dict[str, Any]()
-    if message is not None:
-        sent = message.sent_at.isoformat() if message.sent_at else ""
-        place = {"external_id": message.external_id, "position": message.position, "sent_at": sent}
-    channel = message.channel if message is not None else row.evaluation_run.channel
-    heard = _just_before(message) if message is not None else None
-    return WorstMessage(
-        claim=row.claim,
-        inverted=row.inverted,
-        text=_excerpt(row.context_snippet or (message.text if message else "")),
-        heard=f"{heard.author_name}: {_excerpt(heard.text)}" if heard is not None else "",
-        score=row.score,
-        reasoning=row.reasoning or row.justification,
-        channel=channel.slug if channel is not None else "",
-        **place,
-    )
-
-
-def _just_before(message: Message) -> Message | None:
-    before = Message.objects.filter(channel=message.channel_id, position__lt=message.position)
-    return before.select_related("agent", "user").order_by("-position").first()
-
-
-def _excerpt(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= EXCERPT else text[: EXCERPT - 1] + "…"

@@ -16,6 +16,7 @@ from evaluation.models.evaluations import (
     Proposition,
     SwapHalf,
     is_heuristic,
+    procedure_fields,
     procedure_name,
 )
 from evaluation.models.jobs import Job
@@ -40,5 +41,6 @@ __all__ = [
     "Proposition",
     "SwapHalf",
     "is_heuristic",
+    "procedure_fields",
     "procedure_name",
 ]

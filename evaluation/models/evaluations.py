@@ -46,6 +46,21 @@ def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bo
     return "+".join([method, *(name for name, on in parts.items() if on)])
 
 
+def procedure_fields(procedure: str) -> dict[str, Any]:
+    """Return the fields of a run that was judged by `procedure`, e.g. ``plumbline+hard``.
+
+    Raises:
+        ValueError: Names what is allowed.
+    """
+    method, *given = procedure.split("+")
+    marks = {name: name.replace("_", "-") for name in ("hard", "double_check", "simulated")}
+    fields: dict[str, Any] = {"method": method, **{name: mark in given for name, mark in marks.items()}}
+    if method not in Method.values or procedure_name(**fields) != procedure:
+        allowed = "".join(f"[+{mark}]" for mark in marks.values())
+        raise ValueError(f"procedure {procedure!r}: allowed: {' or '.join(Method.values)}, then {allowed}")
+    return fields
+
+
 def is_heuristic(judge: str) -> bool:
     """Whether a judge is an offline heuristic: shown as one, never averaged or compared with an LLM's scores."""
     return judge.startswith("offline:")

@@ -15,8 +15,8 @@ from agents.alerts.models import Alert
 from agents.kit.models import LLMCall
 from agents.models import Agent, PersonaVersion
 from agents.personas.persona import save_persona
-from evaluation.admin.home import USUAL_LINES
 from evaluation.calibration.models import JudgeCalibration
+from evaluation.change.admin.home import USUAL_LINES
 from evaluation.change.models import DriftAlert
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps

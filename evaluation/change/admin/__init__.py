@@ -1,9 +1,9 @@
-"""The console's pages of comparisons and drift, and what they add to the pages of agents, imports and schedules."""
+"""The console's pages of comparisons and drift, and what they add to the pages of agents, imports, evaluations and schedules."""
 
 from agents.kit.console.site import extend
 from agents.models import Agent, Import
 from evaluation.admin.display import MEASURE
-from evaluation.change.admin import comparison, drift
+from evaluation.change.admin import comparison, drift, evaluations, home
 from evaluation.change.admin.baselines import (
     baseline_column,
     baseline_panel,
@@ -13,10 +13,10 @@ from evaluation.change.admin.baselines import (
 )
 from evaluation.change.admin.drift import drift_panel, position_panel
 from evaluation.change.admin.drift_overview import change_panel, run_buttons
-from evaluation.change.admin.schedules import fill_unseen, measured_panel, new_alerts
-from evaluation.models import EvaluationSchedule
+from evaluation.change.admin.evaluations import alerts_buttons, compare, compare_buttons, fill_unseen, new_alerts
+from evaluation.models import EvaluationRun, EvaluationSchedule
 
-__all__ = ["comparison", "drift"]
+__all__ = ["comparison", "drift", "evaluations", "home"]
 
 extend(
     Agent,
@@ -32,11 +32,12 @@ extend(Agent, "evaluation.add_evaluationrun", actions=(capture_baseline,), butto
 extend(
     Agent, "evaluation.view_evaluationrun", sections=(position_panel,), anchors=(("by-position", "Drift by position"),)
 )
-extend(Import, MEASURE, panels=(imported_panel,))
+extend(EvaluationRun, "evaluation.view_evaluationrun", actions=(compare,), buttons=(compare_buttons,))
 extend(
     EvaluationSchedule,
     "evaluation.view_evaluationschedule",
     columns=(new_alerts,),
     fill=fill_unseen,
-    panels=(measured_panel,),
+    buttons=(alerts_buttons,),
 )
+extend(Import, MEASURE, panels=(imported_panel,))

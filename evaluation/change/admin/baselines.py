@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any, Literal
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.contrib import admin, messages
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
@@ -19,22 +20,23 @@ from django.utils.safestring import SafeString
 from agents.admin.display import agent_chip
 from agents.builds import BUILD_TAGS
 from agents.kit.console import display
-from agents.kit.console.forms import ask, confirmed
+from agents.kit.console.forms import Takes, ask, confirmed
 from agents.kit.console.panels import table
 from agents.kit.console.site import ReadOnlyAdmin, console_page
 from agents.models import Agent, Import, Message
 from evaluation.admin.asking import FOLDED, measuring_form, measuring_takes, specs_of
 from evaluation.admin.display import (
     MEASURE,
-    agreement_of_baseline,
     dimension_badge,
     evaluation_link,
     judged_by,
-    mark_agreements,
     meter,
     number,
     simulated_by,
 )
+from evaluation.calibration.admin.trust import agreement_badge
+from evaluation.calibration.agreement import all_agreements, calibration_of
+from evaluation.calibration.labels import Key
 from evaluation.change.admin.drift_overview import compare_url, overview_page
 from evaluation.change.evidence import Judged, dropped_tags, is_stale, newest_in_lists, stale_reasons
 from evaluation.change.models import Baseline
@@ -49,6 +51,21 @@ from evaluation.wording import counted
 What = Literal["evaluate", "capture"]
 TITLES: dict[What, str] = {"evaluate": "Evaluate {} now", "capture": "Capture a baseline of {}"}
 VERBS: dict[What, str] = {"evaluate": "Evaluate now", "capture": "Capture baseline"}
+
+
+def mark_agreements(baselines: list[Baseline]) -> None:
+    """Put each baseline's figure on it, in one query for all."""
+    agreements = all_agreements()
+    for row in baselines:
+        row.agreement = agreements.get(Key(row.judge, row.procedure, row.dimension))  # type: ignore[attr-defined]
+
+
+def agreement_of_baseline(baseline: Baseline) -> SafeString | str:
+    """The figure put there by `mark_agreements`, or looked up for a baseline alone."""
+    if not hasattr(baseline, "agreement"):
+        calibration = calibration_of(baseline.judge, baseline.procedure).get(baseline.dimension)
+        return agreement_badge(calibration, baseline.dimension)
+    return agreement_badge(baseline.agreement, baseline.dimension)
 
 
 @admin.register(Baseline)
@@ -89,7 +106,13 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
     def _ask(self, request: HttpRequest, agent_id: int, what: What) -> HttpResponse:
         """Estimate and ask; then queue it, and lead to the page on which the evaluation's progress is shown."""
         agent = get_object_or_404(Agent, pk=agent_id)
-        form = measuring_form(request, agent)
+        captured = Baseline.objects.filter(agent=agent, judge=settings.JUDGE_MODEL).values_list("dimension", flat=True)
+        form = measuring_form(request, usual=set(captured))
+
+        def estimate() -> Takes:
+            specs = specs_of(form, agent, is_baseline=what == "capture")
+            dropped = dropped_tags(specs).get(agent.slug, "") if what == "capture" else ""
+            return measuring_takes(specs, dropped_tags=dropped)
 
         def queue() -> str:
             for spec in specs_of(form, agent, is_baseline=what == "capture"):
@@ -107,7 +130,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
             form,
             title=TITLES[what].format(display.marked(agent.display_name)),
             verb=VERBS[what],
-            takes=lambda: measuring_takes(specs_of(form, agent, is_baseline=what == "capture")),
+            takes=estimate,
             do=queue,
             back=(reverse("admin:agents_agent_change", args=[agent.pk]), "Back to the agent"),
             folded=FOLDED,

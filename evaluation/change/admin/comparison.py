@@ -29,18 +29,17 @@ from evaluation.admin.display import (
     judged_by,
     number,
     of_words,
-    trust,
-    way_name,
 )
+from evaluation.calibration.admin.trust import trust
 from evaluation.calibration.agreement import with_trust
-from evaluation.change.admin.drift_overview import MOST_AGENTS, by_name, compare_url, read_tag
+from evaluation.change.admin.drift_overview import MOST_AGENTS, by_name, compare_url, read_tag, way_name
 from evaluation.change.change import Change
 from evaluation.change.choosing import Asked, Side, sides_of, ways_of, with_undated
 from evaluation.change.comparison import Comparison, Shown, compare
 from evaluation.change.evidence import Judged
+from evaluation.change.examples import lowest_scores
 from evaluation.change.measurements import NotComparable
 from evaluation.change.overview import Quote, quotes_of
-from evaluation.ci.verdict import lowest_scores
 from evaluation.commands import as_text
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import Share

@@ -24,7 +24,8 @@ from agents.kit.console.forms import tell_done
 from agents.kit.console.panels import table
 from agents.kit.console.site import ReadOnlyAdmin
 from agents.models import Agent, Message
-from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter, trust
+from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter
+from evaluation.calibration.admin.trust import trust
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, Scored, histories
 from evaluation.change.models import Baseline, DriftAlert

@@ -25,7 +25,8 @@ from agents.kit.console.panels import table
 from agents.kit.console.site import Button, ModelAdmin, Select, TextInput
 from agents.models import Agent
 from agents.models.conversations import TAG_KEY
-from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words, trust, way_name
+from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words
+from evaluation.calibration.admin.trust import trust
 from evaluation.change.evidence import Judged, judged_ways
 from evaluation.change.models import Baseline
 from evaluation.change.overview import (
@@ -39,7 +40,7 @@ from evaluation.change.overview import (
     short_name,
     why_drifted,
 )
-from evaluation.models import EvaluationScore, is_heuristic
+from evaluation.models import EvaluationScore, Method, is_heuristic
 from evaluation.runs.summary import Share, percent
 from evaluation.wording import signed
 
@@ -171,6 +172,12 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
 
 
 # -- filters
+def way_name(way: Judged) -> str:
+    """A judge and its procedure for a list of choices."""
+    name = f"{way.judge} (heuristic)" if is_heuristic(way.judge) else way.judge
+    return name if way.procedure == Method.PLUMBLINE else f"{name}, {way.procedure}"
+
+
 class OverviewForm(forms.Form):
     """Whom to show, and which two measurements to compare; empty fields mean what usually is meant."""
 
@@ -298,7 +305,7 @@ def _trust(judged: Judged | None, cards: Sequence[Card], user: Any) -> SafeStrin
 # -- an agent's own page
 def run_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
     """What can be measured; each asks first."""
-    buttons = [
+    return [
         Button(
             label=label,
             url=reverse(f"admin:evaluation_agent_{what}", args=[agent.pk]),
@@ -307,10 +314,6 @@ def run_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
         )
         for what, label in (("evaluate", "Evaluate now"), ("capture", "Capture baseline"))
     ]
-    if request.user.has_perm("evaluation.change_proposition"):
-        url = f"{reverse('admin:evaluation_job_suggest')}?{urlencode({'agents': agent.slug})}"
-        buttons.append(Button(label="Suggest propositions", url=url, why="a model reads the persona; asks first"))
-    return buttons
 
 
 def change_panel(request: HttpRequest, agent: Agent) -> SafeString:

@@ -1,5 +1,11 @@
-"""The editor of propositions in the console."""
+"""The editor of propositions in the console, and the page that asks for suggestions."""
 
-from evaluation.drafting.admin import propositions
+from agents.kit.console.site import extend
+from agents.models import Agent
+from evaluation.admin.display import MEASURE
+from evaluation.drafting.admin import jobs, propositions, review
+from evaluation.drafting.admin.jobs import suggest_buttons
 
-__all__ = ["propositions"]
+__all__ = ["jobs", "propositions", "review"]
+
+extend(Agent, MEASURE, buttons=(suggest_buttons,))

@@ -15,10 +15,10 @@ from agents.kit.commands import NOT_ENOUGH, CodedCommand, console_on, print_tabl
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.calibration.agreement import Calibration, calibration, labelled_keys, labels_of, refresh
 from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels, is_json
-from evaluation.calibration.labels import NothingToDraw, check_dimension, draw_label_set, procedure_fields
+from evaluation.calibration.labels import NothingToDraw, check_dimension, draw_label_set
 from evaluation.calibration.models import LabelSet
 from evaluation.commands import as_text
-from evaluation.models import EvaluationRun, Method
+from evaluation.models import EvaluationRun, Method, procedure_fields
 from evaluation.wording import counted, judge_label
 
 SOURCE = (

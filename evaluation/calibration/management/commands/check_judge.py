@@ -14,7 +14,6 @@ from agents.kit.commands import NOT_ENOUGH, Cell, CodedCommand, console_on, prin
 from agents.kit.llm.endpoints import provider_of
 from evaluation.calibration.agreement import BETTER
 from evaluation.calibration.swap_test import HIGH, SAMPLES, SwapTest, store_swap_tests, swap_specs, swap_tests
-from evaluation.change.choosing import reusable
 from evaluation.commands import (
     ProgressBar,
     add_how,
@@ -32,6 +31,7 @@ from evaluation.propositions.files import default_dimensions
 from evaluation.runs.estimate import estimate_all, estimated
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
+from evaluation.runs.reuse import reusable
 from evaluation.runs.summary import refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE, spoken_by
 from evaluation.wording import counted, judge_label, number

@@ -32,9 +32,8 @@ from evaluation.change import choosing
 from evaluation.change.change import Change
 from evaluation.change.choosing import Compared
 from evaluation.change.comparison import Comparison, Detection, detections
+from evaluation.change.examples import lowest_messages, print_example, worst_message
 from evaluation.change.measurements import NotComparable, UnreadableFile
-from evaluation.ci.render import print_example
-from evaluation.ci.verdict import lowest_messages, worst_message
 from evaluation.commands import ProgressBar, as_text, channel_named, measuring, split_unusable, tag_pairs
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
 from evaluation.runs.planning import RunSpec

@@ -1,28 +1,20 @@
-"""What measuring adds to the review queue: suggested propositions to decide on, and label sets to label."""
+"""Suggested propositions in the review queue; they stand in files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from typing import NamedTuple
 
 from django.http import HttpRequest
 from django.template.loader import render_to_string
-from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
 from agents.kit.console.home import MOST_COUNTED
-from agents.kit.console.panels import facts
-from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, numbers
-from agents.kit.models import ReviewItem
+from agents.kit.console.review import Decision, ReviewKind, Waits, add_review
 from agents.models import Agent
 from agents.personas.persona import render_persona
-from evaluation.admin.display import dimension_badge, judged_by
-from evaluation.calibration.admin import ASSIGNED, LABELLING
-from evaluation.calibration.labels import progress
-from evaluation.calibration.models import LabelSet
 from evaluation.drafting import editing
 from evaluation.drafting.admin.propositions import PAGES, card_of, carry_out, marks_of, propositions_url
 from evaluation.drafting.editing import CannotSave
@@ -31,7 +23,6 @@ from evaluation.propositions.files import Entry, PropositionError, all_entries
 from evaluation.propositions.schema import AGENT_NAME
 
 
-# -- suggestions of propositions: they stand in files
 def suggestions(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
     """Suggestions in the files' order; none where files cannot be used, which the first page says."""
     return [
@@ -85,30 +76,6 @@ def _deciding(decision: editing.Decision) -> Callable[..., None]:
     return act
 
 
-# -- label sets that were assigned
-def label_sets(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    """Sets assigned to the user in which judgements have no label of theirs."""
-    mine = ReviewItem.objects.filter(kind=ASSIGNED, assigned_to=request.user.pk).order_by("-pk")
-    given = [key for key in mine.values_list("key", flat=True)[:MOST_COUNTED] if keys is None or key in keys]
-    sets = [] if agent else list(LabelSet.objects.filter(pk__in=numbers(given)).order_by("-pk"))
-    by_set = progress(sets)
-    return [
-        Waits(str(one.pk), one.created_at)
-        for one in sets
-        if not any(entry.annotator == request.user.get_username() and entry.done for entry in by_set[one.pk])
-    ]
-
-
-def _show_set(request: HttpRequest, label_set: LabelSet) -> SafeString:
-    entries = progress([label_set])[label_set.pk]
-    done = next((entry.labelled for entry in entries if entry.annotator == request.user.get_username()), 0)
-    return facts(
-        ("Judge", judged_by(label_set)),
-        ("Dimension", dimension_badge(label_set.dimension)),
-        ("Labelled by you", f"{done:,} of {label_set.drawn.count():,}"),
-    )
-
-
 add_review(
     ReviewKind(
         name="suggestions",
@@ -143,22 +110,5 @@ add_review(
                 undo=_deciding(editing.Decision.UNDO),
             ),
         ),
-    )
-)
-add_review(
-    ReviewKind(
-        name=ASSIGNED,
-        title="To label",
-        one="label set to label",
-        many="label sets to label",
-        order=45,
-        permissions=(LABELLING,),
-        fills="label sets that are assigned to you.",
-        waiting=label_sets,
-        find=partial(by_key, LabelSet.objects.all()),
-        line=lambda label_set: display.isolated(label_set.name),
-        show=_show_set,
-        url=lambda label_set: reverse("admin:calibration_labelset_label", args=[label_set.pk]),
-        decisions=(),
     )
 )

@@ -25,11 +25,12 @@ from agents.kit.console import display
 from agents.kit.console.filters import number_in
 from agents.kit.console.logs import READING
 from agents.kit.console.review import ASSIGNING, assign, people
-from agents.kit.console.site import ModelAdmin, NumberInput, Select, TextInput, console_page, extend
+from agents.kit.console.site import Button, ModelAdmin, NumberInput, Select, TextInput, console_page
 from agents.kit.models import ReviewItem
 from agents.models import Message
 from agents.models.conversations import UnknownAgent, find_agents
-from evaluation.admin.display import agreement_badge, dimension_badge, judged_by
+from evaluation.admin.display import dimension_badge, judged_by
+from evaluation.calibration.admin.trust import agreement_badge
 from evaluation.calibration.agreement import Calibration
 from evaluation.calibration.labels import (
     BANDS,
@@ -203,13 +204,24 @@ MOST_JUDGEMENTS = 50  # of a message, offered to be chosen
 MOST_SETS = 20  # that were chosen by hand, offered
 
 
-def choose_link(request: HttpRequest, **about: int | None) -> SafeString:
-    """A button that leads to the judgements of a ``message`` or a ``score``, to be added to a label set; empty for who may not."""
+def choose_buttons(request: HttpRequest, **about: int | None) -> list[Button]:
+    """A button that leads to the judgements of a ``message`` or a ``score``, to be added to a label set; none for who may not."""
     given = {name: pk for name, pk in about.items() if pk is not None}
     if not given or not request.user.has_perms(CHOOSING):
-        return SafeString("")
+        return []
     url = f"{reverse('admin:calibration_labelset_choose')}?{urlencode(given)}"
-    return format_html('<p class="pl-buttons"><a class="pl-button" href="{}">Add to a label set</a></p>', url)
+    return [Button(label="Add to a label set", url=url)]
+
+
+def choose_link(request: HttpRequest, **about: int | None) -> SafeString:
+    """The same as HTML, empty for who may not."""
+    links = ((button.url, button.label) for button in choose_buttons(request, **about))
+    return format_html_join("", '<p class="pl-buttons"><a class="pl-button" href="{}">{}</a></p>', links)
+
+
+def choose_score(request: HttpRequest, score: EvaluationScore) -> SafeString:
+    """The same for a score that can be labelled."""
+    return SafeString("") if why_not_labelled(score) else choose_link(request, score=score.pk)
 
 
 @admin.register(LabelSet)
@@ -394,6 +406,3 @@ def progress_lines(entries: Sequence[Progress]) -> SafeString:
 
 def _url(page: str, label_set: LabelSet, query: str = "") -> str:
     return reverse(f"admin:calibration_labelset_{page}", args=[label_set.pk]) + query
-
-
-extend(Message, CHOOSING[0], panels=(lambda request, message: choose_link(request, message=message.pk),))

@@ -1,0 +1,129 @@
+"""The page that has a judge checked by the swap test, and what came of it."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.urls import URLPattern, path, reverse
+from django.utils.safestring import SafeString
+
+from agents.kit.admin.access import user_of
+from agents.kit.console import display
+from agents.kit.console.forms import Takes, as_query, ask, option
+from agents.kit.console.panels import table
+from agents.kit.console.site import add_pages
+from evaluation.admin.asking import agents_asked_for, judge_field, takes
+from evaluation.admin.display import MEASURE, dimension_badge
+from evaluation.admin.jobs import JobPage
+from evaluation.calibration.swap_test import SAMPLES, SwapTest, swap_specs
+from evaluation.jobs import queue_check
+from evaluation.models import BY_MESSAGE, Dimension, Job
+from evaluation.propositions.files import PropositionError, default_dimensions
+from evaluation.runs.estimate import estimate_all
+from evaluation.runs.planning import RunSpec
+from evaluation.scorers.subjects import NO_MESSAGE, MessageWindow, spoken_by
+from evaluation.wording import decimal
+
+VIEW = "evaluation.view_evaluationrun"
+
+
+@cache
+def checking() -> type[forms.Form]:
+    """The options of ``manage.py check_judge``."""
+    of = partial(option, "check_judge")
+    fields: dict[str, forms.Field] = {
+        "agents": of("agents", required=True),
+        "judge": judge_field(),
+        "dimensions": forms.MultipleChoiceField(
+            choices=[(name, Dimension(name).label) for name in BY_MESSAGE], widget=forms.CheckboxSelectMultiple
+        ),
+        "samples": of("samples", label="Messages of each agent", min_value=1, max_value=100, initial=SAMPLES),
+    }
+    return type("CheckingForm", (forms.Form,), fields)
+
+
+def check_page(request: HttpRequest) -> HttpResponse:
+    """Choose a judge, see what it takes, and have it tested on agents' own words and on those of others."""
+    if not request.user.has_perm(VIEW):
+        raise PermissionDenied
+    job_admin: Any = admin.site.get_model_admin(Job)
+    chosen = {"dimensions": [name for name in _default_dimensions() if name in BY_MESSAGE]}
+    form = checking()(as_query(request, checking(), chosen))
+
+    def specs() -> list[RunSpec]:
+        given = form.cleaned_data
+        asked = {"judge": given["judge"], "dimensions": tuple(given["dimensions"]), "samples": given["samples"]}
+        speaking = [
+            RunSpec(agent=agent, **asked)
+            for agent in agents_asked_for(given["agents"])
+            if spoken_by(agent=agent, window=MessageWindow()).exists()
+        ]
+        if not speaking:
+            raise ValueError(f"agents nothing to check the judge on: {NO_MESSAGE}")
+        return speaking
+
+    def queue() -> str:
+        if not request.user.has_perm(MEASURE):
+            raise PermissionDenied
+        of_all = form.cleaned_data["agents"].strip().lower() == "all"
+        job = queue_check(specs=specs(), of_all=of_all, user=user_of(request))
+        return reverse("admin:evaluation_job_change", args=[job.pk])
+
+    return ask(
+        job_admin, request, form, title="Check a judge", verb="Check the judge", do=queue,
+        takes=lambda: _checking_takes(specs(), may_ask=request.user.has_perm(MEASURE)),
+        about="Can it tell agents' own words from those of others? Each agent is judged on its own messages, and on texts of others in "
+        "their place. The result stands beside the judge's scores from then on. It needs no labels.",
+        back=(reverse("admin:evaluation_drift_overview"), "Back to the overview"),
+    )  # fmt: skip
+
+
+def _default_dimensions() -> tuple[str, ...]:
+    try:
+        return default_dimensions()
+    except PropositionError:
+        return ()  # said when it is estimated
+
+
+def _checking_takes(specs: list[RunSpec], *, may_ask: bool) -> Takes:
+    try:
+        every = estimate_all([half for spec in specs for half in swap_specs(spec)])
+    except PropositionError as error:
+        raise ValueError(f"proposition files cannot be used: {error}") from None
+    note = "Every agent is measured twice; neither half is a score of the agent."
+    why_not = "" if may_ask else "Asking for it takes the right to ask for evaluations."
+    return takes([("Agents", f"{len(specs):,}")], every, note=note, why_not=why_not)
+
+
+def checked(job: Job) -> SafeString:
+    """Show how well the judge tells own words from those of others, dimension by dimension."""
+    rows = []
+    for name, given in job.result.get("dimensions", {}).items():
+        test = SwapTest.model_validate(given)
+        verdict = test.verdict or test.auc.reason
+        high = "–" if test.high_share is None else f"{test.high_share:.0%}"
+        means = " · ".join("–" if mean is None else decimal(mean, 1) for mean in (test.own_mean, test.swapped_mean))
+        rows.append(
+            (dimension_badge(name), display.visible(verdict), test.auc.text, test.auc.interval_text, means, high)
+        )
+    heads = ("Dimension", "Verdict", "AUC", "95 % interval", "Mean, own words · others'", "Others' that score ≥ 7")
+    context = {
+        "table": table(heads, rows, label="Own words against those of others"),
+        "stays": job.result.get("stays", {}),
+    }
+    return SafeString(render_to_string("admin/calibration/checked.html", context))
+
+
+def _urls() -> list[URLPattern]:
+    page = admin.site.admin_view(check_page)
+    return [path("evaluation/job/check/", page, name="evaluation_job_check")]
+
+
+JUDGE_CHECK = JobPage(asking="admin:evaluation_job_check", permissions=(MEASURE,), result=checked)
+add_pages(_urls)

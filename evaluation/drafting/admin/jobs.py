@@ -1,0 +1,140 @@
+"""The page that asks for suggestions of propositions, and what came of it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.urls import URLPattern, path, reverse
+from django.utils.safestring import SafeString
+
+from agents.kit.admin.access import user_of
+from agents.kit.console import display
+from agents.kit.console.forms import Takes, as_query, ask, option
+from agents.kit.console.panels import table
+from agents.kit.console.site import Button, Select, add_pages
+from agents.kit.llm import Label, estimate_tokens, ledger
+from agents.kit.llm.endpoints import problem_of
+from agents.models import Agent
+from agents.personas.persona import render_persona
+from evaluation.admin.asking import agents_asked_for
+from evaluation.admin.display import MEASURE
+from evaluation.admin.jobs import JobPage
+from evaluation.drafting.editing import NO_FOLDER, team_folder
+from evaluation.drafting.suggesting import MOST, suggestions_request
+from evaluation.jobs import queue_suggestions
+from evaluation.models import Job, is_heuristic
+from evaluation.runs.control import judges_offered
+
+WRITE = "evaluation.change_proposition"
+MODEL_NEEDED = "It takes a model: set ANTHROPIC_API_KEY or JUDGE_BASE_URL. Without one, write propositions by hand."
+TOKENS_PER_SUGGESTION = 200  # an assumption, said so where it is shown
+
+
+@cache
+def suggesting() -> type[forms.Form]:
+    """The options of ``manage.py draft_propositions``."""
+    about = f"most suggestions per agent, 1 to 50; usually {MOST}"
+    fields = {
+        "agents": option("draft_propositions", "agents", required=True),
+        "max": option("draft_propositions", "max", label="Suggestions", min_value=1, max_value=50, help_text=about),
+        "model": forms.ChoiceField(
+            choices=_models,
+            widget=Select,
+            initial=lambda: next(iter(_models()), ("",))[0],
+            help_text="reads the personas",
+        ),
+    }
+    return type("SuggestingForm", (forms.Form,), fields)
+
+
+def _models() -> list[tuple[str, str]]:
+    return [(name, name) for name in judges_offered() if not is_heuristic(name)]
+
+
+def suggest_page(request: HttpRequest) -> HttpResponse:
+    """Choose agents, see what it takes, and have a model suggest propositions about them."""
+    if not request.user.has_perms((MEASURE, WRITE)):
+        raise PermissionDenied
+    job_admin: Any = admin.site.get_model_admin(Job)
+    form = suggesting()(as_query(request, suggesting()))
+
+    def agents() -> list[Agent]:
+        return agents_asked_for(form.cleaned_data["agents"])
+
+    def queue() -> str:
+        given = form.cleaned_data
+        job = queue_suggestions(agents=agents(), most=given["max"], model=given["model"], user=user_of(request))
+        return reverse("admin:evaluation_job_change", args=[job.pk])
+
+    return ask(
+        job_admin, request, form, title="Suggest propositions", verb="Suggest", do=queue,
+        takes=lambda: _suggesting_takes(agents(), form.cleaned_data["max"], form.cleaned_data["model"]),
+        about="A model reads each persona and suggests what to measure, with the words it comes from. Nothing is judged before you "
+        "accept it.",
+        back=(reverse("admin:evaluation_proposition_changelist"), "Back to the propositions"),
+    )  # fmt: skip
+
+
+def _suggesting_takes(agents: list[Agent], most: int, model: str) -> Takes:
+    """A call per agent; tokens are a quarter of the characters of the personas, and an assumption for the answers."""
+    if not model:
+        raise ValueError(MODEL_NEEDED)
+    sent = 0
+    for agent in Agent.objects.filter(pk__in=[one.pk for one in agents]).prefetch_related("traits"):
+        persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
+        request = suggestions_request(
+            name=agent.display_name, persona=persona, existing=(), most=most, label=Label(purpose="estimate"),
+            model=model, nonce="estimate",
+        )  # fmt: skip
+        sent += estimate_tokens(request)
+    answered = len(agents) * most * TOKENS_PER_SUGGESTION
+    cost = ledger.estimate_cost(model, sent, answered)
+    names = ", ".join(agent.display_name for agent in agents[:5])
+    facts = [
+        ("Agents", display.isolated(f"{names} and {len(agents) - 5} more" if len(agents) > 5 else names)),
+        ("Calls of the model", f"{len(agents):,}"),
+        ("Tokens, in and out", f"{sent:,} · {answered:,}"),
+        ("Cost, estimated", display.money(cost, unpriced=len(agents) if cost is None else 0)),
+    ]
+    note = f"Assumed: {TOKENS_PER_SUGGESTION} tokens per suggestion. What you reject is not suggested again."
+    missing = NO_FOLDER if team_folder() is None else MODEL_NEEDED if problem_of("judge", model) else ""
+    return Takes(facts=facts, note=note, why_not=missing)
+
+
+def suggested(job: Job) -> SafeString:
+    """Show what was suggested so far, agent by agent."""
+    rows = []
+    for row in job.result.get("agents", []):
+        agent = display.link(reverse("admin:evaluation_proposition_change", args=[row["agent"]]), row["agent"])
+        rows.append((agent, f"{row['written']}", f"{row['dropped']}", display.visible(row["why"])))
+    heads = ("Agent", "Suggestions", "Could not be used", "Why there are no more")
+    context = {
+        "table": table(heads, rows, label="What was suggested"),
+        "is_open": job.status in Job.OPEN,
+        "propositions": reverse("admin:evaluation_proposition_changelist"),
+    }
+    return SafeString(render_to_string("admin/drafting/suggested.html", context))
+
+
+def suggest_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
+    """The way from an agent's page to this one."""
+    if not request.user.has_perm(WRITE):
+        return []
+    url = f"{reverse('admin:evaluation_job_suggest')}?{urlencode({'agents': agent.slug})}"
+    return [Button(label="Suggest propositions", url=url, why="a model reads the persona; asks first")]
+
+
+def _urls() -> list[URLPattern]:
+    page = admin.site.admin_view(suggest_page)
+    return [path("evaluation/job/suggest/", page, name="evaluation_job_suggest")]
+
+
+SUGGESTIONS = JobPage(asking="admin:evaluation_job_suggest", permissions=(MEASURE, WRITE), result=suggested)
+add_pages(_urls)
