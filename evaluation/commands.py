@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from agents.kit.commands import STOPPED, Cell, console_for_bars, console_on, print_table, unusable, wrong
 from agents.kit.llm.endpoints import problem_of, route_of
+from agents.kit.text.wording import counted, money, number
 from agents.kit.work.running import stopping_on_sigterm
 from agents.models import Channel
 from agents.models.conversations import UnknownAgent, find_agents
@@ -32,10 +33,10 @@ from evaluation.runs.summary import (
     worst_judgement,
 )
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ALLOWED, BEFORE, parse_history, parse_window
 from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
-from evaluation.wording import counted, heading_of, judge_label, money, number
+from evaluation.windows import ALLOWED, BEFORE, parse_history, parse_window
+from evaluation.wording import heading_of, judge_label
 
 if TYPE_CHECKING:
     from evaluation.runs.estimate import Estimate, SimulationEstimate

@@ -13,6 +13,7 @@ from agents.kit.console.home import HomePart, add_home, card, listing, number_li
 from agents.kit.console.panels import table
 from agents.kit.models import LLMCall
 from agents.kit.ops.sums import LEDGER, end_for_page, says_end
+from agents.kit.text.wording import counted
 from correction.admin.display import attempt_badge, endings, share
 from correction.admin.matrix import config_url, gate_url
 from correction.behavior.models import BehaviorRequest
@@ -21,8 +22,7 @@ from correction.gate.statistics import GATE, PASSED_UNJUDGED, get_gate_statistic
 from correction.interventions.counts import ENOUGH, never_past_precondition
 from correction.interventions.models import Intervention
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, Outcome, synthetic_logs
-from evaluation.scorers.subjects import MessageWindow
-from evaluation.wording import counted
+from evaluation.windows import MessageWindow
 
 HOURS, DAYS = 24, 7
 NEWEST_NUDGES, MOST_NUDGES = 10_000, 1_000  # evaluations of a day that are looked through, nudges that are counted

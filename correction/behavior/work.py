@@ -12,6 +12,7 @@ from django.utils import timezone
 from agents.chat import is_chat
 from agents.kit.llm.endpoints import model_of
 from agents.kit.models.lease import LeaseLost
+from agents.kit.text.wording import counted
 from agents.kit.work.queues import do_next, wake_workers
 from agents.kit.work.running import outlasting
 from agents.models import Agent, Message
@@ -35,7 +36,6 @@ from correction.behavior.tiers import (
 )
 from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
 from evaluation.models import is_heuristic
-from evaluation.wording import counted
 
 Status = BehaviorRequest.Status
 UNCLEAR = "which behaviour is meant could not be made out"

@@ -15,6 +15,7 @@ from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from agents.kit.models import owner_name
+from agents.kit.text.wording import counted
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.seed import Demo
 from agents.turn.orchestrator import run_turn
@@ -38,7 +39,6 @@ from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.runs.execute import execute
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.schedules import fire_if_due, save_schedule
-from evaluation.wording import counted
 
 MEASURED, ANSWERING = ("michael", "kelly"), "pam"
 OFFLINE = "offline:lexical-1"  # what is measured again here costs nothing, whatever the judge

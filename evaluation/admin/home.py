@@ -21,6 +21,7 @@ from agents.kit.llm.endpoints import model_of
 from agents.kit.models import LLMCall
 from agents.kit.ops.health import call_health
 from agents.kit.ops.sums import LEDGER, end_for_page, says_end
+from agents.kit.text.wording import counted
 from agents.models import Agent
 from evaluation.admin.display import (
     agreement_badge,
@@ -41,7 +42,6 @@ from evaluation.change.overview import Card, State, numbers_of, short_name, tag_
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationSchedule, Method
 from evaluation.propositions.files import file_problems
 from evaluation.runs.summary import dimension_scores, shares_of, total
-from evaluation.wording import counted
 
 ADHERENCE = Dimension.ADHERENCE
 DIMENSIONS = [(value, label) for value, label in Dimension.choices if value not in COUNTED]

@@ -21,6 +21,7 @@ from agents.kit.console.panels import table
 from agents.kit.console.site import Select, console_page
 from agents.kit.llm import Label, estimate_tokens, ledger
 from agents.kit.llm.endpoints import problem_of
+from agents.kit.text.wording import decimal
 from agents.kit.work.worker import alive
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
@@ -36,8 +37,8 @@ from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import judges_offered, progress_of
 from evaluation.runs.estimate import estimate_all
 from evaluation.runs.planning import RunSpec
-from evaluation.scorers.subjects import NO_MESSAGE, MessageWindow, spoken_by
-from evaluation.wording import decimal
+from evaluation.scorers.subjects import NO_MESSAGE, spoken_by
+from evaluation.windows import MessageWindow
 
 WRITE = "evaluation.change_proposition"
 MODEL_NEEDED = "It takes a model: set ANTHROPIC_API_KEY or JUDGE_BASE_URL. Without one, write propositions by hand."

@@ -14,6 +14,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 from pydantic import BaseModel, Field, computed_field
 
+from agents.kit.text.wording import counted, decimal
 from evaluation.calibration.labels import Key, chosen_by_hand, judged, population_of, procedure_fields
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.judge.questions import MAX_SCORE
@@ -22,7 +23,6 @@ from evaluation.runs.summary import rounded
 from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
 from evaluation.statistics.bootstrap import Estimate, Observation, bootstrap_mean
 from evaluation.statistics.prediction_powered import LEAST_LABELS, prediction_powered_mean
-from evaluation.wording import counted, decimal
 
 WANTED_HALF_WIDTH = 0.1
 MOST_WANTED = 2_000  # more labels than people give: then only "many" is said

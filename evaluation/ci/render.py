@@ -20,6 +20,7 @@ from rich.markup import escape
 
 from agents.kit.commands import REGRESSION, UNUSABLE, Cell, console_on, markdown_table, print_table
 from agents.kit.text.markdown import as_code, as_text, plain
+from agents.kit.text.wording import counted, interval_text, number, signed
 from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.ci.verdict import (
@@ -40,7 +41,7 @@ from evaluation.runs.execute import as_json
 from evaluation.runs.summary import Spending, Used, spending_json, spent_on, with_share
 from evaluation.scorers.subjects import Bin
 from evaluation.simulation.conversations import Simulation, simulations_json
-from evaluation.wording import counted, heading_of, interval_text, judge_label, number, signed
+from evaluation.wording import heading_of, judge_label
 
 VISIBLE = 0.05  # points: less does not show in a score with one decimal
 WIDTH = 80

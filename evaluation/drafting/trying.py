@@ -24,8 +24,9 @@ from evaluation.propositions.schema import Proposition
 from evaluation.runs.judging import settle
 from evaluation.runs.planning import MOST_REPEATS, OUTPUT_TOKENS_PER_CLAIM, why_over_budget
 from evaluation.scorers import adherence
-from evaluation.scorers.subjects import MessageWindow, Subject
+from evaluation.scorers.subjects import Subject
 from evaluation.statistics.agreement import judge_noise
+from evaluation.windows import MessageWindow
 from evaluation.wording import spent_json
 
 MOST_MESSAGES = 1000

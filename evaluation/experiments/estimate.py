@@ -9,6 +9,7 @@ from django.db import transaction
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.llm import ledger
+from agents.kit.text.wording import counted
 from agents.models import Agent, Message
 from evaluation.experiments.compare import too_few
 from evaluation.experiments.models import ExperimentEnvironment
@@ -19,7 +20,6 @@ from evaluation.runs.estimate import STAND_IN, estimate_all, estimated, prompt_t
 from evaluation.runs.planning import actor_of
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.statistics.arms import detectable_d, pairs_for_a_verdict, pairs_needed
-from evaluation.wording import counted
 
 
 class ExperimentEstimate(BaseModel):

@@ -22,6 +22,7 @@ from agents.kit.work.running import outlasting
 from agents.models import Agent, Channel, Message
 from agents.models.conversations import validate_tags
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
+from evaluation.windows import parse_window
 
 RULE_JUDGE = "rule"  # the judge of what an exact rule scored
 STATISTIC = "statistic"  # the served model of what an offline judge computed from the text instead of reading it
@@ -545,8 +546,6 @@ class EvaluationSchedule(models.Model):
 
     def clean(self) -> None:
         """Refuse what the worker could not measure; names field, value and what is allowed."""
-        from evaluation.scorers.subjects import parse_window
-
         try:
             parse_window(self.window)
         except ValueError as error:

@@ -24,6 +24,7 @@ from agents.kit.llm.endpoints import route_of
 from agents.kit.models import Leasable, owner_name
 from agents.kit.models.lease import LOOKS
 from agents.kit.ops.telemetry import logging_about
+from agents.kit.text.wording import counted
 from agents.kit.work.running import OUTAGE, is_outage, side_by_side
 from evaluation.calibration.agreement import with_trust
 from evaluation.change import evidence
@@ -60,7 +61,6 @@ from evaluation.runs.summary import (
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Ends, Subject
 from evaluation.simulation.conversations import awaits_simulation, simulate_for
-from evaluation.wording import counted
 
 Status = Leasable.Status
 BATCH_PAUSE = timedelta(minutes=10)  # between two tries to submit a batch for which the budget had no room

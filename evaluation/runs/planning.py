@@ -49,17 +49,8 @@ from evaluation.propositions.schema import Proposition, digest_of_each, fill, pr
 from evaluation.runs.summary import reopen_failed
 from evaluation.runs.swaps import choose_swaps, swapped_texts
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import (
-    BEFORE,
-    ChannelSubject,
-    Item,
-    MessageWindow,
-    Subject,
-    check_bins,
-    parse_history,
-    parse_window,
-    spoken_by,
-)
+from evaluation.scorers.subjects import ChannelSubject, Item, Subject, check_bins, spoken_by
+from evaluation.windows import BEFORE, MessageWindow, parse_history, parse_window
 
 MOST_SAMPLES = 100_000
 MOST_REPEATS = 20

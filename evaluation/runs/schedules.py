@@ -20,7 +20,7 @@ from evaluation.change.over_time import look_for_drift, next_to_look_at
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.planning import Prepared, RunSpec, prepare_run
-from evaluation.scorers.subjects import parse_window
+from evaluation.windows import parse_window
 
 log = logging.getLogger("evaluation.runs.schedules")
 

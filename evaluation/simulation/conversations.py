@@ -34,8 +34,8 @@ from evaluation.runs.planning import (
     why_not_simulated,
     why_over_budget,
 )
-from evaluation.scorers.subjects import BEFORE, MessageWindow, parse_history, parse_window
 from evaluation.simulation.situations import Situation, load_situations, situations_digest
+from evaluation.windows import BEFORE, MessageWindow, parse_history, parse_window
 
 MOST_REPEATS = 20
 GIVE_UP_AFTER = 3  # failed conversations in a row: the model is down, the others are not tried

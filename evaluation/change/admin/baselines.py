@@ -21,6 +21,7 @@ from agents.kit.console import display
 from agents.kit.console.forms import ask, confirmed
 from agents.kit.console.panels import table
 from agents.kit.console.site import ReadOnlyAdmin, console_page
+from agents.kit.text.wording import counted
 from agents.models import Agent, Import, Message
 from evaluation.admin.asking import FOLDED, measuring_form, measuring_takes, specs_of
 from evaluation.admin.display import (
@@ -43,7 +44,6 @@ from evaluation.runs.control import queue_run
 from evaluation.runs.planning import ENOUGH, RunSpec
 from evaluation.runs.summary import Share, dimension_scores, shares_of
 from evaluation.simulation.conversations import awaits_simulation
-from evaluation.wording import counted
 
 What = Literal["evaluate", "capture"]
 TITLES: dict[What, str] = {"evaluate": "Evaluate {} now", "capture": "Capture a baseline of {}"}

@@ -17,8 +17,8 @@ from evaluation.models import EvaluationScore
 from evaluation.runs.execute import as_json, capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary
-from evaluation.scorers.subjects import parse_window
 from evaluation.simulation.conversations import Simulation, simulation_spec
+from evaluation.windows import parse_window
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, prompt_of
 from tests.evaluation.simulation.acting import simulated

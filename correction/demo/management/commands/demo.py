@@ -14,6 +14,7 @@ from django.core.management.base import CommandError
 
 from agents.kit.commands import NOT_ENOUGH, BaseCommand, Cell, Emphasis, console_on, print_table
 from agents.kit.groups import make_admin
+from agents.kit.text.wording import money
 from agents.models import Agent
 from correction.demo.demonstration import show_correction, show_debate, show_experiment, show_swarm
 from correction.demo.in_use import fill_console
@@ -24,7 +25,7 @@ from evaluation.models import is_heuristic
 from evaluation.runs.estimate import estimate
 from evaluation.runs.execute import Captured, capture, existing
 from evaluation.runs.planning import RunSpec
-from evaluation.wording import judge_label, money
+from evaluation.wording import judge_label
 
 TAG, BASE, LATER = "build", "40", "41"
 EMPHASIS: dict[str, Emphasis] = {
