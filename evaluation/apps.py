@@ -10,8 +10,8 @@ class EvaluationConfig(capability.Capability):
         "jobs": "evaluation.jobs.work_one",
     }
     offline_responders = {
-        "score": "evaluation.propositions.offline.score",
-        "check": "evaluation.propositions.offline.check",
-        "ideas": "evaluation.propositions.offline.list_ideas",
-        "collapse": "evaluation.propositions.offline.collapse",
+        "score": "evaluation.judge.offline.score",
+        "check": "evaluation.judge.offline.check",
+        "ideas": "evaluation.judge.offline.list_ideas",
+        "collapse": "evaluation.judge.offline.collapse",
     }

@@ -230,7 +230,7 @@ TURN_SWARM_ENABLED = flag("TURN_SWARM_ENABLED", default=True)
 TURN_SWARM_POST = env.str("TURN_SWARM_POST", default="")
 TURN_SWARM_PRE_DEADLINE = number("TURN_SWARM_PRE_DEADLINE", 8)
 TURN_SWARM_POST_DEADLINE = number("TURN_SWARM_POST_DEADLINE", 12)
-SWARM_GUARDS = ["evaluation.propositions.offline.rules_of"]  # what a polish must keep: functions from agent to rules
+SWARM_GUARDS = ["evaluation.judge.offline.rules_of"]  # what a polish must keep: functions from agent to rules
 TURN_REQUEST_CHECK = "correction.api.turn_requests.problems"  # what the floors above say of overrides and sessions
 TURN_OVERRIDES_NEED = "correction.change_agentevaluationconfig"  # and agents.change_agent, to override the gate
 TURN_DEADLINES = "correction.api.turn_requests.deadlines"  # the overrides that a request's deadline stands for

@@ -28,10 +28,11 @@ from agents.models.conversations import UnknownAgent, find_agents
 from agents.personas.persona import render_persona
 from evaluation.admin.asking import judge_field, takes
 from evaluation.admin.display import MEASURE, dimension_badge, evaluation_link, judge_badge
+from evaluation.calibration.jobs import queue_check
 from evaluation.calibration.swap_test import SAMPLES, SwapTest, swap_specs
 from evaluation.drafting.editing import NO_FOLDER, team_folder
+from evaluation.drafting.jobs import queue_suggestions
 from evaluation.drafting.suggesting import MOST, suggestions_request
-from evaluation.jobs import queue_check, queue_suggestions
 from evaluation.models import BY_MESSAGE, Dimension, Job, is_heuristic
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import judges_offered, progress_of

@@ -4,3 +4,6 @@ from agents.kit import capability
 class ChangeConfig(capability.Capability):
     name = "evaluation.change"
     verbose_name = "Change"
+    evaluation_completed = ["evaluation.change.evidence.store_completed"]
+    evaluation_alerts = ["evaluation.change.over_time.look_for_sharp_fall"]
+    after_schedules = ["evaluation.change.over_time.look_at_next"]

@@ -21,7 +21,9 @@ from rich.markup import escape
 from agents.kit.commands import REGRESSION, UNUSABLE, Cell, console_on, markdown_table, print_table
 from agents.kit.text.markdown import as_code, as_text, plain
 from agents.kit.text.wording import counted, interval_text, number, signed
+from evaluation.calibration.agreement import trust_notes_of
 from evaluation.change.comparison import Comparison
+from evaluation.change.measurements import as_json
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.ci.verdict import (
     FAILS,
@@ -35,9 +37,8 @@ from evaluation.ci.verdict import (
     WorstMessage,
     decide,
 )
-from evaluation.commands import simulations_table, spent_line, trust_notes_of
+from evaluation.commands import simulations_table, spent_line
 from evaluation.models import COUNTED, EvaluationRun, is_heuristic
-from evaluation.runs.execute import as_json
 from evaluation.runs.summary import Spending, Used, spending_json, spent_on, with_share
 from evaluation.scorers.subjects import Bin
 from evaluation.simulation.conversations import Simulation, simulations_json

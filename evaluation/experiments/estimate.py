@@ -17,7 +17,7 @@ from evaluation.experiments.play import specs, start_experiment
 from evaluation.experiments.scenario import Scenario
 from evaluation.models import is_heuristic
 from evaluation.runs.estimate import STAND_IN, estimate_all, estimated, prompt_tokens
-from evaluation.runs.planning import actor_of
+from evaluation.simulation.conversations import actor_of
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.statistics.arms import detectable_d, pairs_for_a_verdict, pairs_needed
 

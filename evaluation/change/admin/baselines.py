@@ -43,7 +43,6 @@ from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
 from evaluation.runs.planning import ENOUGH, RunSpec
 from evaluation.runs.summary import Share, dimension_scores, shares_of
-from evaluation.simulation.conversations import awaits_simulation
 
 What = Literal["evaluate", "capture"]
 TITLES: dict[What, str] = {"evaluate": "Evaluate {} now", "capture": "Capture a baseline of {}"}
@@ -267,7 +266,7 @@ def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[
         except PropositionError as error:
             model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)
     if runs:
-        simulated = [str(run.agent) for run in runs if awaits_simulation(run)]
+        simulated = [str(run.agent) for run in runs if run.awaits_simulation]
         first = f" Simulated first (fewer than {ENOUGH} messages): {', '.join(simulated)}." if simulated else ""
         text = format_html(
             "{} queued; the worker (<code>manage.py work</code>) captures them.{} {}",
