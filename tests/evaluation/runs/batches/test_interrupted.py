@@ -235,7 +235,10 @@ def test_a_killed_capture_is_gone_on_with_and_nothing_is_asked_or_stored_twice(
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert (server.made(), taken.count(("POST", "/v1/messages/batches"))) == (1, 1)
     server_end()
-    soon = "from agents.kit.models import LLMBatch\nfrom django.utils import timezone\nLLMBatch.objects.update(next_look_at=timezone.now())\n"
+    soon = (
+        "from agents.kit.models import LLMBatch\nfrom django.utils import timezone\n"
+        "LLMBatch.objects.update(next_look_at=timezone.now())\n"
+    )
     free = "from agents.kit.work.queues import release_lost_leases\nrelease_lost_leases()\n"
     again = process(soon + free + KILLED.format(patch=""))
     assert again.returncode == 0, again.stderr
