@@ -24,7 +24,7 @@ from agents.kit.ops.sums import LEDGER, TOKENS, read
 from agents.models import Agent
 from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
-from evaluation.scorers.subjects import MessageWindow, parse_window
+from evaluation.windows import MessageWindow, parse_window
 
 Grouping = Literal["mechanism", "dimension", "model", "day", "agent"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)

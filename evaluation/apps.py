@@ -9,10 +9,10 @@ class EvaluationConfig(capability.Capability):
         "evaluations": "evaluation.runs.execute.work_one",
         "jobs": "evaluation.jobs.work_one",
     }
-    swarm_guards = ["evaluation.propositions.offline.rules_of"]
+    swarm_guards = ["evaluation.judge.offline.rules_of"]
     offline_responders = {
-        "score": "evaluation.propositions.offline.score",
-        "check": "evaluation.propositions.offline.check",
-        "ideas": "evaluation.propositions.offline.list_ideas",
-        "collapse": "evaluation.propositions.offline.collapse",
+        "score": "evaluation.judge.offline.score",
+        "check": "evaluation.judge.offline.check",
+        "ideas": "evaluation.judge.offline.list_ideas",
+        "collapse": "evaluation.judge.offline.collapse",
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -16,10 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from agents.kit.commands import STOPPED, Cell, console_for_bars, console_on, print_table, unusable, wrong
 from agents.kit.llm.endpoints import problem_of, route_of
 from agents.kit.running import stopping_on_sigterm
+from agents.kit.text.wording import counted, money, number
 from agents.models import Channel
 from agents.models.conversations import UnknownAgent, find_agents
-from evaluation.calibration.agreement import trust_notes
-from evaluation.models import COUNTED, EvaluationRun, Method, is_heuristic
+from evaluation.models import EvaluationRun, Method, is_heuristic
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.planning import ENOUGH, RunSpec, with_usable_files
 from evaluation.runs.summary import (
@@ -32,10 +32,10 @@ from evaluation.runs.summary import (
     worst_judgement,
 )
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ALLOWED, BEFORE, parse_history, parse_window
 from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
-from evaluation.wording import counted, heading_of, judge_label, money, number
+from evaluation.windows import ALLOWED, BEFORE, parse_history, parse_window
+from evaluation.wording import heading_of, judge_label
 
 if TYPE_CHECKING:
     from evaluation.runs.estimate import Estimate, SimulationEstimate
@@ -264,8 +264,12 @@ def measuring(
 
 
 # -- scores
-def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
-    """The table at the end of a capture: per agent the scores, what could not be scored, cost; then each agent's weakest proposition."""
+def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, notes: Iterable[str] = ()) -> None:
+    """The table at the end of a capture: per agent the scores, what could not be scored, cost; then each agent's weakest proposition.
+
+    Args:
+        notes: What is to be known of the judge, in sentences.
+    """
     console = console_on(out)
     summaries = [result.summary for result in results]
     dimensions = list(dict.fromkeys(d for summary in summaries for d in summary.run.dimensions))
@@ -309,7 +313,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
         title="Weakest proposition of each agent, and the message that scored lowest on it",
         unwrapped=["Agent"],
     )
-    for sentence in trust_notes_of([result.summary.run for result in results]):
+    for sentence in notes:
         console.print(escape(sentence))
     if is_heuristic(judge):
         console.print(
@@ -353,20 +357,6 @@ def _weakest(summary: RunSummary) -> list[Cell]:
         return [name, proposition.id, score, ""]
     asked = f"{row.claim} (should not hold)" if row.inverted else row.claim
     return [name, f"{proposition.id}\n{asked}", score, _short(row.context_snippet)]
-
-
-def trust_notes_of(runs: Sequence[EvaluationRun]) -> list[str]:
-    """How far the judge can be trusted where these were measured: its agreement with people and its swap test, per procedure."""
-    measured: dict[tuple[str, str], dict[str, None]] = {}
-    for run in runs:
-        of_judge = measured.setdefault((run.judge, run.procedure), {})
-        of_judge.update(dict.fromkeys(name for name in run.dimensions if name not in COUNTED))
-    agents = {run.agent.slug for run in runs if run.agent is not None}
-    agent = agents.pop() if len(agents) == 1 else ""
-    notes = []
-    for (judge, procedure), names in measured.items():
-        notes += trust_notes(judge, procedure, names, agent=agent)
-    return notes
 
 
 def _procedure_note(results: Sequence[Captured]) -> str:

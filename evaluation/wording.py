@@ -1,52 +1,19 @@
-"""How numbers are written for people: one minus sign, whatever prints it. JSON and CSV hold plain numbers."""
+"""How judges, dimensions and costs are written for people, and costs as data."""
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from agents.kit.text.wording import counted, money
 from evaluation.models import COUNTED, is_heuristic
 
 if TYPE_CHECKING:
     from agents.kit.llm.ledger import Totals
-    from evaluation.statistics.bootstrap import Interval
-
-MINUS = "−"
-
-
-def decimal(value: float, digits: int = 1) -> str:
-    """A number with so many decimals; one that rounds to nothing has no sign."""
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", MINUS)
-
-
-def signed(value: float | None, digits: int = 1) -> str:
-    """A difference with its sign; one that rounds to nothing has none."""
-    if value is None:
-        return "–"
-    return f"{'+' if round(value, digits) > 0 else ''}{decimal(value, digits)}"
-
-
-def interval_text(interval: Interval | None, *, sign: bool = True) -> str:
-    """E.g. ``−2.1 to +0.4``."""
-    write = signed if sign else decimal
-    return "–" if interval is None else f"{write(interval.low)} to {write(interval.high)}"
-
-
-def counted(n: int, one: str, many: str = "") -> str:
-    """A number with its noun: ``1 judgement``, ``2 judgements``."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
 def judge_label(judge: str) -> str:
     """The judge's name with its badge."""
     return f"{judge} (heuristic)" if is_heuristic(judge) else judge
-
-
-def money(value: Decimal | float | None, unpriced: int = 0) -> str:
-    """US dollars; ``unpriced`` when any call has no price, never 0."""
-    if value is None or unpriced:
-        return "unpriced" if not value else f"${value:.4f} + unpriced"
-    return f"${value:.4f}"
 
 
 def cost_line(spent: Totals, *, exact: bool = False) -> str:
@@ -66,10 +33,6 @@ def spent_json(spent: Totals) -> dict[str, Any]:
         "cost_usd": None if spent.unpriced else float(spent.cost_usd),
         "unpriced_calls": spent.unpriced,
     }
-
-
-def number(score: float | None) -> str:
-    return "–" if score is None else f"{score:.1f}"
 
 
 def heading_of(name: str, *, narrow: bool) -> str:

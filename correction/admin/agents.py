@@ -23,6 +23,7 @@ from agents.kit.console.forms import confirmed, tell_done
 from agents.kit.console.panels import table
 from agents.kit.console.site import Select
 from agents.kit.models import LLMCall
+from agents.kit.text.wording import counted
 from agents.models import Agent
 from correction.admin.config import history_url
 from correction.admin.display import (
@@ -47,7 +48,7 @@ from correction.costs import CORRECTION, CostSums, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, Outcome
 from evaluation.change.admin.drift_overview import Step
 from evaluation.change.overview import Card
-from evaluation.wording import counted, judge_label
+from evaluation.wording import judge_label
 
 
 def config_panel(request: HttpRequest, agent: Agent) -> SafeString:

@@ -21,6 +21,7 @@ from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.filters import number_in
 from agents.kit.console.site import ModelAdmin, came_from, console_page
+from agents.kit.text.wording import counted
 from agents.models import Agent
 from correction.admin.config_form import SEEN, ConfigForm
 from correction.admin.display import origin
@@ -66,7 +67,6 @@ from correction.config.settings import (
 )
 from correction.models import AgentEvaluationConfig
 from evaluation.admin.display import MEASURE
-from evaluation.wording import counted
 
 PAGES = "admin/correction/config/"
 LIST = "admin:correction_agentevaluationconfig_changelist"

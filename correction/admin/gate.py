@@ -21,6 +21,7 @@ from agents.kit.console import display
 from agents.kit.console.panels import seconds_of, table
 from agents.kit.console.site import Button
 from agents.kit.llm.endpoints import provider_of
+from agents.kit.text.wording import counted
 from agents.kit.work.worker import alive
 from agents.models import Agent, Message
 from correction.admin.display import number, outcome_badge, share
@@ -33,7 +34,6 @@ from correction.gate.thresholds import LAST, ORIGINS, USUAL, Replay, Scores, fai
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, ObservedMessage
 from evaluation.admin.display import MEASURE, judge_badge
 from evaluation.models import is_heuristic
-from evaluation.wording import counted
 
 TRIED = range(3, 8)  # thresholds whose share stands in the table
 NOT_MARKED = "no alarm below it was marked right or false alarm yet"

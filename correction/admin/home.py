@@ -14,13 +14,13 @@ from agents.kit.console.home import HomePart, add_home, card, listing, number_li
 from agents.kit.console.panels import table
 from agents.kit.models import LLMCall
 from agents.kit.ops.sums import LEDGER, end_for_page, says_end
+from agents.kit.text.wording import counted
 from correction.admin.display import attempt_badge, endings, share
 from correction.admin.matrix import gate_url
 from correction.costs import budgets_today
 from correction.gate.statistics import GATE, PASSED_UNJUDGED, get_gate_statistics
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, Outcome, synthetic_logs
-from evaluation.scorers.subjects import MessageWindow
-from evaluation.wording import counted
+from evaluation.windows import MessageWindow
 
 HOURS, DAYS = 24, 7
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"

@@ -20,7 +20,7 @@ from correction.costs import ALLOWED_WINDOWS, CostSummary, get_cost_summary, gro
 from correction.gate.statistics import GateStatistics, get_gate_statistics
 from correction.gate.thresholds import Precision, precision
 from correction.models import CorrectionLog, GateDimensionResult
-from evaluation.scorers.subjects import MessageWindow
+from evaluation.windows import MessageWindow
 
 
 class Stretch(Filters):

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from agents.kit.llm import ledger
 from agents.kit.models.lease import LeaseLost
+from agents.kit.text.wording import counted, money
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import PersonaVersion
 from agents.personas.persona import TraitValue
@@ -27,7 +28,6 @@ from correction.behavior.rules import find_trait, stored_trait
 from correction.behavior.scope import holds_in
 from evaluation.change.before_after import BeforeAfter, Judged, Moments, Plan, judge_before_after, plan_before_after
 from evaluation.propositions.files import presence
-from evaluation.wording import counted, money
 
 MOST_VERSIONS = 500  # looked through in each direction; messages said so many changes away are no neighbours
 Expected = Literal["more", "less", "otherwise"]

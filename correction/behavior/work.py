@@ -13,6 +13,7 @@ from agents.chat import is_chat
 from agents.kit.llm.endpoints import model_of
 from agents.kit.models.lease import LeaseLost
 from agents.kit.running import outlasting
+from agents.kit.text.wording import counted
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Agent, Message
 from agents.personas.persona import persona_digest
@@ -35,7 +36,6 @@ from correction.behavior.tiers import (
 )
 from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
 from evaluation.models import is_heuristic
-from evaluation.wording import counted
 
 Status = BehaviorRequest.Status
 UNCLEAR = "which behaviour is meant could not be made out"

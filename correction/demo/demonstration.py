@@ -20,6 +20,7 @@ from agents.debates.report import exit_line, report, round_name, talking_lines
 from agents.kit.commands import console_on
 from agents.kit.llm.ledger import totals
 from agents.kit.models import LLMCall, owner_name
+from agents.kit.text.wording import money
 from agents.models import Agent, Channel, ChannelMember, Message, Run
 from agents.seed import Demo
 from agents.swarm.assign import assign_swarms
@@ -42,7 +43,7 @@ from evaluation.experiments.printed import show as show_report
 from evaluation.experiments.report import report as experiment_report
 from evaluation.experiments.scenario import Scenario
 from evaluation.models import is_heuristic
-from evaluation.wording import judge_label, money
+from evaluation.wording import judge_label
 
 MEMBERS = ("michael", "dwight", "pam", "jim", "kevin", "phyllis")
 OFF: dict[str, Any] = {

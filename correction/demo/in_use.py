@@ -15,6 +15,7 @@ from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from agents.kit.models import owner_name
+from agents.kit.text.wording import counted
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.seed import Demo
 from agents.turn.orchestrator import run_turn
@@ -29,6 +30,7 @@ from correction.interventions.models import Intervention
 from correction.models import ObservedMessage
 from evaluation import jobs
 from evaluation.calibration.agreement import refresh
+from evaluation.calibration.jobs import queue_check
 from evaluation.calibration.labels import draw_label_set, drawn_ids, key_of, save_label
 from evaluation.change.models import DriftAlert
 from evaluation.change.over_time import look_for_drift
@@ -38,7 +40,6 @@ from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.runs.execute import execute
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.schedules import fire_if_due, save_schedule
-from evaluation.wording import counted
 
 MEASURED, ANSWERING = ("michael", "kelly"), "pam"
 OFFLINE = "offline:lexical-1"  # what is measured again here costs nothing, whatever the judge
@@ -119,7 +120,7 @@ def _check_the_judge() -> None:
     """Have the offline judge tell the agents' own words from those of others, in the build in which none drifted."""
     agents = Agent.objects.in_use().order_by("slug")
     specs = [RunSpec(agent=agent, dimensions=("adherence",), where={"build": "40"}, judge=OFFLINE) for agent in agents]
-    job = jobs.queue_check(specs=specs, of_all=True)
+    job = queue_check(specs=specs, of_all=True)
     execute(list(job.evaluations.all()))
     _work_off(Job.objects.filter(pk=job.pk, status__in=Job.OPEN), jobs.work_one)
 

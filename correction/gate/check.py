@@ -27,6 +27,7 @@ from agents.turn.pipeline import Draft, Turn
 from correction.config.settings import ResolvedConfig
 from correction.costs import over_budget
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from evaluation.judge.offline import check_draft
 from evaluation.judge.questions import MALFORMED, MAX_PER_CALL, MAX_SCORE, Question, Verdict, build_request, read_reply
 from evaluation.models import RULE_JUDGE, PatternTimeout, is_heuristic
 from evaluation.propositions.files import (
@@ -38,7 +39,6 @@ from evaluation.propositions.files import (
     problems_at_gate,
     propositions_for,
 )
-from evaluation.propositions.offline import check_draft
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.scorers.subjects import Context, Event, Window, cut_window, event_of, read_ends
 

@@ -22,7 +22,7 @@ from agents.models import Agent
 from correction.costs import window_of_time
 from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome, synthetic_logs
 from evaluation.models import is_heuristic
-from evaluation.scorers.subjects import MessageWindow
+from evaluation.windows import MessageWindow
 
 Status = GateDimensionResult.Status
 UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.UNSCORED, Status.BUDGET)

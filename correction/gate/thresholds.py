@@ -19,7 +19,7 @@ from agents.models import Agent, Message
 from correction.config.settings import GATE_DIMENSIONS
 from correction.models import CorrectionLog, GateDimensionResult, synthetic_logs
 from evaluation.models import RULE_JUDGE, EvaluationRun, EvaluationScore, Method, is_heuristic
-from evaluation.scorers.subjects import MessageWindow
+from evaluation.windows import MessageWindow
 
 Mark, Status = GateDimensionResult.Mark, GateDimensionResult.Status
 Z_95 = 1.959963984540054  # two-sided 95 % of the normal distribution

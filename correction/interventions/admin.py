@@ -20,6 +20,7 @@ from agents.kit.console.panels import table
 from agents.kit.console.site import JSONText, ModelAdmin, Select, extend
 from agents.kit.models import LLMCall
 from agents.kit.templatetags.display import register as templates
+from agents.kit.text.wording import counted
 from agents.models import Agent, Run
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, problems_of, unstorable
 from correction.interventions.counts import ENOUGH, NEWEST, counts_of, names_in_use, never_past_precondition
@@ -27,7 +28,6 @@ from correction.interventions.functions import known_functions
 from correction.interventions.models import Intervention, InterventionLog
 from correction.interventions.nudges import VARIABLES, NudgeType
 from evaluation.admin.display import judge_badge
-from evaluation.wording import counted
 
 MOST_COUNTED = 20  # interventions without a row
 

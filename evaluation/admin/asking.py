@@ -22,13 +22,15 @@ from agents.kit.llm.endpoints import problem_of, provider_of
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import evaluation_link, judge_badge
+from evaluation.budget import why_over_budget
 from evaluation.commands import answer_words, how_asked
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun
 from evaluation.propositions.files import PropositionError, YamlProblems, default_dimensions
 from evaluation.runs.control import judges_offered
 from evaluation.runs.estimate import Estimate, SimulationEstimate, estimate_all, estimate_simulation, estimated
-from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech, why_not_simulated, why_over_budget
+from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech
 from evaluation.scorers.subjects import DEFAULT_BINS, parse_bins
+from evaluation.simulation.conversations import why_not_simulated
 from evaluation.simulation.situations import Situation, load_situations
 
 MOST_SAMPLES = 500  # messages, from a page; the command line takes more

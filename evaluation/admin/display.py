@@ -26,7 +26,6 @@ from evaluation.models import (
     is_heuristic,
 )
 from evaluation.runs.summary import DimensionSummary, PropositionSummary, Share, percent
-from evaluation.simulation.conversations import awaits_simulation
 from evaluation.statistics.difference import Verdict
 
 SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}
@@ -192,7 +191,7 @@ def simulated_by(run: EvaluationRun) -> SafeString | str:
     """The model that acted; nothing for real speech."""
     if not run.simulated:
         return ""
-    if awaits_simulation(run):
+    if run.awaits_simulation:
         return "a worker simulates conversations first: the agent has too few messages"
     return display.badge(run.actor_model or "unknown", "plain", "the model that acted")
 

@@ -22,6 +22,7 @@ from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import console_action
 from agents.kit.models import LLMCall
+from agents.kit.text.wording import counted
 from agents.kit.work.worker import alive
 from agents.models import Message
 from evaluation.admin.display import (
@@ -49,7 +50,6 @@ from evaluation.runs.summary import (
     waiting_words,
     worst_judgement,
 )
-from evaluation.wording import counted
 
 CHANGE = "evaluation.change_evaluationrun"
 IDEAS_SHOWN, PAIRS_SHOWN, PLACES_SHOWN = 100, 15, 5

@@ -20,11 +20,11 @@ from agents.kit.api.filters import InTime
 from agents.kit.api.problems import Conflict
 from agents.kit.bodies import ABSENT, Anything, Body, OneOf, Reads, Tags, fault
 from agents.kit.llm.endpoints import problem_of
+from evaluation import windows
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method, procedure_fields
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import judges_offered
 from evaluation.runs.planning import ENOUGH, MOST_REPEATS, RunSpec
-from evaluation.scorers import subjects
 from evaluation.scorers.subjects import ALLOWED_BINS, Bin, parse_bins
 
 
@@ -67,15 +67,15 @@ class _Asked(Body):
     dimensions: list[Annotated[str, OneOf(*Dimension.values)]] = Field(
         [], min_length=1, description="default: all there are propositions for"
     )
-    window: Annotated[subjects.MessageWindow, Reads(subjects.parse_window, subjects.ALLOWED, maxLength=32)] = Field(
-        ABSENT, description=subjects.ALLOWED
+    window: Annotated[windows.MessageWindow, Reads(windows.parse_window, windows.ALLOWED, maxLength=32)] = Field(
+        ABSENT, description=windows.ALLOWED
     )
     where: Tags = Field({}, description="tags a message must have to be measured")
     samples: int = Field(20, ge=1, le=MOST_SAMPLES, description="most messages sampled; default 20")
     seed: int = Field(0, ge=-(2**63), le=2**63 - 1, description="seed of the sampling; default 0")
     per_call: int = Field(10, ge=1, le=10, description="most propositions in one call; default 10")
     history: Annotated[
-        subjects.MessageWindow, Reads(subjects.parse_history, f"{subjects.ALLOWED}, {subjects.BEFORE}", maxLength=32)
+        windows.MessageWindow, Reads(windows.parse_history, f"{windows.ALLOWED}, {windows.BEFORE}", maxLength=32)
     ] = Field(ABSENT, description="what self-consistency compares the window with")
     history_where: Tags = Field({}, description="tags a message of the history must have")
     repeats: int = Field(1, ge=1, le=MOST_REPEATS, description="judgements per item; default 1")

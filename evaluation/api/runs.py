@@ -98,7 +98,7 @@ class Evaluations(Rows):
         answer = {
             **shown_run(request, run),
             **links_of(request, run),
-            "summary": run_json(summarize(run), observations=False),
+            "summary": run_json(summarize(run)),
             "channels": _channels(request, run),
             "scores": ScoreRow(scores[:most], many=True).data,
             "scores_complete": bool(most) and len(scores) <= most,

@@ -14,15 +14,15 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 from pydantic import BaseModel, Field, computed_field
 
+from agents.kit.text.wording import counted, decimal
 from evaluation.calibration.labels import Key, chosen_by_hand, judged, population_of
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.judge.questions import MAX_SCORE
-from evaluation.models import BY_MESSAGE, COUNTED, Method, procedure_fields, procedure_name
+from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method, procedure_fields, procedure_name
 from evaluation.runs.summary import rounded
 from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
 from evaluation.statistics.bootstrap import Estimate, Observation, bootstrap_mean
 from evaluation.statistics.prediction_powered import LEAST_LABELS, prediction_powered_mean
-from evaluation.wording import counted, decimal
 
 WANTED_HALF_WIDTH = 0.1
 MOST_WANTED = 2_000  # more labels than people give: then only "many" is said
@@ -93,6 +93,20 @@ def trust_notes(judge: str, procedure: str, dimensions: Iterable[str], *, agent:
     tested = [f"{name} {swap_text(agreements.get(name), agent=agent)}" for name in names if name in BY_MESSAGE]
     if tested:
         notes.append(f"Swap test of {judge}{how} (manage.py check_judge): {'; '.join(tested)}.")
+    return notes
+
+
+def trust_notes_of(runs: Sequence[EvaluationRun]) -> list[str]:
+    """How far the judge can be trusted where these were measured: its agreement with people and its swap test, per procedure."""
+    measured: dict[tuple[str, str], dict[str, None]] = {}
+    for run in runs:
+        of_judge = measured.setdefault((run.judge, run.procedure), {})
+        of_judge.update(dict.fromkeys(name for name in run.dimensions if name not in COUNTED))
+    agents = {run.agent.slug for run in runs if run.agent is not None}
+    agent = agents.pop() if len(agents) == 1 else ""
+    notes = []
+    for (judge, procedure), names in measured.items():
+        notes += trust_notes(judge, procedure, names, agent=agent)
     return notes
 
 

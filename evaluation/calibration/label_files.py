@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
+from agents.kit.text.wording import counted
 from agents.transcripts.json_input import json_lines
 from agents.transcripts.readers.csv_table import csv_rows, escape, unescape
 from agents.transcripts.records import TranscriptError
@@ -28,7 +29,6 @@ from evaluation.calibration.labels import (
 from evaluation.calibration.models import LabelSet, ScoreLabel
 from evaluation.calibration.shown import blind_text
 from evaluation.models import EvaluationScore
-from evaluation.wording import counted
 
 CANNOT_TELL = "cannot tell"
 COLUMNS = ("score", "annotator", "value", "note", "blind")

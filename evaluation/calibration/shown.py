@@ -16,7 +16,8 @@ from evaluation.propositions.files import PropositionError
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.planning import propositions_asked, subject_of
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ChannelSubject, Context, MessageWindow, Subject, Window, in_window
+from evaluation.scorers.subjects import ChannelSubject, Context, Subject, Window, in_window
+from evaluation.windows import MessageWindow
 
 SAID_BEFORE, SAID_AFTER = 5, 2
 JUDGED = "→"  # marks in a file what the claim is about

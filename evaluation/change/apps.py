@@ -5,3 +5,6 @@ class ChangeConfig(capability.Capability):
     name = "evaluation.change"
     verbose_name = "Change"
     alert_observers = {"drift": "evaluation.change.over_time.follow_alerts"}
+    evaluation_completed = ["evaluation.change.evidence.store_completed"]
+    evaluation_alerts = ["evaluation.change.over_time.look_for_sharp_fall"]
+    after_schedules = ["evaluation.change.over_time.look_at_next"]

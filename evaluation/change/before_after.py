@@ -22,10 +22,11 @@ from agents.kit.llm.ledger import Totals
 from agents.kit.text.fences import new_nonce
 from agents.models import Agent, Message
 from agents.personas.persona import TraitLike
+from evaluation.budget import why_over_budget
 from evaluation.change.change import Change, Sample, change_of, mean_of
 from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
 from evaluation.propositions.files import presence
-from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
+from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM
 from evaluation.scorers.subjects import Context, Event, Said, Window, event_of, said
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import MARGIN

@@ -21,7 +21,7 @@ from agents.builds import Tag
 from agents.models import Agent, Message
 from agents.personas.persona import changes_since, current_digest
 from evaluation.change.models import Baseline, Evidence
-from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Method, is_heuristic
+from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import CALL_FAILED, COVERABLE, RunSummary, window_statistics
 
@@ -172,6 +172,18 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
         for dimension, at in newest_by_dimension.items()
     ]
     Evidence.objects.bulk_create(rows_of_run, ignore_conflicts=True)
+
+
+def store_completed(run: EvaluationRun, summary: RunSummary, *, spoken: QuerySet[Message], linked: bool) -> None:
+    """Store what a completed evaluation of an agent is evidence of, and make it the baseline where it was asked to be.
+
+    Args:
+        spoken: See `note_evidence`.
+        linked: Whether only the dimensions of channels have new numbers.
+    """
+    note_evidence(run, spoken)
+    if run.is_baseline:
+        promote(run, summary, only=CHANNEL_DIMENSIONS if linked else None)
 
 
 def newest_evidence(agents: Collection[int], judged: Judged, *, tag: Tag | None = None) -> dict[int, Newest]:

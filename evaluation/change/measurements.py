@@ -25,12 +25,15 @@ from evaluation.change.models import Baseline
 from evaluation.dimensions import Dimension
 from evaluation.models import BY_MESSAGE, COUNTED, ChannelShare, EvaluationRun, EvaluationScore, Method
 from evaluation.propositions.files import dotted, in_words, location_of
+from evaluation.runs.execute import Captured, run_json
 from evaluation.runs.summary import (
     COVERABLE,
     NOTHING,
     TOO_LITTLE,
     WITHOUT_SCORE,
+    RunSummary,
     Share,
+    channels_of,
     total,
     why_too_little,
     window_statistics,
@@ -389,6 +392,21 @@ def _clusters(run: EvaluationRun) -> Iterator[tuple[int, str]]:
 
 
 # -- as JSON, and of a file
+def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
+    """The object ``--json`` prints; `channels` are the channels' own runs, whose calls and cost are in none of the agents'."""
+    channels = [_run_json(summary) for summary in channels_of(result.summary for result in results)]
+    document = {"judge": judge, "runs": [_run_json(result.summary) for result in results]}
+    return {**document, "channels": channels} if channels else document
+
+
+def _run_json(summary: RunSummary) -> dict[str, Any]:
+    """As `run_json`; a completed run has its `observations` (see `observations_json`), so that the file serves as a baseline later."""
+    document = run_json(summary)
+    if summary.run.status == EvaluationRun.Status.COMPLETED:
+        document["observations"] = observations_json(measurement_of(summary.run))
+    return document
+
+
 def observations_json(measurement: Measurement) -> dict[str, Any]:
     """The judgements behind a measurement, per dimension and proposition, compact: the mean of the repeats per message.
 

@@ -298,6 +298,17 @@ def next_to_look_at() -> EvaluationRun | None:
     return ended.select_related("agent", "schedule").order_by("created_at", "pk").first()
 
 
+def look_at_next() -> bool:
+    """Look for drift in the run that has waited longest for it; return whether there was one. What workers call when no schedule is due."""
+    run = next_to_look_at()
+    if run is None:
+        return False
+    with sentry_sdk.start_transaction(op="evaluation.drift", name="look for drift") as trace:
+        trace.set_data("evaluation_run", run.pk)
+        look_for_drift(run)
+    return True
+
+
 def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
     """Add a run to its series, and raise an alert for each lasting fall of at least the schedule's limit that shows in it.
 

@@ -20,6 +20,7 @@ from django.utils import timezone
 from django.utils.dateformat import format as date_format
 
 from agents.builds import BUILD_TAGS, Tag, first_of_tags
+from agents.kit.text.wording import counted, decimal, interval_text
 from agents.models import Agent, Message
 from evaluation.change.change import (
     HIT,
@@ -49,7 +50,6 @@ from evaluation.models import Dimension, EvaluationRun, EvaluationScore, is_heur
 from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little, window_statistics
 from evaluation.statistics.bootstrap import Outcomes, least_variance
 from evaluation.statistics.difference import MARGIN, welch_interval, welch_p
-from evaluation.wording import counted, decimal, interval_text
 
 # Those who lost most first, then those of whom something is known, then those who were not measured.
 State = Literal[

@@ -20,8 +20,11 @@ from rich.markup import escape
 
 from agents.kit.commands import REGRESSION, UNUSABLE, Cell, console_on, markdown_table, print_table
 from agents.kit.text.markdown import as_code, as_text, plain
+from agents.kit.text.wording import counted, interval_text, number, signed
+from evaluation.calibration.agreement import trust_notes_of
 from evaluation.change.comparison import Comparison
 from evaluation.change.examples import print_example
+from evaluation.change.measurements import as_json
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.ci.verdict import (
     FAILS,
@@ -34,13 +37,12 @@ from evaluation.ci.verdict import (
     Limits,
     decide,
 )
-from evaluation.commands import simulations_table, spent_line, trust_notes_of
+from evaluation.commands import simulations_table, spent_line
 from evaluation.models import COUNTED, EvaluationRun, is_heuristic
-from evaluation.runs.execute import as_json
 from evaluation.runs.summary import Spending, Used, spending_json, spent_on, with_share
 from evaluation.scorers.subjects import Bin
 from evaluation.simulation.conversations import Simulation, simulations_json
-from evaluation.wording import counted, heading_of, interval_text, judge_label, number, signed
+from evaluation.wording import heading_of, judge_label
 
 VISIBLE = 0.05  # points: less does not show in a score with one decimal
 WIDTH = 80

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
+from agents.kit.text.wording import counted, interval_text, number, signed
 from evaluation.change.change import Change
 from evaluation.change.comparison import MORE_HITS, NONE_IN_COMMON, ONLY_BEFORE, Comparison, shown_by
 from evaluation.change.examples import WorstMessage, lowest_messages, worst_message
@@ -23,7 +24,6 @@ from evaluation.runs.summary import (
     words_or_share,
 )
 from evaluation.statistics.difference import ALPHA, MARGIN
-from evaluation.wording import counted, interval_text, number, signed
 
 if TYPE_CHECKING:
     from evaluation.change.position import PositionProfile

@@ -27,12 +27,12 @@ from agents.kit.text.tokens import tokenize
 from agents.kit.text.voices import vocabulary
 from agents.models import Agent
 from agents.personas.persona import cut_persona, render_persona
+from evaluation.budget import why_over_budget
 from evaluation.drafting.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
 from evaluation.judge.questions import render
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, free_id, in_words, load_all, location_of
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec, Rule
-from evaluation.runs.planning import why_over_budget
 from evaluation.wording import spent_json
 
 DIMENSION = "adherence"

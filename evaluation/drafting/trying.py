@@ -18,14 +18,16 @@ from agents.kit.llm.ledger import Totals, totals
 from agents.kit.text.fences import new_nonce
 from agents.models import Agent, Message
 from agents.personas.persona import render_persona
+from evaluation.budget import why_over_budget
 from evaluation.judge.questions import MAX_SCORE, Question, Verdict, ask_all, build_request, unscored
 from evaluation.models import Dimension
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.judging import settle
-from evaluation.runs.planning import MOST_REPEATS, OUTPUT_TOKENS_PER_CLAIM, why_over_budget
+from evaluation.runs.planning import MOST_REPEATS, OUTPUT_TOKENS_PER_CLAIM
 from evaluation.scorers import adherence
-from evaluation.scorers.subjects import MessageWindow, Subject
+from evaluation.scorers.subjects import Subject
 from evaluation.statistics.agreement import judge_noise
+from evaluation.windows import MessageWindow
 from evaluation.wording import spent_json
 
 MOST_MESSAGES = 1000

@@ -9,6 +9,7 @@ from django.db import transaction
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.llm import ledger
+from agents.kit.text.wording import counted
 from agents.models import Agent, Message
 from evaluation.experiments.compare import too_few
 from evaluation.experiments.models import ExperimentEnvironment
@@ -16,10 +17,9 @@ from evaluation.experiments.play import specs, start_experiment
 from evaluation.experiments.scenario import Scenario
 from evaluation.models import is_heuristic
 from evaluation.runs.estimate import STAND_IN, estimate_all, estimated, prompt_tokens
-from evaluation.runs.planning import actor_of
+from evaluation.simulation.conversations import actor_of
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.statistics.arms import detectable_d, pairs_for_a_verdict, pairs_needed
-from evaluation.wording import counted
 
 
 class ExperimentEstimate(BaseModel):

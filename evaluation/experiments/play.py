@@ -48,22 +48,16 @@ from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.pipeline import name_of, pipeline
 from agents.turn.receive import receive_message
+from evaluation.budget import why_over_budget
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.population import make_agents, write_personas
 from evaluation.experiments.scenario import Arm, Measured, Place, Scenario, Step
-from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
+from evaluation.judge.offline import rules_of
+from evaluation.models import CHANNEL_DIMENSIONS, SIMULATION, EvaluationRun
 from evaluation.propositions.files import dotted, load_all
-from evaluation.propositions.offline import rules_of
 from evaluation.runs.execute import execute
-from evaluation.runs.planning import (
-    SIMULATION,
-    Plan,
-    RunSpec,
-    actor_of,
-    create_run,
-    make_plan,
-    why_over_budget,
-)
+from evaluation.runs.planning import Plan, RunSpec, create_run, make_plan
+from evaluation.simulation.conversations import actor_of
 
 LEASE = timedelta(minutes=10)
 FRESH = timedelta(seconds=5)  # a lease is renewed before each turn, and not again within this

@@ -1,1 +1,1 @@
-"""The judge: what it is shown and asked, how its replies are read."""
+"""The judge. `questions` has what it is shown and asked, and how its replies are read; `offline` answers where there is no model at all."""

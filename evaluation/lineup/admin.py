@@ -21,7 +21,8 @@ from agents.models import Channel
 from evaluation.commands import tag_pairs
 from evaluation.lineup.lineup import WAITING, LineUp, newest_line_up, queue_line_up, said_since
 from evaluation.lineup.models import LineUpRun
-from evaluation.scorers.subjects import parse_window, said_in
+from evaluation.scorers.subjects import said_in
+from evaluation.windows import parse_window
 
 ADD = "lineup.add_lineuprun"
 VOICES_SHOWN, LEFT_OUT_SHOWN = 50, 10

@@ -18,8 +18,9 @@ from agents.kit.text.authors import MASK, NameMask, character_similarities
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Channel, Message
 from evaluation.lineup.models import LineUpRun
-from evaluation.scorers.subjects import MessageWindow, parse_window, said_in, why_outside
+from evaluation.scorers.subjects import said_in, why_outside
 from evaluation.statistics.attribution import attribute, time_blocks
+from evaluation.windows import MessageWindow, parse_window
 
 BLOCKS = 5
 MIN_LINES = 5

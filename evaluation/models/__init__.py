@@ -4,6 +4,7 @@ from evaluation.dimensions import BY_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, Dimen
 from evaluation.models.evaluations import (
     OUT_OF_REACH,
     RULE_JUDGE,
+    SIMULATION,
     STATISTIC,
     ChannelShare,
     EvaluationRun,
@@ -27,6 +28,7 @@ __all__ = [
     "COUNTED",
     "OUT_OF_REACH",
     "RULE_JUDGE",
+    "SIMULATION",
     "STATISTIC",
     "ChannelShare",
     "Dimension",

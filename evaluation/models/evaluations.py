@@ -21,10 +21,12 @@ from agents.kit.text.patterns import TIMED_OUT
 from agents.models import Agent, Channel, Message
 from agents.models.conversations import validate_tags
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
+from evaluation.windows import parse_window
 
 RULE_JUDGE = "rule"  # the judge of what an exact rule scored
 STATISTIC = "statistic"  # the served model of what an offline judge computed from the text instead of reading it
 OUT_OF_REACH = "out_of_reach"  # the cause of a judgement for which an offline judge has no means
+SIMULATION = "simulation"  # the tag of what was said in a simulation; its value is the simulation's id
 
 
 class Method(models.TextChoices):
@@ -263,6 +265,11 @@ class EvaluationRun(Leasable):
     def procedure(self) -> str:
         """How it was judged, e.g. ``plumbline+hard``: scores compare only with scores of the same procedure."""
         return procedure_name(**{name: getattr(self, name) for name in PROCEDURE})
+
+    @property
+    def awaits_simulation(self) -> bool:
+        """Whether the simulation that it measures is still to be made."""
+        return self.simulated and self.agent_id is not None and SIMULATION not in self.where
 
     @property
     def own_dimensions(self) -> list[str]:
@@ -559,8 +566,6 @@ class EvaluationSchedule(models.Model):
 
     def clean(self) -> None:
         """Refuse what the worker could not measure; names field, value and what is allowed."""
-        from evaluation.scorers.subjects import parse_window
-
         try:
             parse_window(self.window)
         except ValueError as error:

@@ -2,5 +2,6 @@
 
 `execute` leases runs and judges them side by side: now (`capture`) or when a worker's turn comes (`work_one`). `judging` asks about one
 dimension and stores the answers (`ideas` counts ideas, `batches` asks in Message Batches). `summary` has the numbers as commands and API
-show them; `estimate` says before what they would cost; `control` queues, cancels and resumes.
+show them; `estimate` says before what they would cost; `control` queues, cancels and resumes; `simulating` has speech simulated first
+where that is what is measured.
 """

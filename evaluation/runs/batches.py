@@ -17,8 +17,9 @@ from agents.kit.llm.anthropic_api import with_example
 from agents.kit.llm.batches import NO_ANSWER, Answers, NotHandedIn, Outgoing, hand_in, next_round, reply_of, request_key
 from agents.kit.llm.endpoints import Route
 from agents.kit.models import LLMBatch, owner_name
+from evaluation.budget import why_over_budget
 from evaluation.models import EvaluationRun
-from evaluation.runs.planning import answer_length, why_over_budget
+from evaluation.runs.planning import answer_length
 from evaluation.runs.summary import waiting_words
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from agents.kit.llm import ledger
 from agents.kit.models import LLMBatch, ModelPrice
 from agents.kit.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.planning import RESUMABLE, RunSpec, has_little_speech, prepare_run, why_not_simulated
+from evaluation.runs.planning import RESUMABLE, RunSpec, has_little_speech, prepare_run
 from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts, waiting_words
+from evaluation.simulation.conversations import why_not_simulated
 
 LEXICAL_JUDGE = "offline:lexical-1"
 

@@ -26,7 +26,6 @@ from evaluation.runs.planning import (
     AnswerLength,
     Plan,
     RunSpec,
-    actor_of,
     answer_length,
     channel_specs,
     make_plan,
@@ -34,10 +33,11 @@ from evaluation.runs.planning import (
     repeated,
     subject_of,
 )
+from evaluation.runs.simulating import simulation_spec
 from evaluation.runs.summary import Spending, Usd
 from evaluation.scorers import SCORERS, ideas_quantity
 from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, said
-from evaluation.simulation.conversations import TURN, Simulation, prepare, simulation_spec
+from evaluation.simulation.conversations import TURN, Simulation, actor_of, prepare
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation
 
 IDEAS_PER_PART, TOKENS_PER_IDEA = 12, 40  # of a conversation; an assumption, too: how many there are is what is asked

@@ -18,39 +18,28 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
+from agents.kit.capability import declared_list
 from agents.kit.llm.batches import forget_answers, is_waiting
 from agents.kit.llm.endpoints import route_of
 from agents.kit.models import Leasable, owner_name
 from agents.kit.models.lease import LOOKS
 from agents.kit.ops.telemetry import logging_about
 from agents.kit.running import OUTAGE, is_outage, side_by_side
-from evaluation.calibration.agreement import with_trust
-from evaluation.change import evidence
-from evaluation.change.evidence import note_evidence
-from evaluation.change.measurements import measurement_of, observations_json
-from evaluation.change.over_time import look_for_sharp_fall
+from agents.kit.text.wording import counted
+from evaluation.budget import why_over_budget
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.batches import BatchAsking, see_through
 from evaluation.runs.ideas import distinct_ideas
 from evaluation.runs.judging import Judging, Leases, Progress, Superseded, begin_judging, judge_dimension, lease
-from evaluation.runs.planning import (
-    RESUMABLE,
-    UNFINISHED,
-    Prepared,
-    RunSpec,
-    actor_of,
-    make_plan,
-    prepare_plan,
-    subject_of,
-    why_over_budget,
-)
+from evaluation.runs.planning import RESUMABLE, UNFINISHED, Prepared, RunSpec, make_plan, prepare_plan, subject_of
+from evaluation.runs.simulating import simulate_for
 from evaluation.runs.summary import (
     WITHOUT_SCORE,
     RunSummary,
-    channels_of,
     failed_call,
     judge_answered,
     reopen_failed,
@@ -59,8 +48,7 @@ from evaluation.runs.summary import (
 )
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Ends, Subject
-from evaluation.simulation.conversations import awaits_simulation, simulate_for
-from evaluation.wording import counted
+from evaluation.simulation.conversations import actor_of
 
 Status = Leasable.Status
 BATCH_PAUSE = timedelta(minutes=10)  # between two tries to submit a batch for which the budget had no room
@@ -236,7 +224,9 @@ def _end(judging: Judging, summary: RunSummary, *, alerts: bool) -> None:
             if short := [f"{name}: {d.reason}" for name, d in summary.dimensions.items() if d.reason and d.scored]:
                 error = "; ".join(short)
     score = summary.overall_score if status == Status.COMPLETED else None
-    with transaction.atomic():  # a run is not completed without its baselines
+    with (
+        transaction.atomic()
+    ):  # a run is not completed without what `evaluation_completed` stores, such as its baselines
         ended = run.finish(
             owner=judging.leases.owner, status=status, error=error, overall_score=score, token_usage=summary.tokens
         )
@@ -245,13 +235,29 @@ def _end(judging: Judging, summary: RunSummary, *, alerts: bool) -> None:
             EvaluationRun.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now() + BATCH_PAUSE)
         if ended and status == Status.COMPLETED:
             if isinstance(judging.subject, Subject):
-                note_evidence(run, judging.subject.spoken())
-            if run.is_baseline and run.agent_id is not None:
-                evidence.promote(run, summary)
+                _completed(run, summary, judging.subject)
             if run.batch:
                 forget_answers(run.work_id)
-    if ended and status == Status.COMPLETED and not run.is_baseline and alerts:
-        look_for_sharp_fall(run)
+    if ended and status == Status.COMPLETED and alerts:
+        _raise_alerts(run)
+
+
+def _completed(run: EvaluationRun, summary: RunSummary, subject: Subject, *, linked: bool = False) -> None:
+    """Have the apps above store what they keep of a completed evaluation of an agent (`evaluation_completed` in their `apps.py`).
+
+    Args:
+        linked: Whether it was completed before, and its channels brought new numbers.
+    """
+    for path in declared_list("evaluation_completed"):
+        import_string(path)(run, summary, spoken=subject.spoken(), linked=linked)
+
+
+def _raise_alerts(run: EvaluationRun) -> None:
+    """Have the apps above look whether a completed evaluation, but no baseline, is worth an alert (`evaluation_alerts` there)."""
+    if run.is_baseline:
+        return
+    for path in declared_list("evaluation_alerts"):
+        import_string(path)(run)
 
 
 def follow_links(runs: Iterable[EvaluationRun], *, alerts: bool = True) -> None:
@@ -271,11 +277,9 @@ def follow_links(runs: Iterable[EvaluationRun], *, alerts: bool = True) -> None:
         if not same.update(overall_score=summary.overall_score, error=error):
             continue
         if isinstance(subject := subject_of(agent_run), Subject):
-            note_evidence(agent_run, subject.spoken())
-        if agent_run.is_baseline:
-            evidence.promote(agent_run, summary, only=CHANNEL_DIMENSIONS)
-        elif alerts:
-            look_for_sharp_fall(agent_run)
+            _completed(agent_run, summary, subject, linked=True)
+        if alerts:
+            _raise_alerts(agent_run)
 
 
 def _why_no_channel(run: EvaluationRun) -> str:
@@ -370,21 +374,12 @@ def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
     return captured
 
 
-def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
-    """The object ``--json`` prints; `channels` are the channels' own runs, whose calls and cost are in none of the agents'."""
-    channels = [run_json(summary) for summary in channels_of(result.summary for result in results)]
-    document = {"judge": judge, "runs": [run_json(result.summary) for result in results]}
-    return {**document, "channels": channels} if channels else document
-
-
-def run_json(summary: RunSummary, *, observations: bool = True) -> dict[str, Any]:
-    """A run's summary dumped, with its judge's agreement with people and swap test per dimension (null: not known).
-
-    A completed run has its `observations` (see `observations_json`), so that the file serves as a baseline later.
-    """
+def run_json(summary: RunSummary) -> dict[str, Any]:
+    """A run's summary dumped, with what the apps above know of its dimensions (`summary_parts`): how far its judge can be trusted."""
     run, document = summary.run, summary.model_dump()
     agent = run.agent.slug if run.agent is not None else ""
-    with_trust(document["dimensions"], judge=run.judge, procedure=run.procedure, agent=agent)
+    for path in declared_list("summary_parts"):
+        import_string(path)(document["dimensions"], judge=run.judge, procedure=run.procedure, agent=agent)
     for name, dimension in document["dimensions"].items():
         if name in COUNTED and run.channel is not None:
             dimension["ideas"] = [idea.model_dump() for idea in distinct_ideas(run)]
@@ -392,8 +387,6 @@ def run_json(summary: RunSummary, *, observations: bool = True) -> dict[str, Any
             dimension["figures"] = run.figures[name]
         if run.simulated and name in CHANNEL_DIMENSIONS:
             dimension["reason"] = SIMULATED_ALONE
-    if observations and run.status == Status.COMPLETED:
-        document["observations"] = observations_json(measurement_of(run))
     return document
 
 
@@ -408,7 +401,7 @@ def _paused_that_may_go_on() -> EvaluationRun | None:
     over: set[tuple[int | None, str]] = set()  # asked once per agent, and once for channels
     run: EvaluationRun
     for run in paused.order_by("created_at", "pk"):
-        model = actor_of(run.agent, run.actor_model) if run.agent is not None and awaits_simulation(run) else run.judge
+        model = actor_of(run.agent, run.actor_model) if run.agent is not None and run.awaits_simulation else run.judge
         if (run.agent_id, model) not in over:
             if not why_over_budget(run.agent, model):
                 return run
@@ -451,7 +444,7 @@ def work_one(*, owner: str) -> bool:
             run.note_served()
             trace = sentry_sdk.start_transaction(op="evaluation.work", name="evaluate")  # a span alone is sent nowhere
             with logging_about(evaluation_run=run.pk, agent=run.agent_id), trace:
-                if awaits_simulation(run):
+                if run.awaits_simulation:
                     simulate_for(run, owner=owner)
                 else:
                     execute([run, *_more_channels(run, waiting, owner)], owner=owner)

@@ -23,6 +23,7 @@ from agents.kit.running import OUTAGE, outlasting
 from agents.kit.text.fences import new_nonce, one_line
 from agents.models import Message
 from agents.personas.persona import current_digest
+from evaluation.budget import BudgetWatch
 from evaluation.judge.questions import (
     Asking,
     JudgeHealth,
@@ -38,7 +39,7 @@ from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Pattern
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PRECONDITIONS, Proposition, Target, fill, propositions_digest
 from evaluation.runs.ideas import count_ideas
-from evaluation.runs.planning import BudgetWatch, propositions_asked, subject_of
+from evaluation.runs.planning import propositions_asked, subject_of
 from evaluation.runs.summary import FAILURES
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ChannelSubject, Context, Ends, Subject, stretch_end

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 from itertools import islice
 from typing import Any
 
@@ -17,23 +14,21 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Count, Q
 from django.utils import timezone
-from django.utils.module_loading import import_string
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.bulk import insert_values
-from agents.kit.capability import declared_one
 from agents.kit.llm.batches import is_waiting
 from agents.kit.llm.endpoints import provider_of
 from agents.kit.models import LLMCall
 from agents.kit.text.fences import one_line
 from agents.models import Agent, Channel
 from agents.personas.persona import current_digest, render_persona
-from agents.turn.scripted import NO_LINES
 from evaluation.experiments.models import ExperimentEnvironment
 from evaluation.models import (
     BY_MESSAGE,
     CHANNEL_DIMENSIONS,
     COUNTED,
+    SIMULATION,
     ChannelShare,
     Dimension,
     EvaluationRun,
@@ -41,7 +36,6 @@ from evaluation.models import (
     EvaluationScore,
     Method,
     SwapHalf,
-    is_heuristic,
     procedure_name,
 )
 from evaluation.models.evaluations import PROCEDURE
@@ -50,21 +44,11 @@ from evaluation.propositions.schema import Proposition, digest_of_each, fill, pr
 from evaluation.runs.summary import reopen_failed
 from evaluation.runs.swaps import choose_swaps, swapped_texts
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import (
-    BEFORE,
-    ChannelSubject,
-    Item,
-    MessageWindow,
-    Subject,
-    check_bins,
-    parse_history,
-    parse_window,
-    spoken_by,
-)
+from evaluation.scorers.subjects import ChannelSubject, Item, Subject, check_bins, spoken_by
+from evaluation.windows import BEFORE, MessageWindow, parse_history, parse_window
 
 MOST_SAMPLES = 100_000
 MOST_REPEATS = 20
-SIMULATION = "simulation"  # the tag of what was said in a simulation; its value is the simulation's id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,17 +175,6 @@ def has_little_speech(spec: RunSpec) -> bool:
     if spec.agent is None or spec.where or spec.history_where or spec.simulated:
         return False
     return len(spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH]) < ENOUGH
-
-
-def actor_of(agent: Agent, actor_model: str = "") -> str:
-    """The model that acts as an agent, unless another one is asked for."""
-    return actor_model or agent.model_id or str(settings.ACTOR_MODEL)
-
-
-def why_not_simulated(agent: Agent, actor_model: str = "") -> str:
-    """Why the actor could say nothing as this agent, in a sentence; empty when it could."""
-    speaks = any(line.strip() for line in agent.sample_lines) or not is_heuristic(actor_of(agent, actor_model))
-    return "" if speaks else f"not simulated: {NO_LINES}"
 
 
 MOST_CHANNELS = 20  # per agent: those in which it said most
@@ -537,48 +510,6 @@ def plan_later(run: EvaluationRun, spec: RunSpec, *, owner: str) -> bool:
 
 
 # -- what it may cost
-LOOK_AFTER_CALLS = 10
-LOOK_AFTER_SECONDS = 30.0
-
-
-def why_over_budget(agent: Agent | None, judge: str, *, planned: Decimal = Decimal(0)) -> str | None:
-    """Why no paid question about `agent` may be asked of `judge` now; empty when it may, None when nothing is capped.
-
-    The evaluations of all channels, which have no agent, share one budget. `planned` US dollars are about to be spent at once.
-    """
-    path = declared_one("evaluation_budget")
-    if not path:
-        return None
-    over: Callable[..., str | None] = import_string(path)
-    return over(agent, judge, planned=planned) if planned else over(agent, judge)
-
-
-class BudgetWatch:
-    """Asked before each call of one evaluation; safe to use from several threads.
-
-    Looks every ten calls where there is a cap, every 30 seconds in any case: that many calls, and those in flight, may exceed the cap.
-
-    Attributes:
-        reason: Why the evaluation must pause; it stays so until it is resumed.
-    """
-
-    def __init__(self, agent: Agent | None, judge: str) -> None:
-        self.agent, self.judge, self.reason = agent, judge, ""
-        self._calls_left, self._looked = 0, -LOOK_AFTER_SECONDS
-        self._lock = threading.Lock()
-
-    def used_up(self) -> bool:
-        """Whether the evaluation must pause."""
-        with self._lock:
-            if not self.reason:
-                now = time.monotonic()
-                if self._calls_left == 0 or now - self._looked > LOOK_AFTER_SECONDS:
-                    reason, self._looked = why_over_budget(self.agent, self.judge), now
-                    self.reason, self._calls_left = reason or "", -1 if reason is None else LOOK_AFTER_CALLS
-                self._calls_left -= 1
-            return bool(self.reason)
-
-
 OUTPUT_TOKENS_PER_CLAIM = 160  # a few sentences of reasoning; an assumption, said so where it is shown
 ENOUGH_CALLS = 20  # of a judge, whose mean is better than the assumption
 NEWEST_RUNS, NEWEST_CALLS = 50, 2_000  # whose answers are looked at

@@ -1,4 +1,4 @@
-"""Schedules of evaluations: making and changing them, firing those that are due, and looking for drift in what they measured."""
+"""Schedules of evaluations: making and changing them, and firing those that are due."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-import sentry_sdk
 from django.core.exceptions import ValidationError
 from django.db import OperationalError, transaction
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
+from agents.kit.capability import declared_list
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent
-from evaluation.change.over_time import look_for_drift, next_to_look_at
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.planning import Prepared, RunSpec, prepare_run
-from evaluation.scorers.subjects import parse_window
+from evaluation.windows import parse_window
 
 log = logging.getLogger("evaluation.runs.schedules")
 
@@ -74,18 +74,16 @@ def every_name(minutes: int) -> str:
 
 
 def work_one(*, owner: str) -> bool:
-    """Fire a schedule that is due, or look at a run that ended; whether there was one. What `manage.py work` calls."""
+    """Fire a schedule that is due, or look at a run that ended (`after_schedules` in the `apps.py` of the apps above).
+
+    Returns:
+        Whether there was one. What `manage.py work` calls.
+    """
     now = timezone.now()
     due = EvaluationSchedule.objects.filter(is_active=True, next_at__lte=now).order_by("next_at", "pk").first()
     if due is not None:
         return fire_if_due(due, now=now) is not None
-    run = next_to_look_at()
-    if run is None:
-        return False
-    with sentry_sdk.start_transaction(op="evaluation.drift", name="look for drift") as trace:
-        trace.set_data("evaluation_run", run.pk)
-        look_for_drift(run)
-    return True
+    return any(import_string(path)() for path in declared_list("after_schedules"))
 
 
 def fire_if_due(schedule: EvaluationSchedule, *, now: datetime | None = None) -> Fired | None:

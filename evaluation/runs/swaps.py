@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from agents.models import Agent, Message
 from evaluation.scorers.foils import load_foils
-from evaluation.scorers.subjects import MessageWindow, spoken_by
+from evaluation.scorers.subjects import spoken_by
+from evaluation.windows import MessageWindow
 
 if TYPE_CHECKING:
     from evaluation.models import EvaluationRun

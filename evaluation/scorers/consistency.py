@@ -13,10 +13,10 @@ from django.db.models import Q
 
 from agents.kit.text.authors import NameMask, Voice, learn_voice, own_voice
 from agents.kit.text.tokens import tokenize
+from agents.kit.text.wording import counted
 from agents.models import Agent, Message
 from evaluation.scorers.foils import load_foils
 from evaluation.scorers.subjects import Context, Event, Halves, Item, Subject, Window, said, synthetic_only
-from evaluation.wording import counted
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition

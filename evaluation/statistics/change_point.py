@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from agents.kit.text.wording import counted
 from evaluation.statistics.bootstrap import numbers
-from evaluation.wording import counted
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from agents.kit.text.wording import counted
 from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval, numbers
-from evaluation.wording import counted
 
 if TYPE_CHECKING:
     from evaluation.statistics.bootstrap import Floats

@@ -34,7 +34,7 @@ from correction.costs import (
     get_cost_summary,
     spent_today,
 )
-from evaluation.scorers.subjects import MessageWindow
+from evaluation.windows import MessageWindow
 from tests.api_client import Program, program
 from tests.console import superuser
 from tests.correction.ledger import call

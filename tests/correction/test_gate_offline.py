@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
+from evaluation.judge.offline import check_draft, score_claim
 from evaluation.propositions.files import propositions_for
-from evaluation.propositions.offline import check_draft, score_claim
 from tests.correction.gating import gated, logs, outcomes, send, team_file
 from tests.factories import talk
 

@@ -21,7 +21,7 @@ from agents.models import Agent, Channel
 from correction.gate import stage
 from correction.gate.statistics import GATE, GateStatistics, get_gate_statistics
 from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome
-from evaluation.scorers.subjects import MessageWindow
+from evaluation.windows import MessageWindow
 from tests.correction.judged_drafts import make_log
 from tests.factories import make_agent, make_channel, say
 

@@ -16,7 +16,7 @@ from pytest_django import DjangoAssertNumQueries, Settings
 from agents.models import Agent, Channel, Message
 from correction.gate.thresholds import Scores, failing, mark_result, precision, replay, wilson_interval
 from correction.models import CorrectionLog, GateDimensionResult
-from evaluation.scorers.subjects import MessageWindow
+from evaluation.windows import MessageWindow
 from tests.console import Browser, list_of, page_of, plain, read, signed_in, staff, viewer
 from tests.correction.judged_drafts import MODEL, OFFLINE, make_log, verdict
 from tests.correction.test_gate_statistics import attempt

@@ -17,7 +17,7 @@ from agents.seed import loader
 from evaluation.change.models import Baseline
 from evaluation.propositions.files import PropositionError, load_all, propositions_for
 from evaluation.runs.summary import RunSummary
-from evaluation.scorers.subjects import parse_window
+from evaluation.windows import parse_window
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import converse, diverse
 from tests.evaluation.judging import answers, prompt_of

@@ -13,7 +13,7 @@ import pytest
 from agents.models import Message
 from evaluation.models import EvaluationScore
 from evaluation.runs.planning import RunSpec
-from evaluation.scorers.subjects import MessageWindow
+from evaluation.windows import MessageWindow
 from tests.evaluation.change.test_trajectory import HOSTILE
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, prompt_of, tail_of

@@ -15,6 +15,7 @@ from agents.kit.models import LLMCall
 from agents.models import Message
 from evaluation import jobs
 from evaluation.calibration.models import JudgeCalibration
+from evaluation.drafting.jobs import queue_suggestions
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.scenario import shipped
 from evaluation.lineup import lineup
@@ -98,7 +99,7 @@ def test_suggestions_that_failed_say_why(root: Client, llm_server: LLMServer, te
 
 def test_a_worker_that_was_lost_leaves_the_agents_that_were_asked(llm_server: LLMServer, team: Path) -> None:
     ada, bob = make_ada(), make_ada("bob")
-    job = jobs.queue_suggestions(agents=[ada, bob], most=8, model="test-model")
+    job = queue_suggestions(agents=[ada, bob], most=8, model="test-model")
     Job.objects.filter(pk=job.pk).update(result={"agents": [{"agent": "ada", "written": 1, "dropped": 0, "why": ""}]})
     llm_server.always(**reply(proposal()))
     work()

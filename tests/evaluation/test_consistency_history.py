@@ -11,7 +11,7 @@ from agents.models import Message
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import execute
 from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.scorers.subjects import parse_window
+from evaluation.windows import parse_window
 from tests.evaluation.judging import prompt_of
 from tests.evaluation.pairing import before_and_now, consistency, pairs
 from tests.factories import MONDAY, make_agent, make_channel, say, speaking, talk

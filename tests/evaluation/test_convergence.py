@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
+from agents.kit.text.wording import number
 from agents.models import Agent, Channel
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import with_share
-from evaluation.scorers.subjects import parse_window
-from evaluation.wording import number
+from evaluation.windows import parse_window
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converged, convergence, converse, diverse, in_turn
 from tests.evaluation.judging import claims_of, entry, prompt_of

@@ -10,7 +10,8 @@ from agents.models import Agent, Channel, Message
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec, has_little_speech
-from evaluation.scorers.subjects import MessageWindow, positions_of, said_in, spoken_by
+from evaluation.scorers.subjects import positions_of, said_in, spoken_by
+from evaluation.windows import MessageWindow
 from tests.agents.debates.seats import TOPIC, played, seated
 from tests.factories import make_channel, talk
 

@@ -14,7 +14,8 @@ from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart
 from evaluation.runs.execute import run_json
 from evaluation.runs.ideas import distinct_ideas
 from evaluation.scorers import ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, MessageWindow
+from evaluation.scorers.subjects import ChannelSubject
+from evaluation.windows import MessageWindow
 from tests.evaluation.brainstorming import BRAINSTORM, KINDS, brainstorm, lister
 from tests.evaluation.conversing import converse, ideas
 from tests.evaluation.judging import entry, prompt_of

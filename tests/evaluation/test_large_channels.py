@@ -12,7 +12,7 @@ from pytest_django import Settings
 from agents.models import Agent, Channel, Message
 from evaluation.models import IdeaPart
 from evaluation.runs.ideas import distinct_ideas
-from evaluation.scorers.subjects import parse_window
+from evaluation.windows import parse_window
 from tests.evaluation.measuring import evaluate_agent, evaluate_channel
 from tests.factories import MONDAY, make_agent, make_channel
 

@@ -48,7 +48,7 @@ def test_an_interruption_before_the_baseline_is_stored_leaves_the_run_to_be_take
     llm_server.respond = answers(lambda claim: 5)
     promote = evidence.promote
 
-    def interrupted(*args: Any) -> None:
+    def interrupted(*args: Any, **kwargs: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("evaluation.change.evidence.promote", interrupted)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from agents.models import Agent, Message, Run, RunMessage
-from evaluation.scorers.subjects import Event, MessageWindow, Subject, cut_window, parse_window, spoken_by
+from evaluation.scorers.subjects import Event, Subject, cut_window, spoken_by
+from evaluation.windows import MessageWindow, parse_window
 from tests.factories import MONDAY, make_agent, make_channel, say, speaking, talk
 
 

@@ -18,17 +18,18 @@ from agents.kit.console import display
 from agents.kit.console.forms import Takes, as_query, ask, option
 from agents.kit.console.panels import table
 from agents.kit.console.site import add_pages
+from agents.kit.text.wording import decimal
 from evaluation.admin.asking import agents_asked_for, judge_field, takes
 from evaluation.admin.display import MEASURE, dimension_badge
 from evaluation.admin.jobs import JobPage
+from evaluation.calibration.jobs import queue_check
 from evaluation.calibration.swap_test import SAMPLES, SwapTest, swap_specs
-from evaluation.jobs import queue_check
 from evaluation.models import BY_MESSAGE, Dimension, Job
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.estimate import estimate_all
 from evaluation.runs.planning import RunSpec
-from evaluation.scorers.subjects import NO_MESSAGE, MessageWindow, spoken_by
-from evaluation.wording import decimal
+from evaluation.scorers.subjects import NO_MESSAGE, spoken_by
+from evaluation.windows import MessageWindow
 
 VIEW = "evaluation.view_evaluationrun"
 

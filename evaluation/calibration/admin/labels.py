@@ -27,6 +27,7 @@ from agents.kit.console.logs import READING
 from agents.kit.console.review import ASSIGNING, assign, people
 from agents.kit.console.site import Button, ModelAdmin, NumberInput, Select, TextInput, console_page
 from agents.kit.models import ReviewItem
+from agents.kit.text.wording import counted
 from agents.models import Message
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import dimension_badge, judged_by
@@ -51,7 +52,6 @@ from evaluation.calibration.labels import (
 from evaluation.calibration.models import JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.calibration.shown import shown
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore, procedure_name
-from evaluation.wording import counted
 
 
 class DrawForm(forms.Form):

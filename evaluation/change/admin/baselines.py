@@ -23,6 +23,7 @@ from agents.kit.console import display
 from agents.kit.console.forms import Takes, ask, confirmed
 from agents.kit.console.panels import table
 from agents.kit.console.site import ReadOnlyAdmin, console_page
+from agents.kit.text.wording import counted
 from agents.models import Agent, Import, Message
 from evaluation.admin.asking import FOLDED, measuring_form, measuring_takes, specs_of
 from evaluation.admin.display import (
@@ -45,8 +46,6 @@ from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
 from evaluation.runs.planning import ENOUGH, RunSpec
 from evaluation.runs.summary import Share, dimension_scores, shares_of
-from evaluation.simulation.conversations import awaits_simulation
-from evaluation.wording import counted
 
 What = Literal["evaluate", "capture"]
 TITLES: dict[What, str] = {"evaluate": "Evaluate {} now", "capture": "Capture a baseline of {}"}
@@ -291,7 +290,7 @@ def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[
         except PropositionError as error:
             model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)
     if runs:
-        simulated = [str(run.agent) for run in runs if awaits_simulation(run)]
+        simulated = [str(run.agent) for run in runs if run.awaits_simulation]
         first = f" Simulated first (fewer than {ENOUGH} messages): {', '.join(simulated)}." if simulated else ""
         text = format_html(
             "{} queued; the worker (<code>manage.py work</code>) captures them.{} {}",

@@ -19,6 +19,8 @@ from agents.kit.console import display
 from agents.kit.console.panels import table
 from agents.kit.console.site import ModelAdmin, Select, TextInput
 from agents.kit.text.tables import csv_lines
+from agents.kit.text.wording import interval_text, signed
+from agents.kit.text.wording import number as number_text
 from agents.kit.work.worker import alive
 from agents.models import Agent, Message
 from evaluation.admin.display import (
@@ -44,8 +46,6 @@ from evaluation.commands import as_text
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import Share
 from evaluation.statistics.difference import MARGIN
-from evaluation.wording import interval_text, signed
-from evaluation.wording import number as number_text
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
 FILES = {"csv": "text/csv", "json": "application/json"}

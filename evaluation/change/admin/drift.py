@@ -23,6 +23,7 @@ from agents.kit.console.charts import Line, Mean, Point, line_chart, markers_of
 from agents.kit.console.forms import tell_done
 from agents.kit.console.panels import table
 from agents.kit.console.site import ReadOnlyAdmin
+from agents.kit.text.wording import counted, interval_text, signed
 from agents.models import Agent, Message
 from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter
 from evaluation.calibration.admin.trust import trust
@@ -32,7 +33,6 @@ from evaluation.change.models import Baseline, DriftAlert
 from evaluation.change.over_time import acknowledge_drifts
 from evaluation.change.position import PositionDimension, position_profile
 from evaluation.models import EvaluationRun, EvaluationSchedule
-from evaluation.wording import counted, interval_text, signed
 
 MOST_CHARTS = 12
 LATELY = timedelta(days=14)

@@ -23,6 +23,7 @@ from agents.kit.console.display import Tone
 from agents.kit.console.filters import number_in
 from agents.kit.console.panels import table
 from agents.kit.console.site import Button, ModelAdmin, Select, TextInput
+from agents.kit.text.wording import signed
 from agents.models import Agent
 from agents.models.conversations import TAG_KEY
 from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words
@@ -42,7 +43,6 @@ from evaluation.change.overview import (
 )
 from evaluation.models import EvaluationScore, Method, is_heuristic
 from evaluation.runs.summary import Share, percent
-from evaluation.wording import signed
 
 INVERTED = "an anti-pattern: 9 means not at all"
 PAGE = 12  # cards

@@ -18,6 +18,7 @@ from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.charts import COLOURS, Line, Marker, MarkerSource, add_markers, line_chart, markers_of
 from agents.kit.console.home import HomePart, add_home, number_link, step
+from agents.kit.text.wording import counted
 from agents.models import Agent
 from evaluation.admin.display import judged_by
 from evaluation.change.admin.drift import MOST_POINTS, axis_of, history_line, levels_of
@@ -26,7 +27,6 @@ from evaluation.change.history import ROLLING, History, histories
 from evaluation.change.models import Baseline, DriftAlert
 from evaluation.change.overview import Card, State, numbers_of, short_name, tag_name
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationSchedule
-from evaluation.wording import counted
 
 DIMENSIONS = [(value, label) for value, label in Dimension.choices if value not in COUNTED]
 MOST_LINES, USUAL_LINES = COLOURS, 5

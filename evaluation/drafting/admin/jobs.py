@@ -27,8 +27,8 @@ from evaluation.admin.asking import agents_asked_for
 from evaluation.admin.display import MEASURE
 from evaluation.admin.jobs import JobPage
 from evaluation.drafting.editing import NO_FOLDER, team_folder
+from evaluation.drafting.jobs import queue_suggestions
 from evaluation.drafting.suggesting import MOST, suggestions_request
-from evaluation.jobs import queue_suggestions
 from evaluation.models import Job, is_heuristic
 from evaluation.runs.control import judges_offered
 

@@ -57,7 +57,7 @@ from evaluation.propositions.files import (
     with_traits,
 )
 from evaluation.propositions.schema import AGENT_NAME, Proposition
-from evaluation.scorers.subjects import parse_window
+from evaluation.windows import parse_window
 
 PAGES = "admin/drafting/propositions/"
 AROUND = 240  # characters of the persona shown before and after a quote

@@ -28,7 +28,7 @@ from evaluation.runs.schedules import (
     schedule_json,
 )
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ALLOWED
+from evaluation.windows import ALLOWED
 
 EXAMPLES = """
 examples:

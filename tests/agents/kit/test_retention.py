@@ -37,7 +37,7 @@ from correction.gate.thresholds import mark_result
 from correction.interventions.models import InterventionLog
 from correction.models import CorrectionLog, GateDimensionResult, ObservedMessage
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.scorers.subjects import MessageWindow
+from evaluation.windows import MessageWindow
 from tests.factories import make_agent, make_channel, say
 
 OLD = timezone.now() - timedelta(days=100)

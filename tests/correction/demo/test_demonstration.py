@@ -21,7 +21,8 @@ from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import replay
 from correction.interventions.models import InterventionLog
 from correction.models import AgentEvaluationConfig, CorrectionLog
-from evaluation.scorers.subjects import parse_window, spoken_by
+from evaluation.scorers.subjects import spoken_by
+from evaluation.windows import parse_window
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db

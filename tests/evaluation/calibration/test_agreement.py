@@ -17,6 +17,7 @@ from evaluation.calibration.agreement import (
     calibration_of,
     figure_text,
     refresh,
+    trust_notes_of,
     work_one,
 )
 from evaluation.calibration.labels import draw_label_set, save_label, withdraw_label
@@ -286,7 +287,7 @@ def test_the_table_and_json_of_a_capture_have_it(
     talk(ada, [f"line {n}" for n in range(25)])
     result = measured(ada, samples=25)
     not_yet = (tmp_path / "not-yet.txt").open("w+")
-    outcome_table("test-model", [result], not_yet)
+    outcome_table("test-model", [result], not_yet, notes=trust_notes_of([result.summary.run]))
     assert run_json(result.summary)["dimensions"]["adherence"]["calibration"] is None
 
     label_set = draw_label_set(name="first", judge="test-model", dimension="adherence", n=25)
@@ -295,7 +296,7 @@ def test_the_table_and_json_of_a_capture_have_it(
         pass
     outcome = run_json(summarize(result.summary.run))["dimensions"]["adherence"]["calibration"]
     now = (tmp_path / "now.txt").open("w+")
-    outcome_table("test-model", [result], now)
+    outcome_table("test-model", [result], now, notes=trust_notes_of([result.summary.run]))
     not_yet.seek(0)
     now.seek(0)
 

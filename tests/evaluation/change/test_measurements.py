@@ -19,12 +19,13 @@ from evaluation.change.measurements import (
     Measurement,
     NotComparable,
     UnreadableFile,
+    as_json,
     measurement_of,
     measurements_of_file,
     observations_json,
 )
 from evaluation.models import EvaluationRun
-from evaluation.runs.execute import as_json, capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, Share, percent, summarize
 from evaluation.statistics.bootstrap import Observation

@@ -14,7 +14,7 @@ from evaluation.change.measurements import measurement_of
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary
-from evaluation.scorers.subjects import parse_window
+from evaluation.windows import parse_window
 from tests.agents.test_seed import CAST
 from tests.evaluation.conversing import convergence, converse, ideas
 from tests.evaluation.measuring import by_tag, evaluate_agent

@@ -14,15 +14,8 @@ from evaluation.change.position import PositionProfile, position_profile
 from evaluation.ci.render import position_table
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.scorers.subjects import (
-    Bin,
-    MessageWindow,
-    parse_bins,
-    parse_window,
-    positions_of,
-    sample_by_position,
-    spoken_by,
-)
+from evaluation.scorers.subjects import Bin, parse_bins, positions_of, sample_by_position, spoken_by
+from evaluation.windows import MessageWindow, parse_window
 from tests.evaluation.change.talking import BINS, chat
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, tail_of

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from agents.models import Channel, ChannelMember, Message
 from evaluation.lineup import lineup
 from evaluation.lineup.lineup import line_up
-from evaluation.scorers.subjects import parse_window
+from evaluation.windows import parse_window
 from tests.evaluation.lineup.lining_up import SHARED, THINGS, VOICES, chat, left_out, voices
 from tests.factories import MONDAY, make_agent, make_channel, say
 from tests.machinery import THOROUGH

@@ -17,7 +17,7 @@ from evaluation.models import EvaluationRun
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
-from evaluation.simulation.conversations import simulation_spec
+from evaluation.runs.simulating import simulation_spec
 from evaluation.simulation.situations import load_situations
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers

@@ -12,13 +12,15 @@ from agents.models import Agent, Channel
 from correction.gate.statistics import get_gate_statistics
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.change.evidence import get_baseline
+from evaluation.change.measurements import as_json
 from evaluation.lineup.lineup import line_up
 from evaluation.models import EvaluationScore
-from evaluation.runs.execute import as_json, capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
+from evaluation.runs.simulating import simulation_spec
 from evaluation.runs.summary import RunSummary
-from evaluation.scorers.subjects import parse_window
-from evaluation.simulation.conversations import Simulation, simulation_spec
+from evaluation.simulation.conversations import Simulation
+from evaluation.windows import parse_window
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, prompt_of
 from tests.evaluation.simulation.acting import simulated

@@ -16,7 +16,6 @@ from evaluation.models import EvaluationRun
 from evaluation.runs.control import cancel_run, queue_run, resume_run
 from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec
-from evaluation.simulation.conversations import awaits_simulation
 from evaluation.simulation.situations import load_situations
 from tests.api_client import BASELINES, RUNS, program, refused
 from tests.console import list_of, page_of, plain, read, signed_in, superuser
@@ -59,7 +58,7 @@ def spoken(agent: Agent) -> int:
 
 def test_the_worker_simulates_an_agent_with_little_speech_and_measures_that(ada: Agent) -> None:
     run = queued(ada)
-    assert (run.status, awaits_simulation(run), spoken(ada)) == ("pending", True, 0)
+    assert (run.status, run.awaits_simulation, spoken(ada)) == ("pending", True, 0)
 
     work()
 
@@ -131,7 +130,7 @@ def test_a_worker_that_is_stopped_in_a_simulation_leaves_it_to_the_next_one(ada:
     with at_answer(8, stop), pytest.raises(KeyboardInterrupt):
         work()
     run.refresh_from_db()
-    assert (run.status, awaits_simulation(run), spoken(ada)) == ("pending", True, 7)
+    assert (run.status, run.awaits_simulation, spoken(ada)) == ("pending", True, 7)
 
     work()
     run.refresh_from_db()
@@ -144,7 +143,7 @@ def test_a_cancelled_capture_is_simulated_no_further_than_the_line_it_is_at(ada:
         work()
 
     run.refresh_from_db()
-    assert (run.status, awaits_simulation(run), spoken(ada)) == ("cancelled", True, 3)
+    assert (run.status, run.awaits_simulation, spoken(ada)) == ("cancelled", True, 3)
 
 
 def test_an_actor_that_is_down_fails_it_with_the_reason_and_it_can_be_resumed(
@@ -188,7 +187,7 @@ def test_an_evaluation_that_is_no_baseline_simulates_nobody(ada: Agent) -> None:
     talk(ada, ["Hello."])
     run, _ = queue_run(RunSpec(agent=ada, dimensions=("adherence",)))
 
-    assert not awaits_simulation(run)
+    assert not run.awaits_simulation
     assert cancel_run(run).status == "cancelled"
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from agents.kit.commands import CodedCommand, unanswered, unusable
 from agents.kit.llm.endpoints import model_of
+from agents.kit.text.wording import counted
 from correction.behavior.bench import figures_of, judge_cases, read_cases, show
 from evaluation.commands import as_text
 from evaluation.models import is_heuristic
-from evaluation.wording import cost_line, counted, judge_label, spent_json
+from evaluation.wording import cost_line, judge_label, spent_json
 
 
 class Command(CodedCommand):

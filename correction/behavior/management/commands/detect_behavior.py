@@ -12,13 +12,14 @@ from rich.markup import escape
 from agents.kit.commands import NOT_ENOUGH, UNUSABLE, BaseCommand, console_on, print_table, printable, unusable, wrong
 from agents.kit.llm.requests import is_misconfigured
 from agents.kit.text.fences import fault_of
+from agents.kit.text.wording import counted, money
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
 from correction.behavior.rules import Requester, applied_today
 from correction.behavior.scope import scope_for
 from correction.behavior.tiers import Trial, try_text
 from correction.config.settings import resolve_config
-from evaluation.wording import counted, judge_label, money
+from evaluation.wording import judge_label
 
 
 class Command(BaseCommand):

@@ -14,9 +14,11 @@ from django.core.management.base import CommandError
 
 from agents.kit.commands import NOT_ENOUGH, BaseCommand, Cell, Emphasis, console_on, print_table
 from agents.kit.groups import make_admin
+from agents.kit.text.wording import money
 from agents.models import Agent
 from correction.demo.demonstration import show_correction, show_debate, show_experiment, show_swarm
 from correction.demo.in_use import fill_console
+from evaluation.calibration.agreement import trust_notes_of
 from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import Overview, drift_overview, sentence_of
 from evaluation.commands import ProgressBar, outcome_table
@@ -24,7 +26,7 @@ from evaluation.models import is_heuristic
 from evaluation.runs.estimate import estimate
 from evaluation.runs.execute import Captured, capture, existing
 from evaluation.runs.planning import RunSpec
-from evaluation.wording import judge_label, money
+from evaluation.wording import judge_label
 
 TAG, BASE, LATER = "build", "40", "41"
 EMPHASIS: dict[str, Emphasis] = {
@@ -70,7 +72,8 @@ class Command(BaseCommand):
         self._heading(f"3. Baseline: {TAG} {BASE}")
         baseline = [RunSpec(agent=agent, is_baseline=True, where={TAG: BASE}) for agent in agents]
         results = self._measure(baseline, again=options["again"])
-        outcome_table(str(settings.JUDGE_MODEL), results, self.stdout)
+        notes = trust_notes_of([result.summary.run for result in results])
+        outcome_table(str(settings.JUDGE_MODEL), results, self.stdout, notes=notes)
         self._heading(f"4. {TAG.capitalize()} {LATER}, compared with it")
         later = [RunSpec(agent=agent, where={TAG: LATER}) for agent in agents]
         results += self._measure(later, again=options["again"])

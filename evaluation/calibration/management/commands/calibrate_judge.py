@@ -12,6 +12,7 @@ from django.core.management.base import CommandError
 from rich.console import Console
 
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, console_on, print_table, unusable, wrong
+from agents.kit.text.wording import counted
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.calibration.agreement import Calibration, calibration, labelled_keys, labels_of, refresh
 from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels, is_json
@@ -19,7 +20,7 @@ from evaluation.calibration.labels import NothingToDraw, check_dimension, draw_l
 from evaluation.calibration.models import LabelSet
 from evaluation.commands import as_text
 from evaluation.models import EvaluationRun, Method, procedure_fields
-from evaluation.wording import counted, judge_label
+from evaluation.wording import judge_label
 
 SOURCE = (
     "Prediction-powered mean: Angelopoulos, Bates, Fannjiang, Jordan & Zrnic, Science 382 (2023), 669–674; λ as in PPI++\n"

@@ -12,6 +12,7 @@ from django.core.management.base import CommandError
 
 from agents.kit.commands import NOT_ENOUGH, Cell, CodedCommand, console_on, print_table, unusable, wrong
 from agents.kit.llm.endpoints import provider_of
+from agents.kit.text.wording import counted, number
 from evaluation.calibration.agreement import BETTER
 from evaluation.calibration.swap_test import HIGH, SAMPLES, SwapTest, store_swap_tests, swap_specs, swap_tests
 from evaluation.commands import (
@@ -34,7 +35,7 @@ from evaluation.runs.planning import RunSpec
 from evaluation.runs.reuse import reusable
 from evaluation.runs.summary import refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE, spoken_by
-from evaluation.wording import counted, judge_label, number
+from evaluation.wording import judge_label
 
 NOT_SEEN = ": from one text this judge's score does not show a lost persona; write sharper propositions or choose another judge"
 

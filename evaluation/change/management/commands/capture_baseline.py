@@ -13,7 +13,9 @@ from django.core.management.base import CommandError
 
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, unusable, wrong
 from agents.kit.llm.endpoints import provider_of
+from evaluation.calibration.agreement import trust_notes_of
 from evaluation.change.evidence import dropped_tags
+from evaluation.change.measurements import as_json
 from evaluation.commands import (
     TOO_FEW,
     ProgressBar,
@@ -33,11 +35,12 @@ from evaluation.commands import (
     write_text,
 )
 from evaluation.runs.estimate import estimate_all, estimate_before, estimate_simulation, estimated
-from evaluation.runs.execute import Captured, as_json, capture
-from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech, why_not_simulated
+from evaluation.runs.execute import Captured, capture
+from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech
+from evaluation.runs.simulating import simulate_specs
 from evaluation.runs.summary import refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE
-from evaluation.simulation.conversations import Simulation, simulate_specs, simulations_json
+from evaluation.simulation.conversations import Simulation, simulations_json, why_not_simulated
 from evaluation.simulation.situations import load_situations
 
 
@@ -140,7 +143,8 @@ class Command(CodedCommand):
         estimate, actual = estimated(before) if before else None, spent_on(result.summary for result in results)
         if not options["json"]:
             if results:
-                outcome_table(judge, results, self.stdout)
+                notes = trust_notes_of([result.summary.run for result in results])
+                outcome_table(judge, results, self.stdout, notes=notes)
                 if used := spent_line(estimate, actual):
                     self.stdout.write(used)
             simulations_table(simulations, self.stdout, why=TOO_FEW)

@@ -25,6 +25,7 @@ from agents.kit.commands import (
     unusable,
     wrong,
 )
+from agents.kit.text.wording import interval_text, number, signed
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.calibration.agreement import trust_notes, with_trust
@@ -39,8 +40,8 @@ from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import percent, words_or_share
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ALLOWED, parse_window
-from evaluation.wording import heading_of, interval_text, judge_label, number, signed
+from evaluation.windows import ALLOWED, parse_window
+from evaluation.wording import heading_of, judge_label
 
 MOST_SHOWN = 5  # propositions with a message
 NARROW = 100

@@ -11,12 +11,13 @@ from django.utils import timezone
 from rich.markup import escape
 
 from agents.kit.commands import Cell, CodedCommand, console_on, print_table, unusable, wrong
+from agents.kit.text.wording import number
 from agents.models.conversations import find_agents
 from evaluation.change.over_time import Drop, Series, series_of, without_series
 from evaluation.commands import as_text
 from evaluation.runs.schedules import find_schedule
 from evaluation.scorers import SCORERS
-from evaluation.wording import judge_label, number
+from evaluation.wording import judge_label
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 SPARKS = 30

@@ -48,12 +48,14 @@ from evaluation.runs.estimate import (
     estimated,
 )
 from evaluation.runs.planning import RunSpec
+from evaluation.runs.simulating import simulate_specs
 from evaluation.runs.summary import refusal
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import DEFAULT_BINS, Bin, parse_bins, parse_history, parse_window
-from evaluation.simulation.conversations import Simulation, simulate_specs
+from evaluation.scorers.subjects import DEFAULT_BINS, Bin, parse_bins
+from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.situations import load_situations
 from evaluation.statistics.difference import MARGIN
+from evaluation.windows import parse_history, parse_window
 
 logger = logging.getLogger(__name__)
 

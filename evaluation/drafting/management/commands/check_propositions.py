@@ -12,6 +12,7 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError
 
 from agents.kit.commands import BaseCommand
+from agents.kit.text.wording import counted
 from agents.models import Agent
 from evaluation.propositions.files import (
     DEFAULT,
@@ -24,7 +25,6 @@ from evaluation.propositions.files import (
     own_agents_like_examples,
 )
 from evaluation.propositions.schema import PropositionFile
-from evaluation.wording import counted
 
 
 class Command(BaseCommand):

@@ -12,12 +12,13 @@ from django.conf import settings
 from rich.progress import Progress
 
 from agents.kit.commands import CodedCommand, console_for_bars, console_on, snippet, unanswered, unusable, wrong
+from agents.kit.text.wording import counted
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import AGENTS, as_text
 from evaluation.drafting.editing import NO_FOLDER, CannotSave, team_folder
 from evaluation.drafting.suggesting import MOST, Suggestions, suggest_for, write_suggestions
 from evaluation.propositions.files import PropositionError
-from evaluation.wording import cost_line, counted, judge_label
+from evaluation.wording import cost_line, judge_label
 
 
 class Command(CodedCommand):

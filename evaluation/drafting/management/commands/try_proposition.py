@@ -21,12 +21,13 @@ from agents.kit.commands import (
     unusable,
     wrong,
 )
+from agents.kit.text.wording import counted, number
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import as_text
 from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
-from evaluation.wording import cost_line, counted, judge_label, number
+from evaluation.wording import cost_line, judge_label
 
 
 class Command(CodedCommand):

@@ -22,7 +22,7 @@ from tests.batch_server import BatchServer
 from tests.evaluation.measuring import statuses
 from tests.evaluation.runs.batches.working import handed_in, look, only_batch, work
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def nobody_holds_it() -> None:
@@ -235,14 +235,17 @@ def test_a_killed_capture_is_gone_on_with_and_nothing_is_asked_or_stored_twice(
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert (server.made(), taken.count(("POST", "/v1/messages/batches"))) == (1, 1)
     server_end()
-    soon = "from agents.models import LLMBatch\nfrom django.utils import timezone\nLLMBatch.objects.update(next_look_at=timezone.now())\n"
+    soon = (
+        "from agents.kit.models import LLMBatch\nfrom django.utils import timezone\n"
+        "LLMBatch.objects.update(next_look_at=timezone.now())\n"
+    )
     free = "from agents.kit.work.queues import release_lost_leases\nrelease_lost_leases()\n"
     again = process(soon + free + KILLED.format(patch=""))
     assert again.returncode == 0, again.stderr
     assert (server.made(), server.live()) == (1, 0)
     asked = sum(len(batch.requests) for batch in server.batches.values())
     count = process(
-        "from agents.models import LLMCall\nfrom evaluation.models import EvaluationRun, EvaluationScore\n"
+        "from agents.kit.models import LLMCall\nfrom evaluation.models import EvaluationRun, EvaluationScore\n"
         "print(LLMCall.objects.filter(batch=True).count(), EvaluationRun.objects.get().status,"
         "EvaluationScore.objects.filter(status='pending').count())"
     )

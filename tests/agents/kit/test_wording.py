@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.wording import counted, decimal, signed
+from agents.kit.text.wording import counted, decimal, signed
 
 
 @pytest.mark.parametrize(
