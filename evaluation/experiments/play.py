@@ -47,7 +47,7 @@ from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.pipeline import name_of, pipeline
 from agents.turn.receive import receive_message
-from evaluation.experiments.models import Experiment, ExperimentEnvironment
+from evaluation.experiments.models import EnvironmentEvaluation, Experiment, ExperimentEnvironment
 from evaluation.experiments.population import make_agents, write_personas
 from evaluation.experiments.scenario import Arm, Measured, Place, Scenario, Step
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
@@ -592,12 +592,12 @@ def _spent(runs: Sequence[int], messages: int) -> dict[str, float]:
 def measure(experiment: Experiment) -> None:
     """Queue the evaluations of environments that were not played here, such as those of a bundle."""
     scenario = Scenario.model_validate(experiment.scenario)
-    here = EvaluationRun.objects.filter(environment=OuterRef("pk"))
+    here = EnvironmentEvaluation.objects.filter(environment=OuterRef("pk"))
     for environment in experiment.environments.filter(~Exists(here), status=Status.COMPLETED).order_by("pk"):
         plans = _plans(environment, scenario, Agent.objects.filter(pk__in=environment.agents).order_by("pk"))
         with transaction.atomic():
             Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
-            if not environment.evaluation_runs.exists():  # meanwhile, by another process
+            if not environment.evaluation_links.exists():  # meanwhile, by another process
                 _queue(environment, plans)
 
 
@@ -608,8 +608,7 @@ def _plans(environment: ExperimentEnvironment, scenario: Scenario, agents: Itera
 
 def _queue(environment: ExperimentEnvironment, plans: Sequence[Plan]) -> None:
     """Store the evaluations of an environment that has ended, and whether it was the last; in a transaction."""
-    for plan in plans:
-        create_run(plan)
+    link(environment, [create_run(plan) for plan in plans])
     experiments = Experiment.objects.filter(pk=environment.experiment_id)
     experiments.select_for_update(no_key=True).get()  # of two that end at once, the second sees that it is the last
     others = ExperimentEnvironment.objects.filter(experiment=environment.experiment_id)
@@ -618,13 +617,20 @@ def _queue(environment: ExperimentEnvironment, plans: Sequence[Plan]) -> None:
     transaction.on_commit(wake_workers)
 
 
-def specs(experiment: Experiment) -> Iterator[RunSpec]:
+def link(environment: ExperimentEnvironment, runs: Iterable[EvaluationRun]) -> None:
+    """Store which environment these evaluations measure, in the transaction that stored them; one that is resumed has its link."""
+    links = [EnvironmentEvaluation(environment=environment, evaluation_run=run) for run in runs]
+    EnvironmentEvaluation.objects.bulk_create(links, ignore_conflicts=True)
+
+
+def specs(experiment: Experiment) -> Iterator[tuple[ExperimentEnvironment, RunSpec]]:
     """What is measured: each agent in each arm and repeat, and each environment, where a dimension is of conversations."""
     scenario = Scenario.model_validate(experiment.scenario)
     environments = list(experiment.environments.select_related("channel", "experiment").order_by("pk"))
     agents = Agent.objects.in_bulk({pk for environment in environments for pk in environment.agents})
     for environment in environments:
-        yield from _specs(environment, scenario, [agents[pk] for pk in environment.agents if pk in agents])
+        here = [agents[pk] for pk in environment.agents if pk in agents]
+        yield from ((environment, spec) for spec in _specs(environment, scenario, here))
 
 
 def _specs(environment: ExperimentEnvironment, scenario: Scenario, agents: Iterable[Agent]) -> Iterator[RunSpec]:
@@ -633,7 +639,7 @@ def _specs(environment: ExperimentEnvironment, scenario: Scenario, agents: Itera
     spec = RunSpec(
         agent=None,
         channel=environment.channel,
-        environment=environment,
+        scope=f"environment {environment.pk}",
         where={name: tags[name] for name in (SIMULATION, Experiment.TAG, ARM, REPEAT)},
         samples=max(1, len(scenario.steps)) * 5,
         seed=experiment.seed,
@@ -673,4 +679,4 @@ def judge_here(
 
 def evaluations(experiment: Experiment) -> QuerySet[EvaluationRun]:
     """The evaluations of an experiment."""
-    return EvaluationRun.objects.filter(environment__experiment=experiment)
+    return EvaluationRun.objects.filter(environment_link__environment__experiment=experiment)
