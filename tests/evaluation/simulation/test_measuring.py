@@ -12,7 +12,7 @@ from agents.models import Agent, Channel
 from correction.gate.statistics import get_gate_statistics
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.change.evidence import get_baseline
-from evaluation.lineup.lineup import line_up
+from evaluation.lineup.measuring import line_up
 from evaluation.models import EvaluationScore
 from evaluation.runs.execute import as_json, capture
 from evaluation.runs.planning import RunSpec
