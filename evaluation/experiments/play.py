@@ -19,6 +19,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Sum
@@ -26,10 +27,6 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 from pydantic import ValidationError
 
-from agents.debates.debate import DebateRefused, ask_rounds, checked_settings, start_debate
-from agents.debates.debate import play as play_debate
-from agents.debates.models import Debate
-from agents.debates.modes import mode_of
 from agents.kit.llm.endpoints import problem_of
 from agents.kit.models import LLMCall, owner_name
 from agents.kit.models.lease import LeaseLost
@@ -40,16 +37,13 @@ from agents.kit.work.queues import carry_out, do_next, wake_workers
 from agents.kit.work.running import check_stop, outlasting, pause, side_by_side
 from agents.models import Agent, Channel, ChannelMember, Message, Run
 from agents.models.conversations import UnknownAgent, find_agent
-from agents.swarm.assign import SwarmRefused, assign_swarms
-from agents.swarm.models import Swarm
-from agents.swarm.phases import default_swarm, ensure_default_swarm
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.pipeline import name_of, pipeline
 from agents.turn.receive import receive_message
 from evaluation.experiments.models import EnvironmentEvaluation, Experiment, ExperimentEnvironment
 from evaluation.experiments.population import make_agents, write_personas
-from evaluation.experiments.scenario import Arm, Measured, Place, Scenario, Step
+from evaluation.experiments.scenario import Arm, Measured, Place, PlayedDebate, Scenario, Step
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.propositions.files import dotted, load_all
 from evaluation.propositions.offline import rules_of
@@ -72,6 +66,8 @@ MOST_EARLIER = 200  # messages of a real conversation that an environment begins
 ARM, REPEAT, ENVIRONMENT, STEP = "arm", "repeat", "environment", "step"  # tags, beside the experiment's
 OURS = ("tags", "scene", "lines", "until", "apart", "debate")  # overrides that the experiment sets itself
 OF_TURNS = ("stages", "model")
+NO_DEBATES = "debates are not installed; allowed: arms without a debate, or agents.debates in INSTALLED_APPS"
+NO_SWARMS = "swarms are not installed; allowed: a population without swarms, or agents.swarm in INSTALLED_APPS"
 
 Status = ExperimentEnvironment.Status
 STOPPED = (Status.PAUSED_BUDGET, Status.ERRORED)  # what goes on when a person says so
@@ -175,18 +171,35 @@ def _problems_of(arm: Arm) -> Iterator[tuple[Place, str]]:
             if name not in stages:
                 yield (*place, number), f"stage {name!r:.80} is unknown; allowed: {', '.join(stages)}"
     if arm.debate is not None:
-        try:
-            checked_settings(mode_of(arm.debate.mode), arm.debate.rounds, arm.debate.settings)
-        except DebateRefused as error:
-            yield ("debate", "settings"), str(error)
-        except ValueError as error:
-            yield ("debate", "mode"), str(error)
+        yield from _problems_of_debate(arm.debate)
+
+
+def _problems_of_debate(debate: PlayedDebate) -> Iterator[tuple[Place, str]]:
+    if not apps.is_installed("agents.debates"):
+        yield ("debate",), NO_DEBATES
+        return
+    from agents.debates.debate import DebateRefused, checked_settings
+    from agents.debates.modes import mode_of
+
+    try:
+        checked_settings(mode_of(debate.mode), debate.rounds, debate.settings)
+    except DebateRefused as error:
+        yield ("debate", "settings"), str(error)
+    except ValueError as error:
+        yield ("debate", "mode"), str(error)
 
 
 def _problems_of_swarms(scenario: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     """Swarms that there are none of, and arms that use a swarm where no agent has one."""
     population = scenario.get("population")
     named = [one for one in _listed(population, "swarms") if isinstance(one, str)]
+    if not apps.is_installed("agents.swarm"):
+        if named:
+            yield ("population", "swarms"), NO_SWARMS
+        return
+    from agents.swarm.models import Swarm
+    from agents.swarm.phases import default_swarm
+
     for number, name in enumerate(named):
         known = {default_swarm()["name"], *Swarm.objects.values_list("name", flat=True)}
         if name not in known:
@@ -205,10 +218,15 @@ def _problems_of_swarms(scenario: Mapping[str, Any]) -> Iterator[tuple[Place, st
 
 
 def _assign(swarms: Sequence[str], agents: Sequence[Agent]) -> None:
+    if not swarms:
+        return
+    from agents.swarm.assign import SwarmRefused, assign_swarms
+    from agents.swarm.phases import default_swarm, ensure_default_swarm
+
     if default_swarm()["name"] in swarms:
         ensure_default_swarm()
     try:
-        for agent in agents if swarms else ():
+        for agent in agents:
             assign_swarms(agent=agent, swarms=swarms)
     except SwarmRefused as error:
         raise ExperimentRefused([f"population.swarms: {error}"]) from None
@@ -260,20 +278,7 @@ def _channel(
     """The channel of an environment. What agents are shown of it says nothing of the arm."""
     if arm.debate is not None:
         model = str(arm.overrides.get("model", "")) or experiment.actor_model
-        try:
-            debate = start_debate(
-                topic=scenario.steps[0].says or scenario.title,
-                mode=arm.debate.mode,
-                agents=agents,
-                rounds=arm.debate.rounds,
-                models={agent.slug: model for agent in agents} if model else {},
-                **arm.debate.settings,
-            )
-        except DebateRefused as error:
-            raise ExperimentRefused([f"arms ({arm.name}).debate: {error}"]) from None
-        debate.channel.tags = {**debate.channel.tags, **tags}
-        debate.channel.save(update_fields=["tags"])
-        return debate.channel
+        return _channel_of_debate(scenario, arm.name, arm.debate, agents, model, tags)
     channel: Channel = Channel.objects.create(
         slug=f"talk-{experiment.pk}-{which}", name="Conversation", kind="private", synthetic=True, tags=dict(tags)
     )
@@ -293,6 +298,29 @@ def _channel(
         Message.objects.bulk_create(copies)
         Channel.objects.filter(pk=channel.pk).update(next_position=len(copies) + 1)
         channel.next_position = len(copies) + 1
+    return channel
+
+
+def _channel_of_debate(
+    scenario: Scenario, arm: str, debated: PlayedDebate, agents: Sequence[Agent], model: str, tags: Mapping[str, str]
+) -> Channel:
+    """The channel of a debate that was started and waits to be played."""
+    from agents.debates.debate import DebateRefused, start_debate
+
+    try:
+        debate = start_debate(
+            topic=scenario.steps[0].says or scenario.title,
+            mode=debated.mode,
+            agents=agents,
+            rounds=debated.rounds,
+            models={agent.slug: model for agent in agents} if model else {},
+            **debated.settings,
+        )
+    except DebateRefused as error:
+        raise ExperimentRefused([f"arms ({arm}).debate: {error}"]) from None
+    channel: Channel = debate.channel
+    channel.tags = {**channel.tags, **tags}
+    channel.save(update_fields=["tags"])
     return channel
 
 
@@ -426,10 +454,7 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
         if capped[agent.pk]:
             return {"status": Status.PAUSED_BUDGET, "error": f"{agent.slug}: {capped[agent.pk]}"}
     if arm.debate is not None:
-        debate = Debate.objects.get(channel=environment.channel_id)
-        if debate.status == Debate.WAITING:
-            debate = ask_rounds(debate, None)
-        play_debate(debate, owner=owner, progress=lambda _: _renew(environment, owner))
+        _play_debate(environment, owner)
     else:
         for number, step in enumerate(scenario.steps, 1):
             if number > environment.steps:
@@ -444,6 +469,19 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
         if environment.finish(owner=owner, status=Status.COMPLETED, **became):
             _queue(environment, plans)
     return None
+
+
+def _play_debate(environment: ExperimentEnvironment, owner: str) -> None:
+    if not apps.is_installed("agents.debates"):  # they were when it was started
+        raise ExperimentRefused([NO_DEBATES])
+    from agents.debates.debate import ask_rounds
+    from agents.debates.debate import play as play_debate
+    from agents.debates.models import Debate
+
+    debate = Debate.objects.get(channel=environment.channel_id)
+    if debate.status == Debate.WAITING:
+        debate = ask_rounds(debate, None)
+    play_debate(debate, owner=owner, progress=lambda _: _renew(environment, owner))
 
 
 def _renew(environment: ExperimentEnvironment, owner: str, **fields: Any) -> None:
