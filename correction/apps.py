@@ -8,5 +8,5 @@ class CorrectionConfig(capability.Capability):
     chores = {"correction.alerts.look": 120}
     rollups = ["correction.gate.statistics.GATE"]
     metrics_collectors = ["correction.gate.statistics.collect"]
-    seed_steps = ["correction.lifecycle.seed_configs"]
-    seed_removal_steps = ["correction.lifecycle.remove_logs"]
+    seed_steps = ["correction.examples.seed_configs"]
+    seed_removal_steps = ["correction.examples.remove_logs"]

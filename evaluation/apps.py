@@ -15,3 +15,4 @@ class EvaluationConfig(capability.Capability):
         "ideas": "evaluation.propositions.offline.list_ideas",
         "collapse": "evaluation.propositions.offline.collapse",
     }
+    seed_removal_steps = ["evaluation.examples.remove_jobs"]

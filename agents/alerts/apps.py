@@ -6,3 +6,4 @@ class AlertsConfig(capability.Capability):
     verbose_name = "Alerts"
     work_queues = {"alerts": "agents.alerts.delivery.work_one"}
     chores = {"agents.alerts.judge.look": 60}
+    seed_removal_steps = ["agents.alerts.raising.remove_alerts"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -75,6 +75,14 @@ def reopen(alert: Alert) -> bool:
             return bool(rows.update(acknowledged_at=None, acknowledged_by=None, note=""))
     except IntegrityError:
         return False
+
+
+def remove_alerts(agents: Sequence[Agent]) -> dict[str, int]:
+    """Remove the alerts of the example agents, which would stay without a name."""
+    rows = Alert.objects.filter(agent__in=agents)
+    removed = {str(Alert._meta.verbose_name_plural): rows.count()}
+    rows.delete()
+    return removed
 
 
 def queue_deliveries(alert: Alert) -> None:
