@@ -14,5 +14,5 @@ class CorrectionConfig(capability.Capability):
     turn_overrides_need = "correction.change_agentevaluationconfig"  # to override the gate, besides agents.change_agent
     # Asked before an evaluation asks its judge: takes agent and judge, returns why to pause, or nothing.
     evaluation_budget = "correction.costs.evaluation_over_budget"
-    seed_steps = ["correction.lifecycle.seed_configs"]
-    seed_removal_steps = ["correction.lifecycle.remove_logs"]
+    seed_steps = ["correction.examples.seed_configs"]
+    seed_removal_steps = ["correction.examples.remove_logs"]

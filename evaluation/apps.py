@@ -16,3 +16,4 @@ class EvaluationConfig(capability.Capability):
         "ideas": "evaluation.judge.offline.list_ideas",
         "collapse": "evaluation.judge.offline.collapse",
     }
+    seed_removal_steps = ["evaluation.examples.remove_jobs"]

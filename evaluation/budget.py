@@ -1,4 +1,4 @@
-"""Whether a paid question may be asked: what an app declares as `evaluation_budget`, and a watch that asks it while an evaluation goes on."""
+"""Whether a paid question may be asked (an app declares `evaluation_budget`), and a watch that asks it during an evaluation."""
 
 from __future__ import annotations
 

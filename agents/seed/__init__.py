@@ -14,10 +14,8 @@ def example_slugs() -> frozenset[str]:
 
 
 class Demo(StrEnum):
-    """The names of what `manage.py demo` adds besides its numbered channels; removing the examples removes these, too."""
+    """The names of what `manage.py demo` adds besides its numbered channels, and what removing the examples needs to recognize."""
 
     CHANNEL = "demo-front-desk"
     SCHEDULE = "demo-every-56-hours"
-    LABEL_SET = "demo-planted-drift"
     INTERVENTION = "demo-many-apologies"
-    EXPERIMENT = "demo-gate-on-off"

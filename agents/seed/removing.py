@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.apps import apps
 from django.db import transaction
@@ -122,7 +123,9 @@ def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Remov
             )
         else:
             empty.append(channel)
-    for path in declared_list("seed_removal_steps"):
+    for path in reversed(
+        declared_list("seed_removal_steps")
+    ):  # upper apps first: what lower ones remove takes rows with it
         removal.removed.update(import_string(path)(agents))
     for rows in (
         messages,
@@ -134,3 +137,10 @@ def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Remov
             model = apps.get_model(label)
             if not model._meta.auto_created:
                 removal.removed[str(model._meta.verbose_name_plural)] += number
+
+
+def delete_counted(rows: QuerySet[Any]) -> dict[str, int]:
+    """Delete rows that would stay without the examples; return how many there were, by what they are. For `seed_removal_steps`."""
+    number = rows.count()
+    rows.delete()
+    return {str(rows.model._meta.verbose_name_plural): number}

@@ -16,3 +16,4 @@ class BehaviorConfig(capability.Capability):
         "behavior_extract": "correction.behavior.patterns.extract",
         "behavior_map": "correction.behavior.patterns.map_trait",
     }
+    seed_removal_steps = ["correction.behavior.examples.remove_requests"]

@@ -1,7 +1,8 @@
-"""The scenes of `manage.py demo`: correction (specification 000), a debate and a swarm, in channels marked synthetic.
+"""The scenes of `manage.py demo`: correction (specification 000), a debate, a swarm and an experiment, in channels marked synthetic.
 
 Nothing is staged but the drafts: they pass the pipeline that every message passes. What is said here never enters a measurement, and no
-agent's configuration is touched, for each scene brings its own settings as overrides.
+agent's configuration is touched, for each scene brings its own settings as overrides. A scene imports what it shows: the command leaves
+out those whose app is not installed.
 """
 
 from __future__ import annotations
@@ -14,34 +15,20 @@ from django.conf import settings
 from django.db import transaction
 
 from agents.chat import PERSON, begin_chat, exchange
-from agents.debates.debate import ask_rounds, play, start_debate
-from agents.debates.models import Debate
-from agents.debates.report import exit_line, report, round_name, talking_lines
 from agents.kit.commands import console_on
 from agents.kit.llm.ledger import totals
 from agents.kit.models import LLMCall, owner_name
 from agents.kit.text.wording import money
 from agents.models import Agent, Channel, ChannelMember, Message, Run
-from agents.seed import Demo
-from agents.swarm.assign import assign_swarms
-from agents.swarm.food import ensure_food_swarms
-from agents.swarm.models import SwarmTurn
-from agents.swarm.phases import ensure_default_swarm
-from agents.swarm.talk import trace_lines, trace_of
 from agents.turn.orchestrator import run_turn
 from agents.turn.pipeline import SendResult
 from agents.turn.prompt import preview_prompt
 from agents.turn.send_message import append, send_message, start_turn
+from correction.demo import EXPERIMENT
 from correction.gate.statistics import get_gate_statistics
 from correction.interventions.models import InterventionLog
 from correction.models import CorrectionLog
 from correction.repetition import check_repetition
-from evaluation.experiments.models import Experiment
-from evaluation.experiments.play import judge_here, start_experiment
-from evaluation.experiments.play import play as play_experiment
-from evaluation.experiments.printed import show as show_report
-from evaluation.experiments.report import report as experiment_report
-from evaluation.experiments.scenario import Scenario
 from evaluation.models import is_heuristic
 from evaluation.wording import judge_label
 
@@ -295,6 +282,10 @@ def show_debate(out: Any, *, again: bool = False) -> None:
     Raises:
         LookupError: An example agent is missing.
     """
+    from agents.debates.debate import ask_rounds, play, start_debate
+    from agents.debates.models import Debate
+    from agents.debates.report import exit_line, report, round_name, talking_lines
+
     before = Debate.objects.filter(topic=TOPIC, channel__synthetic=True).order_by("-pk").first()
     if before is not None and not again:
         out.write(f"Shown before: debate {before.pk}, see Debates in the console. --again plays it again.")
@@ -331,6 +322,12 @@ def show_swarm(out: Any, *, again: bool = False) -> None:
     Raises:
         LookupError: The example agent is missing.
     """
+    from agents.swarm.assign import assign_swarms
+    from agents.swarm.food import ensure_food_swarms
+    from agents.swarm.models import SwarmTurn
+    from agents.swarm.phases import ensure_default_swarm
+    from agents.swarm.talk import trace_lines, trace_of
+
     before = SwarmTurn.objects.filter(channel__synthetic=True, channel__topic=SWARM_TOPIC).order_by("-pk").first()
     if before is not None and not again:
         out.write(
@@ -374,7 +371,13 @@ def show_experiment(out: Any, *, again: bool = False) -> None:
     Raises:
         LookupError: An example agent is missing.
     """
-    before = Experiment.objects.filter(name=Demo.EXPERIMENT).order_by("-pk").first()
+    from evaluation.experiments.models import Experiment
+    from evaluation.experiments.play import judge_here, play, start_experiment
+    from evaluation.experiments.printed import show
+    from evaluation.experiments.report import report
+    from evaluation.experiments.scenario import Scenario
+
+    before = Experiment.objects.filter(name=EXPERIMENT).order_by("-pk").first()
     if before is not None and before.report and not again:
         out.write(
             f"Shown before: experiment {before.pk}. manage.py experiment report {before.pk}; --again plays it again."
@@ -396,7 +399,7 @@ def show_experiment(out: Any, *, again: bool = False) -> None:
     gate = {"stages": ["gate"], "gate_mode": "enforce", "gate_rules_enabled": True, "max_correction_attempts": 1}
     scenario = Scenario.model_validate(
         {
-            "name": Demo.EXPERIMENT,
+            "name": EXPERIMENT,
             "title": "Recorded lines of build 41, with and without the gate by exact rules; what is sent back becomes a line of build 40",
             "cast": list(CAST),
             "environments": 3,
@@ -410,10 +413,10 @@ def show_experiment(out: Any, *, again: bool = False) -> None:
         }
     )
     script = {"judge": "offline:lexical-1", "actor_model": "offline:scripted-1"}
-    experiment = play_experiment(start_experiment(scenario, **script))
+    experiment = play(start_experiment(scenario, **script))
     judge_here(experiment)
     experiment.refresh_from_db()
-    show_report(experiment_report(experiment), console_on(out))
+    show(report(experiment), console_on(out))
     out.write("  3 conversations are too few for a verdict; manage.py experiment run gate-on-off plays enough.")
     out.write(
         f"  manage.py experiment report {experiment.pk} --format markdown     and: Quality › Experiments in the console"

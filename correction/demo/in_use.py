@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from django.apps import apps
 from django.db import transaction
 from django.db.models import Max, QuerySet
 from django.utils import timezone
@@ -24,6 +25,7 @@ from agents.turn.send_message import start_turn
 from correction.behavior import work as requests
 from correction.behavior.models import BehaviorRequest
 from correction.config.configure import configure
+from correction.demo import LABEL_SET
 from correction.demo.demonstration import Stage, example_agents, gate_settings
 from correction.gate import observe
 from correction.interventions.models import Intervention
@@ -34,8 +36,6 @@ from evaluation.calibration.jobs import queue_check
 from evaluation.calibration.labels import draw_label_set, drawn_ids, key_of, save_label
 from evaluation.change.models import DriftAlert
 from evaluation.change.over_time import look_for_drift
-from evaluation.lineup import lineup
-from evaluation.lineup.models import LineUpRun
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, Job
 from evaluation.runs.execute import execute
 from evaluation.runs.planning import RunSpec
@@ -71,8 +71,8 @@ def fill_console(out: Any) -> None:
     _label(runs)
     _check_the_judge()
     _answer_a_visitor(agents[ANSWERING])
-    queued, _ = lineup.queue_line_up(channel=Channel.objects.get(slug="general"))
-    _work_off(LineUpRun.objects.filter(pk=queued.pk, status__in=LineUpRun.OPEN), lineup.work_one)
+    if apps.is_installed("evaluation.lineup"):
+        _line_up()
     alerts = DriftAlert.objects.filter(schedule__name=Demo.SCHEDULE).count()
     out.write(
         f"In use: {len(runs)} evaluations of {' and '.join(MEASURED)} by a schedule ({counted(alerts, 'alert')}), labels, "
@@ -102,7 +102,7 @@ def _measure_every_few_days(agents: list[Agent]) -> list[EvaluationRun]:
 
 def _label(runs: list[EvaluationRun]) -> None:
     """Draw judgements, and label some of them by what was planted: in build 41 michael does not do what is claimed of him."""
-    drawn = draw_label_set(name=Demo.LABEL_SET, judge=OFFLINE, dimension="adherence", n=DRAWN, runs=runs)
+    drawn = draw_label_set(name=LABEL_SET, judge=OFFLINE, dimension="adherence", n=DRAWN, runs=runs)
     scores = EvaluationScore.objects.select_related("evaluation_run", "message__agent").in_bulk(drawn_ids(drawn))
     lost = set(
         EvaluationScore.objects.filter(message__agent__slug="michael", message__tags__build="41").values_list(
@@ -123,6 +123,15 @@ def _check_the_judge() -> None:
     job = queue_check(specs=specs, of_all=True)
     execute(list(job.evaluations.all()))
     _work_off(Job.objects.filter(pk=job.pk, status__in=Job.OPEN), jobs.work_one)
+
+
+def _line_up() -> None:
+    """Measure whether the voices of a channel can be told apart."""
+    from evaluation.lineup.measuring import queue_line_up, work_one
+    from evaluation.lineup.models import LineUpRun
+
+    queued, _ = queue_line_up(channel=Channel.objects.get(slug="general"))
+    _work_off(LineUpRun.objects.filter(pk=queued.pk, status__in=LineUpRun.OPEN), work_one)
 
 
 def _work_off(waiting: QuerySet[Any], work_one: Callable[..., bool]) -> None:

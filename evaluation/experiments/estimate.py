@@ -88,7 +88,7 @@ def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str
             assert environment is not None  # noqa: S101 (a scenario has one at least)
             sent = _play_stand_ins(environment, scenario)
             experiment.environments.exclude(pk=environment.pk).delete()
-            judging = estimated(estimate_all(list(specs(experiment))))
+            judging = estimated(estimate_all([spec for _, spec in specs(experiment)]))
             agent = Agent.objects.get(pk=environment.agents[0])
             model = actor_of(agent, str(scenario.arms[0].overrides.get("model", "")) or actor_model)
         finally:

@@ -1,4 +1,4 @@
-"""Experiments: what is played in which arms, and each environment in which agents talk."""
+"""Experiments: what is played in which arms, each environment in which agents talk, and which evaluations measure it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from django.db.models import Exists, F, OuterRef, Q
 
 from agents.kit.models import Leasable
 from agents.models import Channel
+from evaluation.models import EvaluationRun
 
 
 class Experiment(Leasable):
@@ -109,3 +110,18 @@ class ExperimentEnvironment(Leasable):
         """As of all work, once the people of the experiment have their personas."""
         ready = Experiment.objects.filter(pk=OuterRef("experiment"), status=Leasable.Status.COMPLETED)
         return super().leasable() & Q(Exists(ready))
+
+
+class EnvironmentEvaluation(models.Model):
+    """Which environment an evaluation measures; stored together with the evaluation."""
+
+    environment = models.ForeignKey(ExperimentEnvironment, on_delete=models.CASCADE, related_name="evaluation_links")
+    evaluation_run = models.OneToOneField(EvaluationRun, on_delete=models.CASCADE, related_name="environment_link")
+
+    class Meta:
+        verbose_name = "link to an evaluation"
+        verbose_name_plural = "links to evaluations"
+        db_table = "experiment_evaluations"
+
+    def __str__(self) -> str:
+        return f"evaluation {self.evaluation_run_id} of {self.environment}"

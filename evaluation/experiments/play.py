@@ -19,6 +19,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Sum
@@ -26,10 +27,6 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 from pydantic import ValidationError
 
-from agents.debates.debate import DebateRefused, ask_rounds, checked_settings, start_debate
-from agents.debates.debate import play as play_debate
-from agents.debates.models import Debate
-from agents.debates.modes import mode_of
 from agents.kit.capability import declared_one
 from agents.kit.llm.endpoints import problem_of
 from agents.kit.models import LLMCall, owner_name
@@ -41,17 +38,14 @@ from agents.kit.text.tokens import tokenize
 from agents.kit.work.queues import carry_out, do_next, wake_workers
 from agents.models import Agent, Channel, ChannelMember, Message, Run
 from agents.models.conversations import UnknownAgent, find_agent
-from agents.swarm.assign import SwarmRefused, assign_swarms
-from agents.swarm.models import Swarm
-from agents.swarm.phases import default_swarm, ensure_default_swarm
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.pipeline import name_of, pipeline
 from agents.turn.receive import receive_message
 from evaluation.budget import why_over_budget
-from evaluation.experiments.models import Experiment, ExperimentEnvironment
+from evaluation.experiments.models import EnvironmentEvaluation, Experiment, ExperimentEnvironment
 from evaluation.experiments.population import make_agents, write_personas
-from evaluation.experiments.scenario import Arm, Measured, Place, Scenario, Step
+from evaluation.experiments.scenario import Arm, Measured, Place, PlayedDebate, Scenario, Step
 from evaluation.judge.offline import rules_of
 from evaluation.models import CHANNEL_DIMENSIONS, SIMULATION, EvaluationRun
 from evaluation.propositions.files import dotted, load_all
@@ -67,6 +61,8 @@ MOST_EARLIER = 200  # messages of a real conversation that an environment begins
 ARM, REPEAT, ENVIRONMENT, STEP = "arm", "repeat", "environment", "step"  # tags, beside the experiment's
 OURS = ("tags", "scene", "lines", "until", "apart", "debate")  # overrides that the experiment sets itself
 OF_TURNS = ("stages", "model")
+NO_DEBATES = "debates are not installed; allowed: arms without a debate, or agents.debates in INSTALLED_APPS"
+NO_SWARMS = "swarms are not installed; allowed: a population without swarms, or agents.swarm in INSTALLED_APPS"
 
 Status = ExperimentEnvironment.Status
 STOPPED = (Status.PAUSED_BUDGET, Status.ERRORED)  # what goes on when a person says so
@@ -169,18 +165,35 @@ def _problems_of(arm: Arm) -> Iterator[tuple[Place, str]]:
             if name not in stages:
                 yield (*place, number), f"stage {name!r:.80} is unknown; allowed: {', '.join(stages)}"
     if arm.debate is not None:
-        try:
-            checked_settings(mode_of(arm.debate.mode), arm.debate.rounds, arm.debate.settings)
-        except DebateRefused as error:
-            yield ("debate", "settings"), str(error)
-        except ValueError as error:
-            yield ("debate", "mode"), str(error)
+        yield from _problems_of_debate(arm.debate)
+
+
+def _problems_of_debate(debate: PlayedDebate) -> Iterator[tuple[Place, str]]:
+    if not apps.is_installed("agents.debates"):
+        yield ("debate",), NO_DEBATES
+        return
+    from agents.debates.debate import DebateRefused, checked_settings
+    from agents.debates.modes import mode_of
+
+    try:
+        checked_settings(mode_of(debate.mode), debate.rounds, debate.settings)
+    except DebateRefused as error:
+        yield ("debate", "settings"), str(error)
+    except ValueError as error:
+        yield ("debate", "mode"), str(error)
 
 
 def _problems_of_swarms(scenario: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     """Swarms that there are none of, and arms that use a swarm where no agent has one."""
     population = scenario.get("population")
     named = [one for one in _listed(population, "swarms") if isinstance(one, str)]
+    if not apps.is_installed("agents.swarm"):
+        if named:
+            yield ("population", "swarms"), NO_SWARMS
+        return
+    from agents.swarm.models import Swarm
+    from agents.swarm.phases import default_swarm
+
     for number, name in enumerate(named):
         known = {default_swarm()["name"], *Swarm.objects.values_list("name", flat=True)}
         if name not in known:
@@ -199,10 +212,15 @@ def _problems_of_swarms(scenario: Mapping[str, Any]) -> Iterator[tuple[Place, st
 
 
 def _assign(swarms: Sequence[str], agents: Sequence[Agent]) -> None:
+    if not swarms:
+        return
+    from agents.swarm.assign import SwarmRefused, assign_swarms
+    from agents.swarm.phases import default_swarm, ensure_default_swarm
+
     if default_swarm()["name"] in swarms:
         ensure_default_swarm()
     try:
-        for agent in agents if swarms else ():
+        for agent in agents:
             assign_swarms(agent=agent, swarms=swarms)
     except SwarmRefused as error:
         raise ExperimentRefused([f"population.swarms: {error}"]) from None
@@ -254,20 +272,7 @@ def _channel(
     """The channel of an environment. What agents are shown of it says nothing of the arm."""
     if arm.debate is not None:
         model = str(arm.overrides.get("model", "")) or experiment.actor_model
-        try:
-            debate = start_debate(
-                topic=scenario.steps[0].says or scenario.title,
-                mode=arm.debate.mode,
-                agents=agents,
-                rounds=arm.debate.rounds,
-                models={agent.slug: model for agent in agents} if model else {},
-                **arm.debate.settings,
-            )
-        except DebateRefused as error:
-            raise ExperimentRefused([f"arms ({arm.name}).debate: {error}"]) from None
-        debate.channel.tags = {**debate.channel.tags, **tags}
-        debate.channel.save(update_fields=["tags"])
-        return debate.channel
+        return _channel_of_debate(scenario, arm.name, arm.debate, agents, model, tags)
     channel: Channel = Channel.objects.create(
         slug=f"talk-{experiment.pk}-{which}", name="Conversation", kind="private", synthetic=True, tags=dict(tags)
     )
@@ -287,6 +292,29 @@ def _channel(
         Message.objects.bulk_create(copies)
         Channel.objects.filter(pk=channel.pk).update(next_position=len(copies) + 1)
         channel.next_position = len(copies) + 1
+    return channel
+
+
+def _channel_of_debate(
+    scenario: Scenario, arm: str, debated: PlayedDebate, agents: Sequence[Agent], model: str, tags: Mapping[str, str]
+) -> Channel:
+    """The channel of a debate that was started and waits to be played."""
+    from agents.debates.debate import DebateRefused, start_debate
+
+    try:
+        debate = start_debate(
+            topic=scenario.steps[0].says or scenario.title,
+            mode=debated.mode,
+            agents=agents,
+            rounds=debated.rounds,
+            models={agent.slug: model for agent in agents} if model else {},
+            **debated.settings,
+        )
+    except DebateRefused as error:
+        raise ExperimentRefused([f"arms ({arm}).debate: {error}"]) from None
+    channel: Channel = debate.channel
+    channel.tags = {**channel.tags, **tags}
+    channel.save(update_fields=["tags"])
     return channel
 
 
@@ -420,10 +448,7 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
         if capped[agent.pk]:
             return {"status": Status.PAUSED_BUDGET, "error": f"{agent.slug}: {capped[agent.pk]}"}
     if arm.debate is not None:
-        debate = Debate.objects.get(channel=environment.channel_id)
-        if debate.status == Debate.WAITING:
-            debate = ask_rounds(debate, None)
-        play_debate(debate, owner=owner, progress=lambda _: _renew(environment, owner))
+        _play_debate(environment, owner)
     else:
         for number, step in enumerate(scenario.steps, 1):
             if number > environment.steps:
@@ -438,6 +463,19 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
         if environment.finish(owner=owner, status=Status.COMPLETED, **became):
             _queue(environment, plans)
     return None
+
+
+def _play_debate(environment: ExperimentEnvironment, owner: str) -> None:
+    if not apps.is_installed("agents.debates"):  # they were when it was started
+        raise ExperimentRefused([NO_DEBATES])
+    from agents.debates.debate import ask_rounds
+    from agents.debates.debate import play as play_debate
+    from agents.debates.models import Debate
+
+    debate = Debate.objects.get(channel=environment.channel_id)
+    if debate.status == Debate.WAITING:
+        debate = ask_rounds(debate, None)
+    play_debate(debate, owner=owner, progress=lambda _: _renew(environment, owner))
 
 
 def _renew(environment: ExperimentEnvironment, owner: str, **fields: Any) -> None:
@@ -586,12 +624,12 @@ def _spent(runs: Sequence[int], messages: int) -> dict[str, float]:
 def measure(experiment: Experiment) -> None:
     """Queue the evaluations of environments that were not played here, such as those of a bundle."""
     scenario = Scenario.model_validate(experiment.scenario)
-    here = EvaluationRun.objects.filter(environment=OuterRef("pk"))
+    here = EnvironmentEvaluation.objects.filter(environment=OuterRef("pk"))
     for environment in experiment.environments.filter(~Exists(here), status=Status.COMPLETED).order_by("pk"):
         plans = _plans(environment, scenario, Agent.objects.filter(pk__in=environment.agents).order_by("pk"))
         with transaction.atomic():
             Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
-            if not environment.evaluation_runs.exists():  # meanwhile, by another process
+            if not environment.evaluation_links.exists():  # meanwhile, by another process
                 _queue(environment, plans)
 
 
@@ -602,8 +640,7 @@ def _plans(environment: ExperimentEnvironment, scenario: Scenario, agents: Itera
 
 def _queue(environment: ExperimentEnvironment, plans: Sequence[Plan]) -> None:
     """Store the evaluations of an environment that has ended, and whether it was the last; in a transaction."""
-    for plan in plans:
-        create_run(plan)
+    link(environment, [create_run(plan) for plan in plans])
     experiments = Experiment.objects.filter(pk=environment.experiment_id)
     experiments.select_for_update(no_key=True).get()  # of two that end at once, the second sees that it is the last
     others = ExperimentEnvironment.objects.filter(experiment=environment.experiment_id)
@@ -612,13 +649,20 @@ def _queue(environment: ExperimentEnvironment, plans: Sequence[Plan]) -> None:
     transaction.on_commit(wake_workers)
 
 
-def specs(experiment: Experiment) -> Iterator[RunSpec]:
+def link(environment: ExperimentEnvironment, runs: Iterable[EvaluationRun]) -> None:
+    """Store which environment these evaluations measure, in the transaction that stored them; one that is resumed has its link."""
+    links = [EnvironmentEvaluation(environment=environment, evaluation_run=run) for run in runs]
+    EnvironmentEvaluation.objects.bulk_create(links, ignore_conflicts=True)
+
+
+def specs(experiment: Experiment) -> Iterator[tuple[ExperimentEnvironment, RunSpec]]:
     """What is measured: each agent in each arm and repeat, and each environment, where a dimension is of conversations."""
     scenario = Scenario.model_validate(experiment.scenario)
     environments = list(experiment.environments.select_related("channel", "experiment").order_by("pk"))
     agents = Agent.objects.in_bulk({pk for environment in environments for pk in environment.agents})
     for environment in environments:
-        yield from _specs(environment, scenario, [agents[pk] for pk in environment.agents if pk in agents])
+        here = [agents[pk] for pk in environment.agents if pk in agents]
+        yield from ((environment, spec) for spec in _specs(environment, scenario, here))
 
 
 def _specs(environment: ExperimentEnvironment, scenario: Scenario, agents: Iterable[Agent]) -> Iterator[RunSpec]:
@@ -627,7 +671,7 @@ def _specs(environment: ExperimentEnvironment, scenario: Scenario, agents: Itera
     spec = RunSpec(
         agent=None,
         channel=environment.channel,
-        environment=environment,
+        scope=f"environment {environment.pk}",
         where={name: tags[name] for name in (SIMULATION, Experiment.TAG, ARM, REPEAT)},
         samples=max(1, len(scenario.steps)) * 5,
         seed=experiment.seed,
@@ -667,4 +711,4 @@ def judge_here(
 
 def evaluations(experiment: Experiment) -> QuerySet[EvaluationRun]:
     """The evaluations of an experiment."""
-    return EvaluationRun.objects.filter(environment__experiment=experiment)
+    return EvaluationRun.objects.filter(environment_link__environment__experiment=experiment)

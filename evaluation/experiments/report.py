@@ -268,15 +268,17 @@ def _judged(
         for dimension in hard:
             expected[dimension, one.arm] += 1 if dimension in CHANNEL_DIMENSIONS else len(one.agents)
     scores: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    runs = list(evaluations(experiment).filter(judge=judge).select_related("environment").order_by("pk"))
+    runs = list(
+        evaluations(experiment).filter(judge=judge).select_related("environment_link__environment").order_by("pk")
+    )
     still = sum(run.status in (*EvaluationRun.OPEN, *STOPPED) for run in runs)
     judged = [run for run in runs if run.status == EvaluationRun.Status.COMPLETED]
     for first in range(0, len(judged), MOST_AT_ONCE):
         for summary in summarize_all(judged[first : first + MOST_AT_ONCE]):
-            place = summary.run.environment
+            place = summary.run.environment_link.environment
             for dimension, measured in summary.dimensions.items():
                 value = measured.count if dimension in COUNTED_BY_JUDGE else measured.score
-                if value is not None and place is not None and hard.get(dimension) is summary.run.hard:
+                if value is not None and hard.get(dimension) is summary.run.hard:
                     scores[dimension, place.arm][place.number].append(float(value))
     values = {
         dimension: {

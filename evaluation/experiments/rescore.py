@@ -7,12 +7,13 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
+from django.db import transaction
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.commands import Cell
 from evaluation.calibration.agreement import Figure
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.play import ExperimentRefused, evaluations, judge_here, specs
+from evaluation.experiments.play import ExperimentRefused, evaluations, judge_here, link, specs
 from evaluation.experiments.report import ExperimentReport, report
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.control import queue_run
@@ -53,11 +54,14 @@ def queue_judges(experiment: Experiment, judges: Sequence[str]) -> int:
             [f"experiment {experiment.pk} is {experiment.state}; allowed: one that was played to its end"]
         )
     queued, there = 0, {_key(run) for run in evaluations(experiment).filter(judge__in=judges)}
-    for spec in (replace(spec, judge=judge) for judge in judges for spec in specs(experiment)):
-        if (
-            _key(spec) not in there
-        ):  # each in a transaction of its own: others write meanwhile, and the next call goes on
-            queue_run(spec)
+    for judge in judges:
+        for environment, spec in specs(experiment):
+            asked = replace(spec, judge=judge)
+            if _key(asked) in there:
+                continue
+            with transaction.atomic():  # each in one of its own: others write meanwhile, and the next call goes on
+                run, _ = queue_run(asked)
+                link(environment, [run])
             queued += 1
     return queued
 

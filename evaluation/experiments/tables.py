@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.kit.registry import Erase, Table, export_of
-from evaluation.experiments.models import Experiment, ExperimentEnvironment
+from evaluation.experiments.models import EnvironmentEvaluation, Experiment, ExperimentEnvironment
 
 TABLES = (
     Table(
@@ -35,4 +35,5 @@ TABLES = (
         erase=(Erase(columns="error missing", channel="channel"),),
         no_speech="arm agents counters figures",
     ),
+    Table(model=EnvironmentEvaluation),
 )

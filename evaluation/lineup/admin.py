@@ -19,7 +19,7 @@ from agents.kit.console.site import ReadOnlyAdmin, console_page, extend
 from agents.kit.templatetags.display import register as templates
 from agents.models import Channel
 from evaluation.commands import tag_pairs
-from evaluation.lineup.lineup import WAITING, LineUp, newest_line_up, queue_line_up, said_since
+from evaluation.lineup.measuring import WAITING, LineUp, newest_line_up, queue_line_up, said_since
 from evaluation.lineup.models import LineUpRun
 from evaluation.scorers.subjects import said_in
 from evaluation.windows import parse_window

@@ -15,7 +15,6 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('agents', '0001_initial'),
-        ('experiments', '0001_initial'),
         ('kit', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
@@ -93,7 +92,6 @@ class Migration(migrations.Migration):
                 ('agent', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='evaluation_runs', to='agents.agent')),
                 ('channel', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='evaluation_runs', to='agents.channel')),
                 ('channel_runs', models.ManyToManyField(blank=True, help_text='evaluations of the channels the agent spoke in, for convergence and ideas', related_name='agent_runs', through='evaluation.ChannelShare', through_fields=('agent_run', 'channel_run'), to='evaluation.evaluationrun')),
-                ('environment', models.ForeignKey(blank=True, help_text='of an experiment, whose arms it compares', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='evaluation_runs', to='experiments.experimentenvironment')),
             ],
             options={
                 'verbose_name': 'evaluation',

@@ -141,14 +141,6 @@ class EvaluationRun(Leasable):
     schedule = models.ForeignKey(
         "evaluation.EvaluationSchedule", null=True, blank=True, on_delete=models.SET_NULL, related_name="runs"
     )
-    environment = models.ForeignKey(
-        "experiments.ExperimentEnvironment",
-        null=True,
-        blank=True,
-        on_delete=models.SET_NULL,
-        related_name="evaluation_runs",
-        help_text="of an experiment, whose arms it compares",
-    )
     series_points = models.JSONField(
         null=True,
         blank=True,

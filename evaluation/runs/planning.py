@@ -23,7 +23,6 @@ from agents.kit.models import LLMCall
 from agents.kit.text.fences import one_line
 from agents.models import Agent, Channel
 from agents.personas.persona import current_digest, render_persona
-from evaluation.experiments.models import ExperimentEnvironment
 from evaluation.models import (
     BY_MESSAGE,
     CHANNEL_DIMENSIONS,
@@ -72,7 +71,8 @@ class RunSpec:
         simulated: Measure speech that was simulated for it (synthetic messages, chosen by `where`) instead of real speech.
         situations: What is simulated, each as `Situation` dumps it, `repeats` times; empty = what comes with Plumbline, once.
         position_bins: Sample evenly from these stretches of a conversation, in turns of the agent from 1: ``((1, 5), (6, None))``.
-        schedule, environment: What asked for it: a schedule, or the environment of an experiment.
+        schedule: What asked for it, where a schedule did.
+        scope: Only an unfinished evaluation of the same scope is resumed; empty but where the same may be asked for several purposes.
         swap_test: Which half of a test of the judge it is, where it is one and no measurement of the agent: see `SwapHalf`.
         batch: Ask the judge in batches, at half the price and within a day. The same question otherwise.
     """
@@ -99,7 +99,7 @@ class RunSpec:
     situations: tuple[Mapping[str, Any], ...] = ()
     position_bins: tuple[tuple[int, int | None], ...] = ()
     schedule: EvaluationSchedule | None = None
-    environment: ExperimentEnvironment | None = None
+    scope: str = ""
     swap_test: str = ""
     batch: bool = False
 
@@ -322,7 +322,7 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
 
 def _columns_of(spec: RunSpec) -> dict[str, Any]:
     """What a spec asks for, as the columns of a run."""
-    return {f.name: getattr(spec, f.name) for f in fields(spec)} | {
+    return {f.name: getattr(spec, f.name) for f in fields(spec) if f.name != "scope"} | {
         "dimensions": list(spec.dimensions),
         "judge": spec.judge_model,
         "window": spec.window.spec,
@@ -354,7 +354,7 @@ class Plan:
             "dimensions": sorted(s.dimensions),
             # Each firing is one of its own.
             "schedule": (s.schedule.pk, s.schedule.last_fired_at) if s.schedule else None,
-            "environment": s.environment.pk if s.environment else None,
+            "scope": s.scope,
             "digests": (self.persona_digest, self.proposition_digest),
         }
         return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()

@@ -11,7 +11,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from agents.kit.models import owner_name
 from agents.models import Channel
-from evaluation.lineup.lineup import work_one
+from evaluation.lineup.measuring import work_one
 from tests.console import page_of
 from tests.e2e.conftest import Visitor
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converse, in_turn

@@ -18,7 +18,7 @@ from evaluation.calibration.models import JudgeCalibration
 from evaluation.drafting.jobs import queue_suggestions
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.scenario import shipped
-from evaluation.lineup import lineup
+from evaluation.lineup import measuring
 from evaluation.lineup.models import LineUpRun
 from evaluation.models import BY_MESSAGE, EvaluationRun, Job
 from evaluation.propositions.files import load_file
@@ -278,7 +278,7 @@ def test_a_line_up_compares_the_lines_and_speakers_that_were_chosen(root: Client
     assert answer["Location"].startswith(page_of(channel))
     made = LineUpRun.objects.get()
     assert (made.window, made.options) == ("last:20", {"everybody": True})
-    assert lineup.work_one(owner="me")
+    assert measuring.work_one(owner="me")
 
 
 # -- two tags at once

@@ -11,7 +11,7 @@ import pytest
 from agents.models import Agent, Channel, Run, RunMessage
 from correction.models import CorrectionLog
 from evaluation.change.models import Baseline
-from evaluation.lineup.lineup import line_up
+from evaluation.lineup.measuring import line_up
 from evaluation.models import EvaluationScore
 from evaluation.runs.summary import RunSummary
 from tests.evaluation.conftest import PropositionFolder

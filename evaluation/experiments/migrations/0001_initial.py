@@ -11,6 +11,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('agents', '0001_initial'),
+        ('evaluation', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
@@ -71,6 +72,19 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'experiment_environments',
                 'ordering': ['experiment', 'repeat', 'number', 'arm'],
+            },
+        ),
+        migrations.CreateModel(
+            name='EnvironmentEvaluation',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('environment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='evaluation_links', to='experiments.experimentenvironment')),
+                ('evaluation_run', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='environment_link', to='evaluation.evaluationrun')),
+            ],
+            options={
+                'verbose_name': 'link to an evaluation',
+                'verbose_name_plural': 'links to evaluations',
+                'db_table': 'experiment_evaluations',
             },
         ),
         migrations.AddIndex(

@@ -191,7 +191,7 @@ def test_a_report_takes_as_many_statements_for_many_conversations_as_for_few(cli
     large = finished(client, population={"size": 16, "about": "people of one street"}, environments=8)
     Experiment.objects.update(report={})  # so that it is made again
 
-    assert EvaluationRun.objects.filter(environment__experiment=large).count() == 2 * (16 + 8)
+    assert EvaluationRun.objects.filter(environment_link__environment__experiment=large).count() == 2 * (16 + 8)
     few = queries(client, f"{URL}{small.pk}/")
     Experiment.objects.update(report={})
     assert queries(client, f"{URL}{large.pk}/") <= few

@@ -84,7 +84,7 @@ def test_workers_play_it_and_plan_what_is_judged_of_each_environment_when_it_end
     planned = []
     while work_one(owner="one"):
         ended = experiment.environments.filter(status="completed").count()
-        planned.append((ended, evaluations(experiment).values("environment").distinct().count()))
+        planned.append((ended, evaluations(experiment).values("environment_link__environment").distinct().count()))
 
     assert planned == [(1, 1), (2, 2), (3, 3), (4, 4)]
     experiment.refresh_from_db()

@@ -35,7 +35,7 @@ import os, signal, sys, django; django.setup()
 from django.db.backends.signals import connection_created
 from evaluation.experiments.play import judge_here, play
 from evaluation.experiments.report import report
-from evaluation.models import Experiment
+from evaluation.experiments.models import Experiment
 key, last = int(sys.argv[1]), int(sys.argv[2])
 writes = 0
 
@@ -62,7 +62,8 @@ LOOK = """
 import json, re, sys, django; django.setup()
 from agents.models import Agent, Message, Run
 from evaluation.experiments.play import evaluations
-from evaluation.models import EvaluationScore, Experiment
+from evaluation.experiments.models import Experiment
+from evaluation.models import EvaluationScore
 experiment = Experiment.objects.get(pk=int(sys.argv[1]))
 environments = list(experiment.environments.order_by("pk"))
 names = dict(Agent.objects.values_list("pk", "display_name"))
@@ -77,7 +78,7 @@ print(json.dumps({
     ],
     "personas": list(Agent.objects.filter(slug__startswith=f"x{experiment.pk}-").order_by("pk").values_list("system_prompt", flat=True)),
     "turns": Run.objects.filter(channel__in=[one.channel_id for one in environments]).count(),
-    "evaluations": [judged.count(), judged.values("environment", "agent", "channel", "hard").distinct().count()],
+    "evaluations": [judged.count(), judged.values("environment_link__environment", "agent", "channel", "hard").distinct().count()],
     "judgements": EvaluationScore.objects.filter(evaluation_run__in=judged).count(),
     "state": experiment.state,
     "report": re.sub(r"talk-[0-9]+-", "talk-", json.dumps(shown)),

@@ -196,7 +196,11 @@ def test_a_used_up_budget_pauses_it_and_its_number_goes_on(
     assert experiment.state == "paused"
     assert "agent-3" in experiment.paused
     assert experiment.environments.filter(status=ExperimentEnvironment.Status.PAUSED_BUDGET).count() == 2
-    assert not evaluations(experiment).exclude(environment__status=ExperimentEnvironment.Status.COMPLETED).exists()
+    assert (
+        not evaluations(experiment)
+        .exclude(environment_link__environment__status=ExperimentEnvironment.Status.COMPLETED)
+        .exists()
+    )
     calls = LLMCall.objects.filter(role="actor").count()
 
     configure(agent=Agent.objects.get(slug="agent-3"), changes={"daily_budget_usd": "100"})

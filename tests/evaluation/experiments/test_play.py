@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from pytest_django import Settings
 
 from agents.models import Agent, Message
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
-from evaluation.experiments.play import ExperimentRefused, evaluations, play, start_experiment
+from evaluation.experiments.play import ExperimentRefused, evaluations, play, specs, start_experiment
 from evaluation.experiments.scenario import Scenario
+from evaluation.models import EvaluationRun
+from evaluation.runs.control import queue_run
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -126,3 +129,31 @@ def test_apart_nobody_ever_reads_what_another_says() -> None:
             ):
                 assert f"{other.author_name} [" not in prompt
             assert "What should the street buy together?" in prompt
+
+
+def test_who_asks_for_the_same_evaluation_gets_one_that_is_not_of_the_experiment() -> None:
+    experiment = play(start_experiment(scenario()))
+    before = evaluations(experiment).count()
+    for _, spec in specs(experiment):
+        _, resumed = queue_run(replace(spec, scope=""))
+        assert not resumed
+
+    assert evaluations(experiment).count() == before
+    assert EvaluationRun.objects.count() == 2 * before
+
+
+def test_a_deleted_experiment_leaves_what_was_said_and_its_evaluations() -> None:
+    experiment = play(start_experiment(scenario()))
+    before = Message.objects.count(), EvaluationRun.objects.count()
+    experiment.delete()
+
+    assert (Message.objects.count(), EvaluationRun.objects.count()) == before
+    assert not ExperimentEnvironment.objects.exists()
+
+
+def test_a_deleted_evaluation_leaves_its_environment() -> None:
+    experiment = play(start_experiment(scenario()))
+    evaluations(experiment).delete()
+
+    assert experiment.environments.count() == 4
+    assert not evaluations(experiment).exists()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agents.models import Agent, Channel
-from evaluation.lineup.lineup import LineUp
+from evaluation.lineup.measuring import LineUp
 from tests.factories import make_agent, say
 
 # Three ways to speak about the same things.

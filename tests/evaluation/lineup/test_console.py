@@ -12,7 +12,7 @@ from django.test import Client
 
 from agents.kit.models import owner_name
 from agents.models import Channel
-from evaluation.lineup.lineup import line_up, newest_line_up, queue_line_up, said_since, work_one
+from evaluation.lineup.measuring import line_up, newest_line_up, queue_line_up, said_since, work_one
 from evaluation.lineup.models import LineUpRun
 from tests.console import HOSTILE, page_of, read, signed_in, staff, superuser, viewer
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converse, in_turn

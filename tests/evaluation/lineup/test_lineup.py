@@ -10,8 +10,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from agents.models import Channel, ChannelMember, Message
-from evaluation.lineup import lineup
-from evaluation.lineup.lineup import line_up
+from evaluation.lineup import measuring
+from evaluation.lineup.measuring import line_up
 from evaluation.windows import parse_window
 from tests.evaluation.lineup.lining_up import SHARED, THINGS, VOICES, chat, left_out, voices
 from tests.factories import MONDAY, make_agent, make_channel, say
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def few_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough to tell voices apart, in a tenth of the time."""
-    monkeypatch.setattr(lineup, "PERMUTATIONS", 99)
+    monkeypatch.setattr(measuring, "PERMUTATIONS", 99)
 
 
 # -- what it finds

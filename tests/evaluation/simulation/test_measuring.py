@@ -13,7 +13,7 @@ from correction.gate.statistics import get_gate_statistics
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.change.evidence import get_baseline
 from evaluation.change.measurements import as_json
-from evaluation.lineup.lineup import line_up
+from evaluation.lineup.measuring import line_up
 from evaluation.models import EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec

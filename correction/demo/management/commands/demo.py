@@ -8,6 +8,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
@@ -35,6 +36,12 @@ EMPHASIS: dict[str, Emphasis] = {
     "possibly drifted": "warning",
     "improved": "better",
 }
+SCENES = (  # title, the app that it shows, and the function
+    ("Before it is said", "correction", show_correction),
+    ("A debate", "agents.debates", show_debate),
+    ("A swarm", "agents.swarm", show_swarm),
+    ("An experiment: does the gate help, and what does it harm?", "evaluation.experiments", show_experiment),
+)
 DRIFT = "Planted drift: michael, dwight, angela, stanley and kevin lose their voice in build 41; jim repeats himself (fluency)."
 
 
@@ -81,21 +88,18 @@ class Command(BaseCommand):
         self.stdout.write(
             f"{DRIFT}\nWhere it was planted: docs/reference/seed-data.md. With messages and reasons: Quality › Overview in the console."
         )
-        self._heading("5. Before it is said")
-        show_correction(self.stdout, again=options["again"])
-        self._heading("6. A debate")
-        show_debate(self.stdout, again=options["again"])
-        self._heading("7. A swarm")
-        show_swarm(self.stdout, again=options["again"])
-        self._heading("8. An experiment: does the gate help, and what does it harm?")
-        show_experiment(self.stdout, again=options["again"])
+        scenes = [(title, show) for title, app, show in SCENES if apps.is_installed(app)]
+        for number, (title, show) in enumerate(scenes, 5):
+            self._heading(f"{number}. {title}")
+            show(self.stdout, again=options["again"])
         self._heading("Next")
         self.stdout.write("  make run                          the console, with its address and login")
         self.stdout.write("  manage.py capture_baseline --help  measure again, other windows, --json")
         self.stdout.write("  manage.py configure michael        what is corrected; everything is off until you say so")
         self.stdout.write("  manage.py say --help               pass a draft of your own through the gate")
         self.stdout.write("  manage.py turn --help              let an agent take a turn")
-        self.stdout.write("  manage.py debate --help            let several debate a question of yours")
+        if apps.is_installed("agents.debates"):
+            self.stdout.write("  manage.py debate --help            let several debate a question of yours")
         self.stdout.write("  manage.py chat michael             talk to an agent")
         self.stdout.write("  docs/tutorial.md          your own personas and conversations")
         if any(result.summary.overall_score is None for result in results):

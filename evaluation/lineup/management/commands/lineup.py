@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, console_on, print_table, wrong
 from evaluation.commands import as_text, channel_named, tag_pairs
-from evaluation.lineup.lineup import LineUp, line_up
+from evaluation.lineup.measuring import LineUp, line_up
 from evaluation.windows import ALLOWED, parse_window
 
 

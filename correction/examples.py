@@ -1,0 +1,21 @@
+"""What seeding adds to the tables of correction, and what removing the examples removes there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.models import Agent
+from agents.seed.removing import delete_counted
+from correction.config.configure import ensure_rows
+from correction.models import CorrectionLog
+
+
+def seed_configs(agents: Sequence[Agent]) -> str:
+    """The defaults row and a row per example agent, all empty: every mechanism is off (AC-7.3.2, AC-7.3.9)."""
+    made = ensure_rows(agents=agents, reason="example data")
+    return f"Correction: {made} configurations added, {len(agents) + 1 - made} there already."
+
+
+def remove_logs(agents: Sequence[Agent]) -> dict[str, int]:
+    """Remove the examples' attempts at the gate, which would stay without a name."""
+    return delete_counted(CorrectionLog.objects.filter(agent__in=agents))
