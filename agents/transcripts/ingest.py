@@ -13,11 +13,11 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_
 
 from agents.kit.api.bodies import Anything, Body, Reads, Tags, fault
 from agents.kit.api.filters import read_moment
+from agents.kit.text.cleaner import TEXT_LIMIT
 from agents.kit.text.fences import check_name
 from agents.models import Agent, Channel, Message
 from agents.models.conversations import names_of_agents, outsider_name
 from agents.transcripts.prepare import Author, Prepared, Target
-from agents.transcripts.records import TEXT_LIMIT
 from agents.transcripts.store import Rights, check_rights, link_orphans, write_batch
 from agents.turn.pipeline import pipeline
 
