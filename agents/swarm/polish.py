@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict
 from agents.kit import llm
 from agents.kit.llm.requests import object_schema
 from agents.kit.text.fences import fault_of, fence, indented, neutral, one_line, render_prompt
+from agents.kit.text.reading import read
 from agents.swarm import guards
 from agents.swarm.models import Swarm, SwarmPhase
 from agents.swarm.phases import RECOVERY, SAFETY
-from agents.swarm.reading import read
 from agents.turn.pipeline import Overrides, ToolOutcome, Turn
 
 MOST_BULLETS = 5
