@@ -17,3 +17,4 @@ class SwarmConfig(capability.Capability):
         "day": "agents.swarm.food.Day",
     }
     seed_steps = ["agents.swarm.phases.seed_swarm"]
+    seed_defaults = {"swarm": "agents.swarm.phases.seed_swarm"}

@@ -23,6 +23,8 @@ class Swarm(models.Model):
         SEQUENTIAL = "sequential", "one call for each"
         OFF = "off", "no polishing"
 
+    only_named_agents: ClassVar = True  # without agents it has none; elsewhere that means every agent
+
     name = models.SlugField(max_length=64, unique=True, help_text="letters, digits, _ and -")
     intents = models.JSONField(default=list, help_text="of messages that it answers, e.g. general")
     tools = models.JSONField(
