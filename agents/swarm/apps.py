@@ -16,5 +16,7 @@ class SwarmConfig(capability.Capability):
         "undo": "agents.swarm.food.Undo",
         "day": "agents.swarm.food.Day",
     }
+    chat_reports = ["agents.swarm.chat.report"]
+    chat_untraced = ["agents.swarm.chat.why_untraced"]
     seed_steps = ["agents.swarm.phases.seed_swarm"]
     seed_defaults = {"swarm": "agents.swarm.phases.seed_swarm"}
