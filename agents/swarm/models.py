@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Case, F, Q, When
+from django.db.models import Case, Exists, F, OuterRef, Q, When
 from simple_history.models import HistoricalRecords
 
 from agents.kit.models.lease import Leasable
@@ -46,6 +46,11 @@ class Swarm(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+def has_swarm() -> Exists:
+    """Whether an agent has an enabled swarm, as a column of a query that reads the agent anyway."""
+    return Exists(Swarm.agents.through.objects.filter(agent=OuterRef("pk"), swarm__enabled=True))
 
 
 class SwarmPhase(models.Model):
