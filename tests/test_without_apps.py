@@ -34,7 +34,7 @@ print({path: status for path in paths if (status := client.get(path).status_code
 """
 
 
-@pytest.mark.parametrize("gone", ["agents.debates", "agents.swarm", "agents.debates,agents.swarm"])
+@pytest.mark.parametrize("gone", ["agents.debates,agents.swarm"])
 def test_everything_else_works_where_an_app_is_not_installed(gone: str, tmp_path: Path) -> None:
     script = tmp_path / "messages.txt"
     script.write_text("Hello.\n")
