@@ -39,13 +39,13 @@ class TurnReport(BaseModel):
 
     Attributes:
         trace: As JSON; None where it took no part.
+        lines: The trace for a terminal, a line for each thing that happened.
         summary_failed: Why the newest older messages are not summarised; empty when they are.
-        lines: The same for a terminal, a line for each thing that happened.
     """
 
     trace: dict[str, Any] | None = None
-    summary_failed: str = ""
     lines: list[str] = Field(default_factory=list)
+    summary_failed: str = ""
 
 
 class Exchange(BaseModel):
@@ -56,7 +56,7 @@ class Exchange(BaseModel):
         replies: What the agent said.
         silent: Why the agent said nothing, where it did.
         run, status, error: The turn, and how it ended.
-        trace, summary_failed, lines: What the app that took part in it reports (`TurnReport`).
+        trace, lines, summary_failed: What the app that took part in it reports (`TurnReport`).
     """
 
     message: str

@@ -17,11 +17,7 @@ def report(agent: Agent, channel: Channel, run: Run) -> TurnReport:
     if row is None:
         return TurnReport()
     trace = trace_of(row)
-    failed = why_no_summary(agent, channel)
-    lines = trace_lines(trace)
-    if failed:
-        lines.append(f"summary: {failed}")
-    return TurnReport(trace=trace.model_dump(), summary_failed=failed, lines=lines)
+    return TurnReport(trace=trace.model_dump(), lines=trace_lines(trace), summary_failed=why_no_summary(agent, channel))
 
 
 def why_untraced(agent: Agent) -> str:

@@ -160,7 +160,9 @@ def new_turn(
     """
     versions = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")
     facts = agent_facts()
-    own = Agent.objects.filter(pk=agent.pk).values("pk", version=Subquery(versions[:1]), **facts).first() or {}
+    own: Mapping[str, Any] = (
+        Agent.objects.filter(pk=agent.pk).values("pk", version=Subquery(versions[:1]), **facts).first() or {}
+    )
     wished, speaker = Overrides.of(overrides or {}), speaker_of(agent, overrides or {})
     return Turn(
         agent=speaker,

@@ -110,6 +110,8 @@ Exit code: 0 all was answered, 1 a turn failed."""
             self.stdout.write(f"{printable(agent.display_name)}: {printable(reply)}")
         for line in done.lines if trace else ():
             self.stdout.write(f"    {in_line(line, LONGEST)}")
+        if trace and done.summary_failed:
+            self.stdout.write(f"    {in_line(f'summary: {done.summary_failed}', LONGEST)}")
 
 
 def _script(name: str) -> list[str]:
