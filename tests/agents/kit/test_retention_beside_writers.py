@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CALL: Any = {"role": "judge", "purpose": "gate", "provider": "anthropic", "model": "m", "status": "ok"}
 FILL = f"""
 from datetime import datetime, UTC
-from agents.models import LLMCall
+from agents.kit.models import LLMCall
 LLMCall.objects.bulk_create(LLMCall(**{CALL}) for _ in range(600))
 LLMCall.objects.update(created_at=datetime(2026, 1, 5, tzinfo=UTC))
 from agents.kit.ops.sums import sum_up
