@@ -275,7 +275,7 @@ def test_a_turn_is_one_transaction_with_its_steps(
 
     (transaction,) = sentry.of_type("transaction")
     assert tree(transaction) == {
-        ("agents.turn", "agents.kit.work"): 1,
+        ("agents.turn", "agents.work"): 1,
         ("agents.turn.tool", "agents.turn"): 1,
         ("agents.send_message", "agents.turn.tool"): 1,
         ("llm.call", "agents.turn"): 2,
