@@ -16,13 +16,11 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.db.models import SET_NULL, QuerySet
 from django.db.models.deletion import get_candidate_relations_to_delete
-from pydantic import BaseModel
+from django.utils.module_loading import import_string
+from pydantic import BaseModel, Field
 
-from agents.kit.models import owner_name
+from agents.kit.capability import declared_list
 from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep
-from agents.swarm.memory import summarise_now, why_no_summary
-from agents.swarm.models import SwarmTurn
-from agents.swarm.talk import Trace, trace_of
 from agents.turn.orchestrator import finish_turn
 from agents.turn.pipeline import pipeline
 from agents.turn.prompt import recent_messages
@@ -36,6 +34,20 @@ class ChatOpen(ValueError):
     """The chat cannot be deleted: a turn in it has not ended."""
 
 
+class TurnReport(BaseModel):
+    """What an app did in a turn of a chat.
+
+    Attributes:
+        trace: As JSON; None where it took no part.
+        lines: The trace for a terminal, a line for each thing that happened.
+        summary_failed: Why the newest older messages are not summarised; empty when they are.
+    """
+
+    trace: dict[str, Any] | None = None
+    lines: list[str] = Field(default_factory=list)
+    summary_failed: str = ""
+
+
 class Exchange(BaseModel):
     """A message and what became of it.
 
@@ -44,8 +56,7 @@ class Exchange(BaseModel):
         replies: What the agent said.
         silent: Why the agent said nothing, where it did.
         run, status, error: The turn, and how it ended.
-        trace: What its swarm did; None where none took part.
-        summary_failed: Why the newest older messages are not summarised; empty when they are.
+        trace, lines, summary_failed: What the app that took part in it reports (`TurnReport`).
     """
 
     message: str
@@ -54,8 +65,9 @@ class Exchange(BaseModel):
     run: int
     status: str
     error: str
-    trace: Trace | None
+    trace: dict[str, Any] | None
     summary_failed: str = ""
+    lines: list[str] = Field(default_factory=list, exclude=True)
 
 
 def chats_of(agent: Agent) -> QuerySet[Channel]:
@@ -190,8 +202,8 @@ def exchange(
     """
     run = finish_turn(ask(agent, channel, text, person=person, overrides=overrides))
     said = Message.objects.filter(run=run).order_by("pk").values_list("text", flat=True)
-    row = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
-    summarise_now(agent, channel, owner=owner_name())
+    reports = [import_string(path)(agent, channel, run) for path in declared_list("chat_reports")]
+    report = next((report for report in reports if report.lines), TurnReport())
     return Exchange(
         message=text,
         replies=list(said),
@@ -199,8 +211,9 @@ def exchange(
         run=run.pk,
         status=run.status,
         error=run.error,
-        trace=trace_of(row) if row else None,
-        summary_failed=why_no_summary(agent, channel) if row else "",
+        trace=report.trace,
+        summary_failed=report.summary_failed,
+        lines=report.lines,
     )
 
 

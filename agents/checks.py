@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 from django.utils.module_loading import import_string
 
-from agents.kit.capability import declared
+from agents.kit.capability import app_missing_for, declared
 from agents.kit.checks import Numbers, too_small
 
 NUMBERS: Numbers = {
@@ -32,6 +32,11 @@ def check_turn_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) 
 def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Every stage of `TURN_PIPELINE` can be made and does something."""
     for path in settings.TURN_PIPELINE:
+        if missing := app_missing_for(path):
+            problem = f"is part of {missing}: that app is not in INSTALLED_APPS"
+            hint = "Take the path out, or install the app."
+            yield Error(f"TURN_PIPELINE names {path!r}, which {problem}.", hint=hint, id="agents.E006")
+            continue
         try:
             stage = import_string(path)()
         except Exception as error:  # noqa: BLE001 (an import can raise anything; the check names it, without a traceback on every command)

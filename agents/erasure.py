@@ -28,6 +28,16 @@ SHORTEST_QUOTE = 20  # characters
 _STRUCTURE = frozenset({"type", "role", "tool", "nonce", "call_id", "id", "name", "cache", "ends"})
 
 
+def said_by(person: Person) -> QuerySet[Message]:
+    """Return the messages that are theirs."""
+    return Message.objects.filter(person.said)
+
+
+def keys_said_by(person: Person) -> QuerySet[Message, Any]:
+    """Return the primary keys of these, for a subquery."""
+    return said_by(person).order_by().values("pk")
+
+
 class Words:
     """What a person said, and what they are called.
 

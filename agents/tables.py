@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib.admin.models import LogEntry
 from django.db.models import Model, Q, QuerySet
 
+from agents.erasure import keys_said_by, said_by
 from agents.kit.registry import NO_ROWS, Erase, Person, Prune, Table, export_of
 from agents.models import (
     Agent,
@@ -26,7 +27,6 @@ from agents.models import (
     RunStep,
     Trait,
 )
-from agents.words import keys_said_by, said_by
 
 
 def _all(_person: Person) -> Q:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.db.models import Q
 
+from agents.erasure import keys_said_by
 from agents.kit.models import LLMPayload
 from agents.kit.registry import Erase, Export, Person, Table, export_of
-from agents.words import keys_said_by
 from evaluation.models import (
     ChannelShare,
     EvaluationRun,

@@ -20,6 +20,7 @@ from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from agents.admin.personas import MAY_RUN, as_stored, turn_needs
 from agents.admin.transcript import add_notes, lines_of, transcript_page
@@ -34,9 +35,6 @@ from agents.kit.text.fences import MAX_CHARACTERS
 from agents.kit.work.worker import alive
 from agents.models import Agent, Channel, Message, Run, RunMessage, RunStep
 from agents.personas.persona import PersonaMovedOn, current_digest, save_system_prompt
-from agents.swarm.models import DialogState, SwarmTurn
-from agents.swarm.state import KINDS, entries
-from agents.swarm.talk import trace_lines, trace_of
 from agents.turn.orchestrator import cancel
 from agents.turn.pipeline import Overrides, StageFailed
 from agents.turn.send_message import SendRefused, TurnRefused, start_turn
@@ -48,6 +46,9 @@ PACE = 1_000  # milliseconds
 MOST_CHATS, MOST_TRIES = 50, 10  # listed, counted: the newest
 LONGEST_PERSONA = 200_000  # characters
 
+Part = Callable[[HttpRequest, Agent, Channel, Run], SafeString]  # HTML; empty where there is nothing to show
+
+_parts: list[Part] = []
 _choices: dict[str, tuple[Callable[[Agent], forms.ChoiceField], Callable[[Agent, str], dict[str, Any]]]] = {}
 
 
@@ -62,6 +63,11 @@ def add_choice(
         overrides: A function of the agent and a value to the overrides of a turn.
     """
     _choices[name] = field, overrides
+
+
+def add_part(part: Part) -> None:
+    """Show something of the newest turn beside every chat; call it once, where the app registers its own admin classes."""
+    _parts.append(part)
 
 
 class ChatForm(forms.Form):
@@ -381,12 +387,10 @@ def _turns(runs: list[Run], spoke: Collection[int | None]) -> list[dict[str, Any
 
 
 def _beside(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> dict[str, Any]:
-    """What the stages wrote on the newest turn, what the other apps know of it, and what the swarm remembers."""
+    """What the stages wrote on the newest turn, and what the other apps know of it."""
     steps = list(RunStep.objects.filter(run=run).order_by("number"))
     begun = RunMessage.objects.filter(run=run, role=RunMessage.Role.SYSTEM).order_by("number").first()
     sections = begun.content.get("sections", []) if begun else []
-    row = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
-    state = DialogState.objects.filter(agent=agent, channel=chat).first()
     stages = [{**one, "counters": {name: n for name, n in one.get("counters", {}).items() if n}} for one in run.trace]
     return {
         "run": run,
@@ -395,8 +399,5 @@ def _beside(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> dict
         "stages": [one for one in stages if one["status"] != "skipped" and (one.get("why") or one["counters"])],
         "skipped": sorted({f"{one['stage']}: {one['why']}" for one in stages if one["status"] == "skipped" and one.get("why")}),
         "panels": [shown for extension in extensions(Run, request) for panel in extension.panels if (shown := panel(request, run)).strip()],
-        "trace": trace_lines(trace_of(row)) if row and request.user.has_perm("swarm.view_swarmturn") else [],
-        "swarm_turn": row,
-        "state": state if request.user.has_perm("swarm.view_dialogstate") else None,
-        "remembered": [(kind, entries(state, kind)) for kind in KINDS if getattr(state, kind)] if state else [],
+        "parts": [part(request, agent, chat, run) for part in _parts],
     }  # fmt: skip

@@ -10,13 +10,13 @@ from django import forms
 
 from agents.kit.console import display
 from agents.kit.console.site import Select, TextInput
+from agents.kit.files.times import zone
 from agents.models import Agent, Import
 from agents.models.conversations import TAG_KEY
 from agents.personas.shape import SLUG_LIMIT
 from agents.transcripts.importer import AUTO, DAY_FIRST, MONTH_FIRST, ReadOptions
 from agents.transcripts.readers import FORMATS
 from agents.transcripts.readers.csv_table import FIELDS, usual_tag
-from agents.transcripts.records import zone
 
 COLUMN = "column_"
 NO_COLUMN = " "  # no column has this name: names are stripped

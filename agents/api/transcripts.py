@@ -24,12 +24,13 @@ from agents.kit.api.requests import INGESTS, TRANSCRIPTS, BoundedJSONParser
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View, or_404
 from agents.kit.bodies import MOST_TAGS, Body, OneOf, Reads, Tags, Verbatim
+from agents.kit.files.source import FileError
 from agents.models import Message
 from agents.transcripts.exporter import EXPORTS, export_transcript
 from agents.transcripts.importer import AUTO, DAY_FIRST, MONTH_FIRST, ImportReport, ReadOptions, import_transcript
 from agents.transcripts.ingest import IngestRefused
 from agents.transcripts.readers import FORMATS
-from agents.transcripts.records import OptionError, TranscriptError
+from agents.transcripts.records import OptionError
 from agents.transcripts.spans import IngestedSpans, ingest_spans
 from agents.transcripts.store import NotEntitled, rights_of
 
@@ -138,7 +139,7 @@ class Transcripts(View):
                 )
             except NotEntitled as error:
                 raise PermissionDenied(str(error)) from None
-            except TranscriptError as error:
+            except FileError as error:
                 where = f"line {error.line}: " if error.line else ""
                 raise ValidationError({"content": [f"{where}{error.reason}"]}) from None
             except OptionError as error:
@@ -191,7 +192,7 @@ class Spans(View):
             done = ingest_spans({"resourceSpans": spans}, rights=rights_of(request.user))
         except NotEntitled as error:
             raise PermissionDenied(str(error)) from None
-        except TranscriptError as error:
+        except FileError as error:
             raise ValidationError({"resourceSpans": [error.reason]}) from None
         except IngestRefused as error:
             raise ValidationError({name: [text] for name, text in error.errors.items()}) from None

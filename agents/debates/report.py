@@ -24,7 +24,7 @@ from agents.kit.llm.endpoints import provider_of
 from agents.kit.llm.ledger import Totals, totals, totals_by
 from agents.kit.models import LLMCall
 from agents.kit.text.markdown import as_text
-from agents.models import Message
+from agents.models import Channel, Message
 
 LONGEST = 20_000  # characters of one text in the Markdown export; the JSON export holds all
 
@@ -341,6 +341,16 @@ def _remarks(debate: Debate, turns: Iterable[DebateTurn]) -> list[Remark]:
         )
         for row in rows
     ]
+
+
+def groupthink_indicators(channel: Channel) -> list[str] | None:
+    """Return the indicators of groupthink in the last complete round of the channel's debate.
+
+    None where the channel has no debate, and before its first round is complete; a blind poll is no round.
+    """
+    rounds = DebateRound.objects.filter(debate__channel=channel, number__gte=1).order_by("-number")
+    stored = rounds.values_list("groupthink", flat=True).first()
+    return Groupthink.model_validate(stored).indicators if stored else None
 
 
 def as_json(report: DebateReport) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from django.apps import AppConfig, apps
@@ -24,6 +25,22 @@ class Capability(AppConfig):
 def capabilities() -> list[Capability]:
     """Return the installed apps of Plumbline in the order of INSTALLED_APPS, lower ones first."""
     return [config for config in apps.get_app_configs() if isinstance(config, Capability)]
+
+
+def app_missing_for(path: str) -> str:
+    """Return the app that a dotted path lies in where that app is not installed; empty where it is, and outside of apps.
+
+    Django would take the models of an app that is not installed for those of the installed app around it.
+    """
+    around = apps.get_containing_app_config(path)
+    if around is None:
+        return ""
+    folder, package = Path(around.path), around.name
+    for name in path.removeprefix(f"{around.name}.").split("."):
+        folder, package = folder / name, f"{package}.{name}"
+        if (folder / "apps.py").is_file():
+            return package
+    return ""
 
 
 def declared(name: str) -> dict[str, Any]:

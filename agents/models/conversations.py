@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 from django.db.models.functions import Lower
 from django.utils import timezone
 
@@ -276,11 +276,6 @@ class FieldRefused(ValueError):
 
 class UnknownAgent(ValueError):
     """A name that is no agent's; says which agents there are, or which are near."""
-
-
-def has_swarm() -> Exists:
-    """Whether an agent has an enabled swarm, as a column of a query that reads the agent anyway."""
-    return Exists(Agent.swarms.through.objects.filter(agent=OuterRef("pk"), swarm__enabled=True))
 
 
 def find_agent(name: str) -> Agent:

@@ -11,12 +11,11 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from pydantic import ValidationError
 
+from agents.kit.files import json_input
+from agents.kit.files.source import FileError, Source
 from agents.personas import formats
 from agents.personas.persona import UpsertResult, upsert_agent
 from agents.personas.shape import NotAPersonaError, PersonaError, PersonaSpec, describe, persona_spec
-from agents.transcripts import json_input
-from agents.transcripts.records import TranscriptError
-from agents.transcripts.source import Source
 
 MAX_FILE = 32 * 1024 * 1024
 MAX_YAML = 2 * 1024 * 1024  # bytes; YAML takes hundreds of times the memory and time of JSON
@@ -85,7 +84,7 @@ def _read_file(path: Path, stem: str) -> Iterator[PersonaSpec]:
             yield from _values(path, stem, _listed(json_input.parse(_text(path), path=str(path), line=1)))
         else:
             yield from _values(path, stem, _listed(_yaml(path, _text(path))))
-    except TranscriptError as error:
+    except FileError as error:
         raise PersonaError(error.path, error.line, error.reason) from None
     except OSError as error:
         raise PersonaError(str(path), 0, error.strerror or str(error)) from None

@@ -10,9 +10,9 @@ from django.core.exceptions import ValidationError as DjangoValidationError
 from django.utils.text import slugify
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from agents.kit.text.cleaner import Cleaner
 from agents.kit.text.fences import check_name
 from agents.models.conversations import validate_aliases
-from agents.transcripts.records import Cleaner
 
 SLUG_LIMIT = 64
 SYSTEM_PROMPT_LIMIT = 200_000

@@ -12,12 +12,10 @@ from django.db import transaction
 from django.db.models import ManyToManyRel, Q, QuerySet
 from django.utils.module_loading import import_string
 
-from agents.debates.models import Debate, DebateSeat
 from agents.kit.capability import declared_list
 from agents.models import Agent, Channel, Message
 from agents.seed import Demo
 from agents.seed.loader import conversations
-from agents.swarm.models import Swarm
 
 DEMONSTRATION = r"^demo-[0-9]+(-picnic)?$"  # slugs of the channels of `manage.py demo`
 
@@ -62,7 +60,7 @@ def _channels() -> QuerySet[Channel]:
     shipped = [conversation.channel.slug for conversation in conversations()]
     others = Agent.objects.exclude(origin=Agent.Origin.SEED)
     used, shared = Q(), Q()
-    for path in ("messages__agent", "debate__seats__agent"):
+    for path in ("messages__agent", *declared_list("seed_channel_agents")):
         used |= Q(pk__in=Channel.objects.filter(**{f"{path}__origin": Agent.Origin.SEED}).values("pk"))
         shared |= Q(pk__in=Channel.objects.filter(**{f"{path}__in": others}).values("pk"))
     return Channel.objects.filter(
@@ -73,30 +71,26 @@ def _channels() -> QuerySet[Channel]:
 
 
 def _agents(channels: Sequence[Channel], removal: Removal) -> list[Agent]:
-    """The examples, without those that spoke in a channel of the team's own, or have a seat in a debate there."""
+    """The examples, without those that spoke in a channel of the team's own, or take part in something there, such as a debate."""
     agents = Agent.objects.filter(origin=Agent.Origin.SEED).order_by("slug")
     elsewhere = Message.objects.filter(agent__in=agents).exclude(channel__in=channels).order_by()
     spoken = Counter(elsewhere.values_list("agent__slug", "channel__slug"))
     for (slug, channel), number in sorted(spoken.items()):
         removal.kept.append(f"the agent {slug} stays: it spoke in your channel {channel} (messages: {number})")
-    seats = (
-        DebateSeat.objects.filter(agent__in=agents).exclude(debate__channel__in=channels).order_by("agent__slug", "pk")
-    )
-    seated = dict(seats.values_list("agent__slug", "debate"))
-    spoke = {slug for slug, _ in spoken}
-    removal.kept += [
-        f"the agent {slug} stays: it has a seat in debate {debate}"
-        for slug, debate in seated.items()
-        if slug not in spoke
-    ]
-    return list(agents.exclude(slug__in=spoke | seated.keys()))
+    staying = {slug for slug, _ in spoken}
+    for path in declared_list("seed_removal_holds"):
+        for slug, reason in import_string(path)(agents, channels).items():
+            if slug not in staying:
+                removal.kept.append(f"the agent {slug} stays: {reason}")
+                staying.add(slug)
+    return list(agents.exclude(slug__in=staying))
 
 
 def _objections(agents: Sequence[Agent]) -> list[str]:
     """The rows that name these agents and no other: where none is named, every agent is meant."""
     objections = []
     for relation in Agent._meta.get_fields():
-        if isinstance(relation, ManyToManyRel) and relation.related_model is not Swarm:  # without agents it has none
+        if isinstance(relation, ManyToManyRel) and not getattr(relation.related_model, "only_named_agents", False):
             name, model = relation.field.name, relation.related_model
             objections += [
                 f"the {model._meta.verbose_name} “{row}” names example agents alone and would mean every agent without them: "
@@ -127,9 +121,10 @@ def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Remov
         declared_list("seed_removal_steps")
     ):  # upper apps first: what lower ones remove takes rows with it
         removal.removed.update(import_string(path)(agents))
+    further = [import_string(path)(channels) for path in declared_list("seed_removal_rows")]
     for rows in (
         messages,
-        Debate.objects.filter(channel__in=channels),  # also where the channel stays: nothing is left of its answers
+        *further,
         Channel.objects.filter(pk__in=[channel.pk for channel in empty]),
         Agent.objects.filter(pk__in=[agent.pk for agent in agents]),
     ):

@@ -16,20 +16,21 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from agents.admin.chat import add_part
 from agents.admin.import_forms import suggested_agents
 from agents.kit.capability import declared
 from agents.kit.console import display
 from agents.kit.console.logs import READING, LogAdmin
 from agents.kit.console.site import GrowingTextarea, ModelAdmin, StackedInline, TextInput, console_page, extend
 from agents.kit.text.fences import MAX_CHARACTERS
-from agents.models import Agent, Message
+from agents.models import Agent, Channel, Message, Run
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.swarm.assign import SwarmRefused, check_clashes, check_names
 from agents.swarm.intents import intents
 from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
 from agents.swarm.models import DialogState, Swarm, SwarmPhase, SwarmTurn
 from agents.swarm.state import KINDS, MANY, StateRefused, add, edit, entries, pin, remove, unpin, updating
-from agents.swarm.talk import refused_polishes, try_swarm
+from agents.swarm.talk import refused_polishes, trace_lines, trace_of, try_swarm
 
 PAGES = "admin/swarm/swarm/"
 TRYING = "swarm.change_swarm"
@@ -273,4 +274,18 @@ def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeStr
     return notes
 
 
+def chat_part(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> SafeString:
+    """What the swarm did in the newest turn of a chat, and what it remembers."""
+    turn = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
+    state = DialogState.objects.filter(agent=agent, channel=chat).first()
+    context = {
+        "trace": trace_lines(trace_of(turn)) if turn and request.user.has_perm("swarm.view_swarmturn") else [],
+        "turn": turn,
+        "state": state if request.user.has_perm("swarm.view_dialogstate") else None,
+        "remembered": [(kind, entries(state, kind)) for kind in KINDS if getattr(state, kind)] if state else [],
+    }
+    return render_to_string(f"{PAGES}chat.html", context, request)
+
+
+add_part(chat_part)
 extend(Message, "swarm.view_swarmturn", notes=(swarm_notes,))

@@ -16,4 +16,8 @@ class SwarmConfig(capability.Capability):
         "undo": "agents.swarm.food.Undo",
         "day": "agents.swarm.food.Day",
     }
+    agent_facts = {"has_swarm": "agents.swarm.models.has_swarm"}
+    chat_reports = ["agents.swarm.chat.report"]
+    chat_untraced = ["agents.swarm.chat.why_untraced"]
     seed_steps = ["agents.swarm.phases.seed_swarm"]
+    seed_defaults = {"swarm": "agents.swarm.phases.seed_swarm"}

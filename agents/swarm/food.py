@@ -17,11 +17,11 @@ from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from agents.kit import llm
+from agents.kit.text.reading import CARDINALS
 from agents.models import RunMessage
 from agents.swarm.assign import ensure_swarm
 from agents.swarm.intents import intent_of
 from agents.swarm.models import DialogState, Swarm
-from agents.swarm.reading import CARDINALS
 from agents.swarm.state import updating
 from agents.turn.pipeline import Turn
 from agents.turn.tools import Performed, Tool, ToolFault, shown

@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Case, F, Q, When
+from django.db.models import Case, Exists, F, OuterRef, Q, When
 from simple_history.models import HistoricalRecords
 
 from agents.kit.models.lease import Leasable
@@ -22,6 +22,8 @@ class Swarm(models.Model):
         COMBINED = "combined", "one call for all polishers"
         SEQUENTIAL = "sequential", "one call for each"
         OFF = "off", "no polishing"
+
+    only_named_agents: ClassVar = True  # without agents it has none; elsewhere that means every agent
 
     name = models.SlugField(max_length=64, unique=True, help_text="letters, digits, _ and -")
     intents = models.JSONField(default=list, help_text="of messages that it answers, e.g. general")
@@ -44,6 +46,11 @@ class Swarm(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+def has_swarm() -> Exists:
+    """Whether an agent has an enabled swarm, as a column of a query that reads the agent anyway."""
+    return Exists(Swarm.agents.through.objects.filter(agent=OuterRef("pk"), swarm__enabled=True))
 
 
 class SwarmPhase(models.Model):

@@ -17,11 +17,12 @@ from pydantic import BaseModel, ConfigDict
 
 from agents.kit import llm
 from agents.kit.llm.requests import object_schema
+from agents.kit.text import edits
 from agents.kit.text.fences import fault_of, fence, indented, neutral, one_line, render_prompt
+from agents.kit.text.reading import read
 from agents.swarm import guards
 from agents.swarm.models import Swarm, SwarmPhase
 from agents.swarm.phases import RECOVERY, SAFETY
-from agents.swarm.reading import read
 from agents.turn.pipeline import Overrides, ToolOutcome, Turn
 
 MOST_BULLETS = 5
@@ -175,7 +176,7 @@ def _replacement_refused(draft: str, answer: _Answer, phases: Sequence[SwarmPhas
         return "it recovers from an error, and no tool failed"
     known = read("\n".join([draft, material.message, *(outcome.answer for outcome in material.outcomes)]))
     other = read(answer.text)
-    for guard in (guards.numbers, guards.dates, guards.links, guards.code, guards.form):
+    for guard in (edits.numbers, edits.dates, edits.links, edits.code, edits.form):
         if added := guard(known, other).added:
             return f"it replaces the draft and adds {added[0]}, which nobody named"
     return ""

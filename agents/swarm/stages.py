@@ -26,10 +26,11 @@ from agents.swarm.intents import chosen, intent_of
 from agents.swarm.models import DialogState, Swarm, SwarmPhase, SwarmTurn, UserPreferences
 from agents.swarm.polish import Material, Polished, executor_of, polish
 from agents.swarm.state import add_answer, add_quoted, advance, forget_asked, updating
-from agents.turn.pipeline import NO_SWARM, Accept, Draft, Overrides, Turn
+from agents.turn.pipeline import Accept, Draft, Overrides, Turn
 
 logger = logging.getLogger(__name__)
 
+NO_SWARM = "the agent has no swarm"
 PLACE = "swarm"  # of what the stages know of a turn, in its reports
 CLARIFIER = "clarifier"  # in the payload of a question that was asked in place of an answer
 KINDS = ("anchor", "goal", "facts", "decisions")
@@ -66,7 +67,7 @@ class Calibration:
     """Reads the message, asks back where it must, and tells the agent how to answer and what was said before (specification 003)."""
 
     name = "calibration"
-    needs_swarm = True
+    needs, lacking = "has_swarm", NO_SWARM
 
     def prepare(self, turn: Turn) -> Draft | None:
         place = placed(turn)
@@ -106,7 +107,7 @@ class Polish:
     """Has the swarm polish a draft, before the gate judges it (specification 003)."""
 
     name = "polish"
-    needs_swarm = True
+    needs, lacking = "has_swarm", NO_SWARM
 
     def review(self, turn: Turn, draft: Draft) -> Accept:
         place = placed(turn)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from agents.kit.files.source import Source
+from agents.kit.files.times import zone
 from agents.models import Import, Message
 from agents.models.conversations import TAG_KEY
-from agents.transcripts.json_input import bad_tag_key
 from agents.transcripts.prepare import Prepared, Preparer, Speakers, Targets, Unknown
 from agents.transcripts.readers import FORMATS, detect
-from agents.transcripts.records import NotThere, OptionError, zone
-from agents.transcripts.source import Source
+from agents.transcripts.records import NotThere, OptionError, bad_tag_key
 from agents.transcripts.store import Key, Rights, check_rights, count_batch, link_orphans, write_batch
 
 BATCH = 1000
@@ -94,7 +94,7 @@ class Transcript:
             name: What the file is called in errors, and without its ending in channels that it does not name; default its path.
 
         Raises:
-            TranscriptError: There is no such file, or its format is not recognised.
+            FileError: There is no such file, or its format is not recognised.
             OptionError: Unknown format or time zone, a tag key that is not allowed, columns of a file that is no CSV.
         """
         wished, columns = options.format, options.columns
@@ -152,7 +152,7 @@ def import_transcript(
         on_new: Called with the messages that are stored, inside the transaction that stores them.
 
     Raises:
-        TranscriptError: The file is malformed, or more than a fifth of it was not understood; nothing was stored.
+        FileError: The file is malformed, or more than a fifth of it was not understood; nothing was stored.
         NotEntitled: It needs more than `rights`; nothing was stored.
         OptionError: Unknown format, time zone, column or agent, or a mapping for a speaker who does not occur.
     """

@@ -12,12 +12,12 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_
 
 from agents.kit.bodies import Anything, Body, Reads, Tags, fault
 from agents.kit.capability import declared_list
+from agents.kit.text.cleaner import TEXT_LIMIT
 from agents.kit.text.fences import check_name
 from agents.kit.text.moments import read_moment
 from agents.models import Agent, Channel, Message
 from agents.models.conversations import names_of_agents, outsider_name
 from agents.transcripts.prepare import Author, Prepared, Target
-from agents.transcripts.records import TEXT_LIMIT
 from agents.transcripts.store import Rights, check_rights, link_orphans, write_batch
 from agents.turn.pipeline import pipeline
 

@@ -14,21 +14,13 @@ from django.contrib.auth import get_user_model
 from django.core.validators import slug_re
 from django.utils.text import slugify
 
+from agents.kit.files.source import FileError
+from agents.kit.files.times import to_utc
+from agents.kit.text.cleaner import Cleaner
 from agents.kit.text.fences import check_name
 from agents.models import Agent, Channel
 from agents.models.conversations import names_of_agents, outsider_name
-from agents.transcripts.records import (
-    ChannelInfo,
-    Cleaner,
-    Guess,
-    NotThere,
-    OptionError,
-    Record,
-    Skipped,
-    SourceMessage,
-    TranscriptError,
-    to_utc,
-)
+from agents.transcripts.records import ChannelInfo, Guess, NotThere, OptionError, Record, Skipped, SourceMessage
 
 NAME_LIMIT = 200
 Unknown = Callable[[str, str], None]
@@ -189,10 +181,10 @@ class Tally:
         """Refuse a file of which too much was not understood.
 
         Raises:
-            TranscriptError: More than `MOST_NOT_UNDERSTOOD` of its entries; names the first three.
+            FileError: More than `MOST_NOT_UNDERSTOOD` of its entries; names the first three.
         """
         if self.not_understood > MOST_NOT_UNDERSTOOD * self.read:
-            raise TranscriptError(name, 0, f"{self._said_of_lines()}. Is it another format? Name it: --format")
+            raise FileError(name, 0, f"{self._said_of_lines()}. Is it another format? Name it: --format")
 
     def warnings(self) -> list[str]:
         """What a person should look at before the messages are measured."""
@@ -308,7 +300,7 @@ class Preparer:
         """Yield the messages among `records`.
 
         Raises:
-            TranscriptError: A record cannot be stored; names the line and the reason.
+            FileError: A record cannot be stored; names the line and the reason.
         """
         for record in records:
             self.tally.read += not isinstance(record, ChannelInfo | Guess)
@@ -324,7 +316,7 @@ class Preparer:
                 else:
                     yield self._prepared(record)
             except (OptionError, ValueError) as error:
-                raise TranscriptError(self._path, record.line, str(error)) from None
+                raise FileError(self._path, record.line, str(error)) from None
 
     def _prepared(self, message: SourceMessage) -> Prepared:
         author = self.speakers.author(message)

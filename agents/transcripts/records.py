@@ -1,139 +1,13 @@
-"""What readers produce: messages, what they left out, channels, times. `Cleaner` makes strangers' text storable."""
+"""What readers produce: messages, what they left out, channels."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime
 from typing import Any, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from django.utils import timezone
-
-_MILLISECONDS_FROM = 1e11  # as seconds this would be the year 5138
-_UNIX = re.compile(r"[0-9]{9,14}(\.[0-9]{1,9})?")
-_FORMATS = (
-    "%d/%b/%Y:%H:%M:%S %z",
-    "%a %b %d %H:%M:%S %Y",
-    "%a, %d %b %Y %H:%M:%S %z",
-    "%Y/%m/%d %H:%M:%S",
-    "%Y/%m/%d %H:%M",
-    "%Y-%m-%d %H:%M:%S UTC",
-    "%d %b %Y %H:%M:%S",
-    "%d.%m.%Y %H:%M:%S",
-    "%d.%m.%Y %H:%M",
-    "%d.%m.%Y, %H:%M:%S",
-    "%d.%m.%Y, %H:%M",
-    "%d.%m.%Y",
-    "%b %d, %Y %H:%M:%S",
-    "%b %d, %Y %I:%M:%S %p",
-    "%B %d, %Y %I:%M%p",
-)
-
-
-def zone(name: str) -> tzinfo:
-    """The time zone of that name; empty = the TIME_ZONE setting.
-
-    Raises:
-        ValueError: No such zone.
-    """
-    if not name:
-        return timezone.get_default_timezone()
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"unknown time zone {name!r}; write e.g. UTC, Europe/Berlin or America/New_York") from None
-
-
-def parse_time(value: Any) -> datetime | None:
-    """A time written as ISO 8601, as a Unix time in seconds or milliseconds, or in a common log form; empty is None.
-
-    Naive when the source gives no offset.
-
-    Raises:
-        ValueError: Anything else.
-    """
-    if value is None or value == "":
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{value!r} is no time; write ISO 8601, e.g. 2026-03-01T12:00:00Z")
-    if isinstance(value, int | float):
-        return _from_unix(float(value))
-    text = value.strip()
-    if _UNIX.fullmatch(text):
-        return _from_unix(float(text))
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        pass
-    for form in _FORMATS:
-        try:
-            return datetime.strptime(text, form)
-        except ValueError:
-            continue
-    raise ValueError(f"{value[:60]!r} is no time; write ISO 8601, e.g. 2026-03-01T12:00:00Z")
-
-
-def _from_unix(seconds: float) -> datetime:
-    try:
-        return datetime.fromtimestamp(seconds / 1000 if abs(seconds) >= _MILLISECONDS_FROM else seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        raise ValueError(f"{seconds!r} is no Unix time") from None
-
-
-def to_utc(moment: datetime, zone: tzinfo) -> datetime:
-    """The same moment in UTC; a naive one is read in `zone`.
-
-    Raises:
-        ValueError: Out of the range that can be stored.
-    """
-    try:
-        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
-        return aware.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ValueError(f"the time {moment} is out of range") from None
-
-
-TEXT_LIMIT = 1_000_000
-"""Longest message text that is stored, in characters. What is beyond is cut, with a marker that says so."""
-
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL keeps no NUL, UTF-8 no lone surrogate
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-
-
-class Cleaner:
-    """Cleans texts and counts what it changed."""
-
-    def __init__(self) -> None:
-        self.replaced = 0
-        self.cut = 0
-
-    def text(self, text: str) -> str:
-        """The text with NUL characters and lone surrogates replaced by U+FFFD."""
-        if _UNSTORABLE.search(text) is None:
-            return text
-        clean, count = _UNSTORABLE.subn(_REPLACEMENT, text)
-        self.replaced += count
-        return clean
-
-    def shorten(self, text: str) -> str:
-        """The text, cut at `TEXT_LIMIT` with a marker that says how much is missing."""
-        if len(text) <= TEXT_LIMIT:
-            return text
-        self.cut += 1
-        return f"{text[:TEXT_LIMIT]}\n[cut on import: {len(text) - TEXT_LIMIT:,} of {len(text):,} characters left out]"
-
-    def value(self, value: Any) -> Any:
-        """A JSON value with every text in it cleaned, keys too."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, dict):
-            return {self.text(key): self.value(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.value(item) for item in value]
-        return value
-
+from agents.kit.files.json_input import shown
 
 Kind = Literal["agent", "user", "outsider", "named", "stimulus", "system"]
 """Who a speaker is, as far as the source knows.
@@ -141,14 +15,6 @@ Kind = Literal["agent", "user", "outsider", "named", "stimulus", "system"]
 ``agent``: `speaker` is the slug of an agent, which must exist · ``user``: a username · ``named``: a name that may be an
 agent's · ``outsider`` and ``stimulus``: surely no agent · ``system``: a system prompt, not something that was said.
 """
-
-
-class TranscriptError(Exception):
-    """A file that cannot be read as a transcript: where, and why. Line 0 = the file."""
-
-    def __init__(self, path: str, line: int, reason: str) -> None:
-        self.path, self.line, self.reason = path, line, reason
-        super().__init__(f"{path}, line {line}: {reason}" if line else f"{path}: {reason}")
 
 
 class OptionError(Exception):
@@ -216,3 +82,8 @@ class Guess:
 
 
 Record = SourceMessage | Skipped | ChannelInfo | Guess
+
+
+def bad_tag_key(name: str) -> str:
+    """What is wrong with a tag key that does not match `TAG_KEY`."""
+    return f"tag key {shown(name)}; allowed: a letter, then up to 63 letters, digits, _ . or -"

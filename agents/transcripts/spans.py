@@ -14,14 +14,16 @@ from django.utils.module_loading import import_string
 from pydantic import BaseModel, Field
 
 from agents.kit.capability import declared_list
+from agents.kit.files.json_input import Row
+from agents.kit.files.source import FileError
 from agents.kit.models import TraceSpan
+from agents.kit.text.cleaner import Cleaner
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.transcripts.ingest import IngestRefused, Observer, store_ingested
-from agents.transcripts.json_input import Row
 from agents.transcripts.prepare import Author, Preparer, Speakers, Targets, slug_of
 from agents.transcripts.readers.otel import AGENT, calls_in, named
 from agents.transcripts.readers.traces import ASSISTANT, Call, conversations
-from agents.transcripts.records import Cleaner, SourceMessage, TranscriptError
+from agents.transcripts.records import SourceMessage
 from agents.transcripts.store import Rights, check_rights
 
 REMEMBERED = 200  # messages of a conversation that a call may send again
@@ -54,7 +56,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
     span, else of the nearest one around it in its trace, also when that one comes earlier or later.
 
     Raises:
-        TranscriptError: It is no batch of spans, or a too large one.
+        FileError: It is no batch of spans, or a too large one.
         NotEntitled: It needs a channel or a member more than `rights` allow.
         IngestRefused: A conversation has the name of a synthetic channel.
     """
@@ -229,7 +231,7 @@ def _check_size(number: int, what: str, most: int) -> None:
         text = (
             f"{number:,} {what} in one request; allowed: {most:,}, set your exporter's or collector's batch size lower"
         )
-        raise TranscriptError("the body", 0, text)
+        raise FileError("the body", 0, text)
 
 
 def _slugs(names: set[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Protocol
 import sentry_sdk
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Exists
 from django.utils.module_loading import import_string
 from pydantic import (
     BaseModel,
@@ -31,6 +32,7 @@ from pydantic import (
     field_validator,
 )
 
+from agents.kit.capability import declared
 from agents.kit.text.fences import new_nonce
 from agents.models import Agent, Channel, Message, Run
 from agents.models.conversations import TAG_KEY
@@ -178,7 +180,7 @@ class Turn:
         answer: A typed answer that is asked for, set in `prepare`; the agent is then offered `send_message` alone.
         tools: Names in `TURN_TOOLS` of further tools, set in `prepare`.
         performed: What tools did in this turn, in order.
-        has_swarm: False where the agent is known to have none.
+        facts: What is known of the agent, by the names that apps declare (`agent_facts`).
         temperature: Wished for from the actor's model, set in `prepare`; None = the server's own.
         nonce: The random text in the fences of this turn's prompt, for every stage.
         mask: Hides what the agent must not learn (names in an anonymous debate) in the sections and feedback of later stages.
@@ -203,7 +205,7 @@ class Turn:
     answer: Answer | None = None
     tools: list[str] = field(default_factory=list)
     performed: list[ToolOutcome] = field(default_factory=list)
-    has_swarm: bool = True
+    facts: Mapping[str, bool] = field(default_factory=dict)
     temperature: float | None = None
     nonce: str = field(default_factory=new_nonce)
     mask: Callable[[str], str] = str
@@ -252,7 +254,8 @@ class Stage(Protocol):
 
     name: str
     required: bool
-    needs_swarm: bool  # it has no part in turns of agents without one
+    needs: str  # a fact of the agent (`agent_facts`): it has no part in turns of agents that are known to lack it
+    lacking: str  # why it has none then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +281,6 @@ class SendResult:
 
 
 logger = logging.getLogger(__name__)
-NO_SWARM = "the agent has no swarm"
 
 
 class StageFailed(Exception):
@@ -384,11 +386,16 @@ def _typed(answer: Any, *allowed: type) -> Any:
 
 
 def _has_no_part(stage: Any, turn: Turn) -> bool:
-    """Whether the stage is one for swarms and the agent has none; noted on the trace."""
-    has_none = not turn.has_swarm and bool(getattr(stage, "needs_swarm", False))
-    if has_none:
-        turn.skip(NO_SWARM)
-    return has_none
+    """Whether the agent lacks what the stage needs; noted on the trace."""
+    if turn.facts.get(getattr(stage, "needs", ""), True):
+        return False
+    turn.skip(stage.lacking)
+    return True
+
+
+def agent_facts() -> dict[str, Exists]:
+    """Return the columns that apps add to a query that reads the agent of a turn, by name."""
+    return {name: import_string(path)() for name, path in declared("agent_facts").items()}
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from agents.kit import llm
 from agents.kit.capability import declared
 from agents.kit.text.fences import fence, neutral, one_line, quoted_name, render_prompt
 from agents.models import Agent, Channel, Message, PersonaVersion, Run
-from agents.models.conversations import has_swarm
 from agents.personas.persona import render_persona
 from agents.turn.pipeline import (
     Answer,
@@ -25,6 +24,7 @@ from agents.turn.pipeline import (
     Section,
     TraceEntry,
     Turn,
+    agent_facts,
     pipeline,
     speaker_of,
 )
@@ -159,17 +159,19 @@ def new_turn(
     In a debate a stage says what is shown.
     """
     versions = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")
-    own = Agent.objects.filter(pk=agent.pk).values_list(Subquery(versions[:1]), has_swarm())
-    version, swarm = own.first() or (None, False)
+    facts = agent_facts()
+    own: Mapping[str, Any] = (
+        Agent.objects.filter(pk=agent.pk).values("pk", version=Subquery(versions[:1]), **facts).first() or {}
+    )
     wished, speaker = Overrides.of(overrides or {}), speaker_of(agent, overrides or {})
     return Turn(
         agent=speaker,
         channel=channel,
         run=run,
         trigger=trigger,
-        persona_version_id=version if speaker is agent else None,  # an edited persona is no stored version
+        persona_version_id=own.get("version") if speaker is agent else None,  # an edited persona is no stored version
         overrides=overrides or {},
-        has_swarm=swarm,
+        facts={name: own.get(name, False) for name in facts},
         transcript=[]
         if channel.kind == Channel.Kind.DEBATE
         else recent_messages(

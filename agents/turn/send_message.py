@@ -20,7 +20,7 @@ from agents.kit.text.fences import fault_of
 from agents.kit.text.storable import storable
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Channel, ChannelMember, Message, PersonaVersion, Run
-from agents.models.conversations import has_swarm, validate_tags
+from agents.models.conversations import validate_tags
 from agents.turn.pipeline import (
     Accept,
     Draft,
@@ -30,6 +30,7 @@ from agents.turn.pipeline import (
     StageFailed,
     TraceEntry,
     Turn,
+    agent_facts,
     pipeline,
     speaker_of,
 )
@@ -76,17 +77,18 @@ def check_message(
             raise SendRefused("tags: " + " ".join(error.messages)) from error
 
 
-def _admit(agent: Agent, channel: Channel, key: str) -> tuple[int | None, bool, bool]:
-    """One query: the agent's latest persona version, whether it has a swarm, and whether an earlier send of this key made a message.
+def _admit(agent: Agent, channel: Channel, key: str) -> tuple[int | None, dict[str, bool], bool]:
+    """One query: the agent's latest persona version, facts about it, and whether an earlier send of this key made a message.
 
     Raises:
         SendRefused: The agent may not speak here.
     """
     version = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")[:1]
+    facts = agent_facts()
     columns = {
+        **facts,
         "member": Exists(ChannelMember.objects.filter(agent=OuterRef("pk"), channel=channel)),
         "version": Subquery(version),
-        "has_swarm": has_swarm(),
     }
     if key:
         columns["earlier"] = Subquery(Message.objects.filter(idempotency_key=key).order_by().values("pk")[:1])
@@ -98,7 +100,7 @@ def _admit(agent: Agent, channel: Channel, key: str) -> tuple[int | None, bool, 
         raise SendRefused(f"agent {agent.slug!r} is inactive; allowed: active agents")
     if not was_sent and not row["member"]:
         raise SendRefused(_no_member(agent, channel))
-    return row["version"], row["has_swarm"], was_sent
+    return row["version"], {name: row[name] for name in facts}, was_sent
 
 
 def _no_member(agent: Agent, channel: Channel) -> str:
@@ -185,7 +187,7 @@ def send_message(
     turn.channel, turn.draft_key = channel, idempotency_key
     try:
         with sentry_sdk.start_span(op="agents.send_message", name="send a message") as span:
-            version_id, turn.has_swarm, was_sent = _admit(agent, channel, idempotency_key)
+            version_id, turn.facts, was_sent = _admit(agent, channel, idempotency_key)
             is_first = not was_sent
             draft = Draft(text, dict(payload or {}))
             outcome: Accept | Revise = Accept(draft)

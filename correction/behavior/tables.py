@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from django.db.models import Q
 
+from agents.erasure import keys_said_by
 from agents.kit.models import LLMPayload
 from agents.kit.registry import Erase, Person, Prune, Table
 from agents.models import Trait
-from agents.words import keys_said_by
 from correction.behavior.models import BehaviorEffect, BehaviorRequest, DescriptionUpdate
 
 # What came to a decision stays: a version of a persona goes back to it, and it can still be taken back.

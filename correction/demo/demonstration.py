@@ -349,8 +349,11 @@ def show_swarm(out: Any, *, again: bool = False) -> None:
         f"{agent.display_name} has the swarms personality, macro and tmwya for three messages, in channel {channel.slug}."
     )
     last = SwarmTurn.objects.filter(message=sent.message).select_related("swarm").first()
-    said = [(one.message, one.replies, one.trace) for one in done]
-    for message, replies, trace in [*said, (SPEECH, [sent.text], trace_of(last) if last is not None else None)]:
+    said = [(one.message, one.replies, one.lines) for one in done]
+    for message, replies, lines in [
+        *said,
+        (SPEECH, [sent.text], trace_lines(trace_of(last)) if last is not None else []),
+    ]:
         out.write(f"\n   > {message}")
         if message == SPEECH:
             out.write(
@@ -358,7 +361,7 @@ def show_swarm(out: Any, *, again: bool = False) -> None:
             )
         for reply in replies:
             out.write(f"     {agent.display_name}: “{_short(reply)}”")
-        for line in trace_lines(trace) if trace is not None else ():
+        for line in lines:
             out.write(f"       {_short(line)}")
     out.write(f"     manage.py chat {EATER} --trace     and: Agents › Swarms in the console; {EATER} has none now")
 

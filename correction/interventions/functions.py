@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, get_type_hints
 
-from django.apps import apps
 from django.conf import settings
 from django.db.models import QuerySet
 from django.utils.module_loading import import_string
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agents.kit.capability import declared
 from agents.kit.text.fences import MAX_EVENT_CHARACTERS
 from agents.kit.text.ngrams import compute_corpus_repetition
 from agents.kit.text.patterns import find_all
@@ -269,16 +269,10 @@ def groupthink(context: InterventionContext, parameters: Indicators) -> Finding:
 
     Not known where the channel has no debate, and before its first round is complete; a blind poll is no round.
     """
-    if not apps.is_installed("agents.debates"):
-        return Finding(None, "agents.debates is not installed")
-    from agents.debates.measures import Groupthink
-    from agents.debates.models import DebateRound
-
-    rounds = DebateRound.objects.filter(debate__channel=context.channel, number__gte=1).order_by("-number")
-    stored = rounds.values_list("groupthink", flat=True).first()
-    if not stored:
+    path = declared("channel_indicators").get("groupthink")  # None: debates are not installed
+    indicators = import_string(path)(context.channel) if path else None
+    if indicators is None:
         return Finding(None, "no complete round of a debate in this channel")
-    indicators = Groupthink.model_validate(stored).indicators
     count = len(indicators)
     reasoning = f"{count} indicators of groupthink, at least {parameters.at_least}"
     return Finding(count >= parameters.at_least, ": ".join(filter(None, (reasoning, "; ".join(indicators)))), count)

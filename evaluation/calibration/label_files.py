@@ -14,11 +14,10 @@ from django.db import transaction
 from django.db.models import QuerySet
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
+from agents.kit.files.json_input import json_lines
+from agents.kit.files.source import FileError, Source
 from agents.kit.text.wording import counted
-from agents.transcripts.json_input import json_lines
 from agents.transcripts.readers.csv_table import csv_rows, escape, unescape
-from agents.transcripts.records import TranscriptError
-from agents.transcripts.source import Source
 from evaluation.calibration.labels import (
     checked_annotator,
     checked_note,
@@ -107,7 +106,7 @@ def _read(path: Path, annotator: str) -> tuple[list[LabelRow], int, Problems]:
                     rows.append(LabelRow(**{**cells, "line": line, "annotator": cells.get("annotator") or annotator}))
                 except ValidationError as error:
                     problems += [_problem(line, dict(item)) for item in error.errors()]
-    except TranscriptError as error:
+    except FileError as error:
         raise LabelFileError(error.path, [*problems, _at(error.line, error.reason)]) from None
     return rows, empty, problems
 
@@ -138,7 +137,7 @@ def _csv_cells(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
         why = f"column {twice} stands twice"
     if why:
         has = f"; the file has: {', '.join(header)}; read are: {', '.join(COLUMNS)}" if header else ""
-        raise TranscriptError(source.name, line, why + has)
+        raise FileError(source.name, line, why + has)
     for line, cells in rows:
         yield line, {name: unescape(cell) for name, cell in zip(header, cells, strict=True)}
 

@@ -14,9 +14,9 @@ from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from agents.kit.text.cleaner import Cleaner
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent
-from agents.transcripts.records import Cleaner
 from evaluation.calibration.models import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.judge.questions import MAX_SCORE, MIN_SCORE
 from evaluation.models import (

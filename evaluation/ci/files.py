@@ -14,12 +14,13 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
+from agents.kit.files.source import FileError
 from agents.kit.llm.prices import forget_prices, seed_prices
 from agents.models import Agent
 from agents.personas.reader import import_agents
 from agents.personas.shape import PersonaError
 from agents.transcripts.importer import AUTO, ReadOptions, import_transcript
-from agents.transcripts.records import OptionError, TranscriptError
+from agents.transcripts.records import OptionError
 from evaluation.propositions.files import PropositionError, file_problems
 
 
@@ -94,7 +95,7 @@ def load_files(
         stems.add(path.stem)
         try:
             report = import_transcript(path, ReadOptions(format=format, speaker_map=dict(speakers or {})))
-        except (TranscriptError, OptionError, OSError) as error:
+        except (FileError, OptionError, OSError) as error:
             raise UnusableFiles(f"--transcript {path}: {error}") from None
         heard |= {name: speaker.agent for name, speaker in report.speakers.items()}
     if transcripts and not any(heard.values()):

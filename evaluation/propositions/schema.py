@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from django.conf import settings
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from agents.kit.text.edits import GUARDS
 from agents.kit.text.patterns import Undecided, check_phrase, find, find_all
+from agents.kit.text.reading import read
 from agents.kit.text.tokens import has_emoji, split_sentences, tokenize
-from agents.swarm.guards import GUARDS
-from agents.swarm.reading import read
 from evaluation.dimensions import CHANNEL_DIMENSIONS, COUNTED, Dimension
 
 

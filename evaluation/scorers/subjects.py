@@ -16,7 +16,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, RowNumber
 from django.utils import timezone
 
-from agents.debates.models import Debate
+from agents.kit.capability import declared_list
 from agents.kit.text.fences import one_line
 from agents.models import Agent, Channel, Message
 from agents.personas.persona import render_persona
@@ -67,11 +67,16 @@ def why_outside(messages: QuerySet[Message], window: MessageWindow) -> str:
 
 
 def synthetic_only(where: Mapping[str, str], simulated: bool) -> dict[str, bool]:
-    """The filter for real messages, or with `simulated` for synthetic ones; none where a tag names one debate.
+    """The filter for real messages, or with `simulated` for synthetic ones; none where a tag names one conversation, such as a debate.
 
     Debates are synthetic unless they were started as real ones, and are measured only when they are named.
     """
-    return {} if Debate.TAG in where else {"synthetic": simulated}
+    return {} if _conversation_tags(where) else {"synthetic": simulated}
+
+
+def _conversation_tags(where: Mapping[str, str]) -> dict[str, str]:
+    """Those of the tags that name one conversation, as the installed apps declare them (`conversation_tags`)."""
+    return {key: value for key, value in where.items() if key in declared_list("conversation_tags")}
 
 
 def spoken_by(
@@ -174,8 +179,8 @@ def numbered(*, agent: Agent, simulated: bool = False, where: Mapping[str, str] 
     Of `where` only the tag of a debate counts.
     """
     own = models.Window(RowNumber(), partition_by=F("channel_id"), order_by=F("position").asc())
-    debate = {key: value for key, value in (where or {}).items() if key == Debate.TAG}
-    said = spoken_by(agent=agent, window=MessageWindow(), where=debate, simulated=simulated)
+    named = _conversation_tags(where or {})
+    said = spoken_by(agent=agent, window=MessageWindow(), where=named, simulated=simulated)
     return said.annotate(own_position=own).order_by("channel_id", "position")
 
 

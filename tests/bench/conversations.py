@@ -29,11 +29,11 @@ def speech_of(path: Path) -> Speech:
     """What each speaker of a transcript says, in its order; in different conversations a name is a different speaker.
 
     Raises:
-        TranscriptError: It is no transcript in a known format.
+        FileError: It is no transcript in a known format.
     """
+    from agents.kit.files.source import Source
     from agents.transcripts.readers import FORMATS, detect
     from agents.transcripts.records import SourceMessage
-    from agents.transcripts.source import Source
 
     source = Source(path)
     records = [r for r in FORMATS[detect(source)].read(source, {}) if isinstance(r, SourceMessage)]

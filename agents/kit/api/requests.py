@@ -31,8 +31,8 @@ from rest_framework.request import Request
 from rest_framework.throttling import ScopedRateThrottle, SimpleRateThrottle
 from rest_framework.utils.json import strict_constant
 
+from agents.kit.files.json_input import keys_once
 from agents.kit.models import ApiToken
-from agents.transcripts.json_input import keys_once
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

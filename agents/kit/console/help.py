@@ -23,7 +23,7 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Field, Model
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import capfirst, slugify
 from django.views.decorators.http import require_safe
@@ -167,6 +167,8 @@ def link_in_document(href: str, name: str) -> str:
 def where_for(request: HttpRequest | None, link: str) -> str | None:
     """URL of what `link` names (see `agents.kit.console.help`); None where it is nowhere, or not for the user of `request`.
 
+    What belongs to an app that is not installed is nowhere.
+
     Args:
         request: Whose; None resolves everything there is, for tests.
     """
@@ -177,7 +179,10 @@ def where_for(request: HttpRequest | None, link: str) -> str | None:
         name, mark, anchor = target.partition("#")
         return f"{reverse('admin:document', args=[name])}{mark}{anchor}" if name in documents() else None
     if kind in ("help", "list", "add"):
-        model: type[Model] = apps.get_model(target)
+        try:
+            model: type[Model] = apps.get_model(target)
+        except LookupError:
+            return None
         page = admin.site.get_model_admin(model)
         if request is not None:
             allowed = page.has_add_permission(request) if kind == "add" else page.has_view_permission(request)
@@ -188,7 +193,10 @@ def where_for(request: HttpRequest | None, link: str) -> str | None:
     if kind == "page":  # as the sidebar shows it; a page that the sidebar does not know is for everybody
         entries = [page for _, *pages in settings.CONSOLE_MENU for page in (*pages[0], *pages[1]) if page[0] == target]
         if request is None or all(not needed or request.user.has_perm(needed) for *_, needed in entries):
-            return reverse(target)
+            try:
+                return reverse(target)
+            except NoReverseMatch:
+                return None
     return None
 
 

@@ -1,4 +1,4 @@
-"""``manage.py chat``: talk to an agent in the terminal, and see what its swarm does with each message."""
+"""``manage.py chat``: talk to an agent in the terminal, and see what its stages report of each message."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 
 import sentry_sdk
 from django.core.management.base import CommandError
+from django.utils.module_loading import import_string
 
 from agents.chat import Exchange, begin_chat, exchange
+from agents.kit.capability import declared_list
 from agents.kit.commands import FAILED, STOPPED, BaseCommand, in_line, printable, unanswered, unusable, wrong
 from agents.kit.running import stopping_on_sigterm
 from agents.models import Agent, Channel, Run
 from agents.models.conversations import UnknownAgent, find_agent
-from agents.swarm.talk import trace_lines
 from agents.turn.send_message import SendRefused, TurnRefused
 
 LONGEST = 2_000  # characters of a line of a trace
@@ -57,9 +58,10 @@ Exit code: 0 all was answered, 1 a turn failed."""
             raise unusable(error) from None
         messages = self._typed(agent) if options["script"] is None else iter(_script(options["script"]))
         channel = self._channel(agent, options["channel"])
-        if options["trace"] and not options["json"] and not agent.swarms.filter(enabled=True).exists():
-            how = "assign one in the console (Agents › Swarms), or with PATCH /api/swarms/{id}/"
-            self.stderr.write(f"{agent.slug} has no swarm, so there is nothing to trace: {how}.")
+        if options["trace"] and not options["json"]:
+            reasons = [import_string(path)(agent) for path in declared_list("chat_untraced")]
+            if all(reasons):
+                self.stderr.write(" ".join(reasons) or "No installed app traces turns.")
         done: list[Exchange] = []
         try:
             with stopping_on_sigterm():
@@ -106,7 +108,7 @@ Exit code: 0 all was answered, 1 a turn failed."""
             self.stdout.write(f"> {printable(done.message)}")
         for reply in done.replies or [f"(says nothing: {done.silent})" if done.silent else "(says nothing)"]:
             self.stdout.write(f"{printable(agent.display_name)}: {printable(reply)}")
-        for line in trace_lines(done.trace) if trace and done.trace is not None else ():
+        for line in done.lines if trace else ():
             self.stdout.write(f"    {in_line(line, LONGEST)}")
         if trace and done.summary_failed:
             self.stdout.write(f"    {in_line(f'summary: {done.summary_failed}', LONGEST)}")

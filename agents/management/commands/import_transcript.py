@@ -12,9 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from agents.kit.commands import CodedCommand, console_for_bars, console_on, unusable, wrong
+from agents.kit.files.source import FileError
 from agents.transcripts.importer import DAY_FIRST, MONTH_FIRST, ImportReport, ReadOptions, import_transcript
 from agents.transcripts.readers import FORMATS
-from agents.transcripts.records import NotThere, OptionError, TranscriptError
+from agents.transcripts.records import NotThere, OptionError
 
 
 class Command(CodedCommand):
@@ -58,7 +59,7 @@ class Command(CodedCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             report = self._import(options)
-        except (TranscriptError, NotThere) as error:
+        except (FileError, NotThere) as error:
             raise unusable(f"{error}\nNothing was imported.") from None
         except OptionError as error:
             raise wrong(f"{error}\nNothing was imported.") from None

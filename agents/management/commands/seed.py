@@ -5,16 +5,22 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
+from django.utils.module_loading import import_string
+
+from agents.kit.capability import declared
 from agents.kit.commands import CodedCommand, unusable, wrong
 from agents.seed import loader
 from agents.seed.removing import remove_examples
-from agents.swarm.phases import seed_swarm
+
+DEFAULTS: dict[str, str] = declared(
+    "seed_defaults"
+)  # what apps store without example agents, by the name of its option
 
 
 class Command(CodedCommand):
     help = (
         "Load the 16 example agents with their personas, and their conversations. Safe to run again: only what is missing is added. "
-        "With --swarm: only store the default swarm. "
+        f"{''.join(f'With --{name}: only store the default {name}. ' for name in DEFAULTS)}"
         "With --remove: take them, and what the demonstration and evaluations made of them, out again."
     )
 
@@ -27,25 +33,26 @@ class Command(CodedCommand):
             action="store_true",
             help="remove the example agents, their channels and messages, and what was measured of them; nothing of your own",
         )
-        parser.add_argument(
-            "--swarm", action="store_true", help="store only the default swarm, without example agents or conversations"
-        )
+        for name in DEFAULTS:
+            what = f"store only the default {name}, without example agents or conversations"
+            parser.add_argument(f"--{name}", action="store_true", help=what)
         parser.add_argument(
             "--yes", action="store_true", help="with --remove: remove it; without it, say what would go"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        only = next((name for name in DEFAULTS if options[name]), "")
         if options["remove"]:
-            if options["swarm"]:
-                raise wrong("--remove or --swarm, one of the two")
+            if only:
+                raise wrong(f"--remove or --{only}, one of the two")
             self._remove(options)
             return
         if options["yes"]:
             raise wrong("--yes goes with --remove")
-        if options["swarm"]:
+        if only:
             if options["reset"]:
-                raise wrong("--swarm or --reset, one of the two")
-            self.stdout.write(seed_swarm([]))
+                raise wrong(f"--{only} or --reset, one of the two")
+            self.stdout.write(import_string(DEFAULTS[only])([]))
             return
         report = loader.seed(reset=options["reset"])
         done = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in sorted(report.agents.items()))

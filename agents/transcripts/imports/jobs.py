@@ -20,6 +20,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
+from agents.kit.files.source import FileError, Source
 from agents.kit.models.lease import LeaseLost
 from agents.kit.ops.deletion import consequences
 from agents.kit.ops.telemetry import logging_about
@@ -30,8 +31,7 @@ from agents.transcripts.importer import BATCH, ReadOptions, Transcript, import_t
 from agents.transcripts.imports.uploads import drop, is_stored, plain_name, store, write_out
 from agents.transcripts.prepare import Prepared
 from agents.transcripts.readers.csv_table import header_of, usual_tags
-from agents.transcripts.records import OptionError, TranscriptError
-from agents.transcripts.source import Source
+from agents.transcripts.records import OptionError
 from agents.transcripts.store import NotEntitled, check_rights, count_batch, rights_of
 
 Status = Import.Status
@@ -182,7 +182,7 @@ def _import(job: Import, report: _Report) -> dict[str, Any]:
             imported = import_transcript(
                 path, options, name=job.name, rights=rights_of(user), job=job, progress=report, on_new=report.stored
             )
-        except (TranscriptError, OptionError, NotEntitled) as error:
+        except (FileError, OptionError, NotEntitled) as error:
             with suppress(NotPossible):  # an unknown speaker after the preview is asked for now
                 job.contents |= _look(job, path, options, most=None)
             raise NotPossible(_said(error)) from None
@@ -236,7 +236,7 @@ class _Report:
 def _columns(job: Import, path: Path) -> list[str]:
     """The columns of a CSV file; empty for every other."""
     if path.suffix in (".csv", ".tsv"):
-        with suppress(TranscriptError):
+        with suppress(FileError):
             return [name[:100] for name in header_of(Source(path, name=job.name))[:MOST_COLUMNS]]
     return []
 
@@ -261,7 +261,7 @@ def _look(job: Import, path: Path, options: ReadOptions, *, most: int | None) ->
                 complete = False
                 break
         tally.check_understood(job.name)
-    except (TranscriptError, OptionError) as error:
+    except (FileError, OptionError) as error:
         raise NotPossible(_said(error)) from None
     refusal = ""
     try:

@@ -1,4 +1,4 @@
-"""One reader per format, and the detection of formats. A reader yields records; what it cannot read raises TranscriptError.
+"""One reader per format, and the detection of formats. A reader yields records; what it cannot read raises FileError.
 
 A new format is a module here and an entry of `FORMATS`, which names it for the command, the API, the console's form and the docs.
 """
@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.transcripts.json_input import json_values
+from agents.kit.files.json_input import json_values
+from agents.kit.files.source import FileError, Source
 from agents.transcripts.readers.character_ai import is_character_ai, read_character_ai
 from agents.transcripts.readers.chat import (
     is_dialogue,
@@ -31,8 +32,7 @@ from agents.transcripts.readers.plumbline import is_message, read_jsonl
 from agents.transcripts.readers.sillytavern import is_sillytavern, read_sillytavern
 from agents.transcripts.readers.slack import is_slack, is_slack_zip, read_slack
 from agents.transcripts.readers.tinytroupe_console import is_notebook, looks_like_console, read_console
-from agents.transcripts.records import Record, TranscriptError
-from agents.transcripts.source import Source
+from agents.transcripts.records import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,26 +100,26 @@ def detect(source: Source) -> str:
     """The name of the format.
 
     Raises:
-        TranscriptError: Not recognised, or a first value that is no JSON though the file begins like JSON.
+        FileError: Not recognised, or a first value that is no JSON though the file begins like JSON.
     """
     for start, what in _OTHER_STARTS.items():
         if source.start.startswith(start):
-            raise TranscriptError(source.name, 0, f"this is {what}")
+            raise FileError(source.name, 0, f"this is {what}")
     if source.is_zip:
         if is_slack_zip(source.members()):
             return "slack"
-        raise TranscriptError(source.name, 0, "a zip, but no export of Slack; unpack it and import the file in it")
+        raise FileError(source.name, 0, "a zip, but no export of Slack; unpack it and import the file in it")
     head = source.head().lstrip()
     if not head:
-        raise TranscriptError(source.name, 0, "the file is empty")
+        raise FileError(source.name, 0, "the file is empty")
     if head[0] == "{" or (head[0] == "[" and head[1:].lstrip()[:1] in {"{", "[", "]", '"'}):
         return _json_format(source)
     lines = [line.rstrip("\r") for line in head.split("\n") if line.strip() and not line.startswith("**** ")][:60]
     if head[:5].lower() in ("<!doc", "<html", "<?xml"):
-        raise TranscriptError(source.name, 1, "this is a page of HTML or XML; export the chat as JSON or as text")
+        raise FileError(source.name, 1, "this is a page of HTML or XML; export the chat as JSON or as text")
     for what, pattern in _OTHER_TEXTS.items():
         if 2 * sum(pattern.fullmatch(line) is not None for line in lines) > len(lines):
-            raise TranscriptError(source.name, 1, f"this is {what}, which is not read; {_INSTEAD}")
+            raise FileError(source.name, 1, f"this is {what}, which is not read; {_INSTEAD}")
     if looks_like_console(head):
         return "tinytroupe"
     if looks_like_csv(head):
@@ -128,7 +128,7 @@ def detect(source: Source) -> str:
         return "chat"
     if source.name.lower().endswith((".csv", ".tsv")) and len(header_of(source)) > 1:
         return "csv"  # its reader says which column is missing
-    raise TranscriptError(
+    raise FileError(
         source.name, 1, f"not recognised as a transcript ({head.splitlines()[0][:60]!r}); name it: --format"
     )
 
@@ -144,13 +144,13 @@ def _json_format(source: Source) -> str:
     if name := next((name for name, form in reversed(FORMATS.items()) if form.in_json(value)), ""):
         return name
     if {"persona", "system_prompt", "spec"} & set(value):
-        raise TranscriptError(source.name, 1, "this is a persona, not a transcript; use manage.py import_agents")
+        raise FileError(source.name, 1, "this is a persona, not a transcript; use manage.py import_agents")
     for known, what in _OTHER_KEYS.items():
         if set(known) <= set(value):
-            raise TranscriptError(
+            raise FileError(
                 source.name, 1, f"this is {what if ';' in what else f'{what}, which is not read; {_INSTEAD}'}"
             )
     keys = ", ".join(map(str, value))[:200] or "no object"
-    raise TranscriptError(
+    raise FileError(
         source.name, 1, f"JSON, but no transcript format that is known (its keys: {keys}); name it: --format"
     )

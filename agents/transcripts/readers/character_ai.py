@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC
 from typing import Any
 
-from agents.transcripts.json_input import Row, json_values
-from agents.transcripts.records import Record, Skipped, SourceMessage, TranscriptError, to_utc
-from agents.transcripts.source import Source
+from agents.kit.files.json_input import Row, json_values
+from agents.kit.files.source import FileError, Source
+from agents.kit.files.times import to_utc
+from agents.transcripts.records import Record, Skipped, SourceMessage
 
 
 def is_character_ai(value: dict[str, Any]) -> bool:
@@ -55,7 +56,7 @@ def read_character_ai(source: Source, columns: Mapping[str, str]) -> Iterator[Re
             for row in rows:
                 yield from _message(row, channel, number)
     if not number:
-        raise TranscriptError(source.name, 0, "the file holds no history of Character.AI")
+        raise FileError(source.name, 0, "the file holds no history of Character.AI")
 
 
 def _message(row: Row, channel: str, number: int) -> Iterator[Record]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
-from agents.transcripts.json_input import Row, json_values, shown
-from agents.transcripts.records import Record, Skipped, SourceMessage, TranscriptError
-from agents.transcripts.source import Source
+from agents.kit.files.json_input import Row, json_values, shown
+from agents.kit.files.source import FileError, Source
+from agents.transcripts.records import Record, Skipped, SourceMessage
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 TOOL_ROLES = frozenset({"tool", "function", "ipython", "observation", "tool_response", "function_call", "tool_call"})
@@ -77,7 +77,7 @@ def read_chat(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         else:
             row.fail("expected an object with 'messages' (a conversation) or with 'role' and 'content' (a message)")
     if not number:
-        raise TranscriptError(source.name, 0, "the file holds no conversation")
+        raise FileError(source.name, 0, "the file holds no conversation")
 
 
 def is_openai(value: dict[str, Any]) -> bool:
@@ -178,7 +178,7 @@ def read_sharegpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record
                 text = turn.text("value" if turn.has("value") else "content")
                 yield _said(turn, speaker, text, row.name("id"), number)
     if not number:
-        raise TranscriptError(source.name, 0, "the file holds no conversation")
+        raise FileError(source.name, 0, "the file holds no conversation")
 
 
 TEXT_KEYS = ("chosen", "transcript", "text", "dialogue", "prompt")

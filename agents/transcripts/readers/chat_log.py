@@ -12,9 +12,9 @@ from datetime import date, datetime, time
 from itertools import islice, pairwise
 from typing import Literal
 
+from agents.kit.files.source import FileError, Source
 from agents.transcripts.readers import whatsapp
-from agents.transcripts.records import Guess, Record, Skipped, SourceMessage, TranscriptError
-from agents.transcripts.source import Source
+from agents.transcripts.records import Guess, Record, Skipped, SourceMessage
 
 STAMP = re.compile(
     r"""
@@ -211,13 +211,13 @@ class _Log:
                 draft.size += len(text) + 1
                 self.source.check_message(draft.line, draft.size)
             elif self.style is None:
-                raise TranscriptError(
+                raise FileError(
                     self.source.name, line, "no speaker; expected 'Name: text', '<nick> text' or a time before one"
                 )
         if draft is not None:
             yield draft.record()
         if self.style is None:
-            raise TranscriptError(self.source.name, 0, "the file is empty")
+            raise FileError(self.source.name, 0, "the file is empty")
 
     def _start(self, line: int, text: str) -> _Draft | Skipped | None:
         """The message or notice that begins on this line; None when the line goes on with the one before."""
@@ -243,7 +243,7 @@ class _Log:
         try:
             clock, day = _clock_and_day(match, day_first=bool(self.day_first))
         except ValueError as error:
-            raise TranscriptError(self.source.name, line, f"{match.group().strip()!r} is no time: {error}") from None
+            raise FileError(self.source.name, line, f"{match.group().strip()!r} is no time: {error}") from None
         if why and day:
             self.guess = _guess(line, match["date"], day, self.day_first is True, why)
         rest = text[match.end() :].strip("\u200e").strip(" \t\u202f\xa0")

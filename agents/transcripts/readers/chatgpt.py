@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agents.transcripts.json_input import Row, json_values
-from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage, TranscriptError
-from agents.transcripts.source import Source
+from agents.kit.files.json_input import Row, json_values
+from agents.kit.files.source import FileError, Source
+from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage
 
 _SPEECH = frozenset({"", "text", "multimodal_text"})
 # Marks of citations, pictures and cards: U+E200 … U+E201, before 2025 【4†source】.
@@ -50,7 +50,7 @@ def read_chatgpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
             if nodes[name].has("message"):
                 yield Skipped("another branch", line)
     if not number:
-        raise TranscriptError(source.name, 0, "the file holds no conversation")
+        raise FileError(source.name, 0, "the file holds no conversation")
 
 
 def _path(nodes: Mapping[str, Row], last: str) -> list[str]:

@@ -9,12 +9,12 @@ from itertools import islice
 from typing import Any
 from unicodedata import normalize
 
+from agents.kit.files.json_input import Row, parse
+from agents.kit.files.source import MAX_LINE, FileError, Source
 from agents.models.conversations import TAG_KEY
-from agents.transcripts.json_input import Row, parse
 from agents.transcripts.readers.chat import SYSTEM_ROLES
 from agents.transcripts.readers.plumbline import AUTHORS, MESSAGE_KEYS, message_of
-from agents.transcripts.records import Guess, NotThere, OptionError, Record, Skipped, SourceMessage, TranscriptError
-from agents.transcripts.source import MAX_LINE, Source
+from agents.transcripts.records import Guess, NotThere, OptionError, Record, Skipped, SourceMessage
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "speaker": (
@@ -82,7 +82,7 @@ def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
             )
     for field in ("text", "speaker"):
         if field not in places and not (field == "speaker" and "role" in places):
-            raise TranscriptError(
+            raise FileError(
                 source.name,
                 line,
                 f"no column for {field!r} among {', '.join(names) or 'none'}; say which: --columns {field}=COLUMN",
@@ -178,13 +178,13 @@ def csv_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            raise TranscriptError(source.name, line, f"not valid CSV: {error}") from None
+            raise FileError(source.name, line, f"not valid CSV: {error}") from None
         if cells is None:
             return
         if cells and cells != [""]:
             width = width or len(cells)
             if len(cells) != width:
-                raise TranscriptError(source.name, line, f"{len(cells)} columns where the header has {width}")
+                raise FileError(source.name, line, f"{len(cells)} columns where the header has {width}")
             yield line, cells
 
 

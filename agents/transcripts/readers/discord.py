@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agents.transcripts.json_input import Row, json_values
-from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage, TranscriptError
-from agents.transcripts.source import Source
+from agents.kit.files.json_input import Row, json_values
+from agents.kit.files.source import FileError, Source
+from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage
 
 _SPEECH = frozenset({"Default", "Reply", "ChatInputCommand", "ContextMenuCommand", "20", "23"})  # answers of bots, too
 _KINDS = {"DirectTextChat": "dm", "DirectGroupTextChat": "private"}
@@ -43,7 +43,7 @@ def read_discord(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
         for message in rows:
             yield _message(message, channel)
     if empty:
-        raise TranscriptError(source.name, 0, "the file holds no channel")
+        raise FileError(source.name, 0, "the file holds no channel")
 
 
 def _message(row: Row, channel: str) -> Record:

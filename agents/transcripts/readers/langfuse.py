@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agents.transcripts.json_input import Row
+from agents.kit.files.json_input import Row
+from agents.kit.files.source import FileError, Source
 from agents.transcripts.readers.traces import Call, both_sides, calls_of, conversations, moment
-from agents.transcripts.records import Record, TranscriptError
-from agents.transcripts.source import Source
+from agents.transcripts.records import Record
 
 
 def is_langfuse(value: dict[str, Any]) -> bool:
@@ -38,7 +38,7 @@ def read_langfuse(source: Source, columns: Mapping[str, str]) -> Iterator[Record
     for line, value in calls_of(source):
         calls += _calls(Row(value, path=source.name, line=line, what="a trace or observation"), "")
     if not calls:
-        raise TranscriptError(source.name, 0, "the file holds no trace")
+        raise FileError(source.name, 0, "the file holds no trace")
     sessions = {call.trace: call.conversation for call in calls if call.conversation and call.id == call.trace}
     for call in calls:
         call.conversation = sessions.get(call.trace) or call.conversation or call.trace

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agents.transcripts.json_input import Row
+from agents.kit.files.json_input import Row
+from agents.kit.files.source import FileError, Source
 from agents.transcripts.readers.traces import Call, both_sides, calls_of, conversations, moment
-from agents.transcripts.records import Record, TranscriptError
-from agents.transcripts.source import Source
+from agents.transcripts.records import Record
 
 THREAD_KEYS = ("thread_id", "session_id", "conversation_id")  # of the metadata; beside it session_id is the project
 
@@ -34,7 +34,7 @@ def read_langsmith(source: Source, columns: Mapping[str, str]) -> Iterator[Recor
         for one in row.list(held) if held else [value]:
             calls += _calls(row.child(one, "a run"), "", 0)
     if not calls:
-        raise TranscriptError(source.name, 0, "the file holds no run")
+        raise FileError(source.name, 0, "the file holds no run")
     threads: dict[str, str] = {}
     for call in calls:
         if call.conversation:

@@ -14,10 +14,10 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agents.transcripts.json_input import MAX_DEPTH, Row
+from agents.kit.files.json_input import MAX_DEPTH, Row
+from agents.kit.files.source import FileError, Source
 from agents.transcripts.readers.traces import ASSISTANT, USER, Call, Item, calls_of, conversations, items_of
-from agents.transcripts.records import Record, TranscriptError
-from agents.transcripts.source import Source
+from agents.transcripts.records import Record
 
 AGENT = "gen_ai.agent.name"
 CONVERSATION_KEYS = (
@@ -47,7 +47,7 @@ def read_otel(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         for call in calls_in(Row(value, path=source.name, line=line, what="a batch of spans"))
     ]
     if not calls:
-        raise TranscriptError(source.name, 0, "the file holds no span")
+        raise FileError(source.name, 0, "the file holds no span")
     yield from conversations(named(calls))
 
 

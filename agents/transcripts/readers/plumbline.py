@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from agents.transcripts.json_input import Row, json_values, shown
-from agents.transcripts.records import ChannelInfo, Kind, Record, SourceMessage
-from agents.transcripts.source import Source
+from agents.kit.files.json_input import Row, json_values, shown
+from agents.kit.files.source import Source
+from agents.models.conversations import TAG_KEY
+from agents.transcripts.records import ChannelInfo, Kind, Record, SourceMessage, bad_tag_key
 
 VERSION = 1
 HEADER_KEYS = ("plumbline", "version", "channel", "name", "kind", "topic", "tags", "members")
@@ -53,7 +54,7 @@ def _header(row: Row) -> ChannelInfo:
         name=row.text("name"),
         kind=row.text("kind"),
         topic=row.text("topic"),
-        tags=row.tags(),
+        tags=_tags(row),
         members=tuple(members),
         line=row.line,
     )
@@ -100,8 +101,19 @@ def message_of(row: Row, kind: Kind, speaker: str, channel: str = "", role: str 
         sent_at=row.time("sent_at"),
         parent_source_id=row.name("reply_to"),
         channel=row.name("channel") or channel,
-        tags=row.tags(),
+        tags=_tags(row),
         payload=row.object("payload"),
         synthetic=row.flag("synthetic"),
         idempotency_key=row.text("idempotency_key"),
     )
+
+
+def _tags(row: Row) -> Mapping[str, str]:
+    """An object of texts whose keys are tag keys."""
+    tags = row.object("tags")
+    for name, value in tags.items():
+        if not isinstance(value, str):
+            row.fail(f"'tags': the value of {name!r} must be a text, e.g. \"41\", got {shown(value)}")
+        if not TAG_KEY.fullmatch(name):
+            row.fail(f"'tags': {bad_tag_key(name)}")
+    return tags

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from agents.transcripts.json_input import Row, json_values
-from agents.transcripts.records import Record, Skipped, SourceMessage, TranscriptError, parse_time
-from agents.transcripts.source import Source
+from agents.kit.files.json_input import Row, json_values
+from agents.kit.files.source import FileError, Source
+from agents.kit.files.times import parse_time
+from agents.transcripts.records import Record, Skipped, SourceMessage
 
 _STAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2}) ?@ ?(\d{1,2})h ?(\d{1,2})m ?(\d{1,2})s(?: ?(\d{1,3})ms)?")
 _SPOKEN = ("swipes", "gen_started", "original_avatar")  # what only messages of a character have
@@ -69,7 +70,7 @@ def read_sillytavern(source: Source, columns: Mapping[str, str]) -> Iterator[Rec
                 | ({"time": str(row.value["send_date"])[:100]} if sent_at is None and row.has("send_date") else {}),
             )
     if empty:
-        raise TranscriptError(source.name, 0, "the file holds no chat")
+        raise FileError(source.name, 0, "the file holds no chat")
 
 
 def _time(value: Any) -> datetime | None:

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from agents.transcripts.json_input import MAX_DEPTH, Row, json_values, parse
-from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage, TranscriptError
-from agents.transcripts.source import Source
+from agents.kit.files.json_input import MAX_DEPTH, Row, json_values, parse
+from agents.kit.files.source import FileError, Source
+from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage
 
 SPEECH = frozenset(
     {
@@ -61,7 +61,7 @@ def read_slack(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     names, channel = _beside(source)
     rows = [Row(value, path=source.name, line=line, what="a message") for line, value in json_values(source)]
     if not rows:
-        raise TranscriptError(source.name, 0, "the file holds no message")
+        raise FileError(source.name, 0, "the file holds no message")
     yield from _messages(rows, names, channel)
 
 
@@ -87,9 +87,7 @@ def _read_zip(source: Source) -> Iterator[Record]:
         elif _DAY.fullmatch(path.stem):
             days.setdefault(path.parent.name, []).append(name)
     if not days:
-        raise TranscriptError(
-            source.name, 0, "a zip without day files such as general/2026-01-31.json: no Slack export"
-        )
+        raise FileError(source.name, 0, "a zip without day files such as general/2026-01-31.json: no Slack export")
     names = _names(lists.pop("users.json", []))
     infos = {}
     for file, kind in _LISTS.items():

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from agents.transcripts.json_input import json_values
-from agents.transcripts.records import Record, Skipped, SourceMessage, TranscriptError, parse_time
-from agents.transcripts.source import Source
+from agents.kit.files.json_input import json_values
+from agents.kit.files.source import FileError, Source
+from agents.kit.files.times import parse_time
+from agents.transcripts.records import Record, Skipped, SourceMessage
 
 
 def is_notebook(value: dict[str, Any]) -> bool:
@@ -31,7 +32,7 @@ def printed_outputs(source: Source) -> Iterator[Iterator[tuple[int, str]]]:
     """Yield each output of the cells that is text, in order, as (line number, line); lines are numbered through from 1."""
     _, value = next(json_values(source), (0, None))
     if not isinstance(value, dict) or not is_notebook(value):
-        raise TranscriptError(source.name, 1, "JSON, but no Jupyter notebook")
+        raise FileError(source.name, 1, "JSON, but no Jupyter notebook")
     number = 1
     for cell in value["cells"]:
         outputs = cell.get("outputs") if isinstance(cell, dict) else None
@@ -104,7 +105,7 @@ def read_console(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
             yield item
     yield from sessions.flush()
     if empty:
-        raise TranscriptError(source.name, 0, "no 'NAME acts: [TALK]' or 'USER --> NAME: [CONVERSATION]' in the file")
+        raise FileError(source.name, 0, "no 'NAME acts: [TALK]' or 'USER --> NAME: [CONVERSATION]' in the file")
 
 
 @dataclass(slots=True)
@@ -292,7 +293,7 @@ class _Console:
         try:
             self.moment = None if stamp["time"].strip() == "None" else parse_time(stamp["time"])
         except ValueError as error:
-            raise TranscriptError(self.source.name, line, str(error)) from None
+            raise FileError(self.source.name, line, str(error)) from None
         return True
 
     def _heading(self, line: int, text: str) -> _Block | None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from agents.transcripts.json_input import MAX_DEPTH, MAX_DOCUMENT, json_values
+from agents.kit.files.json_input import MAX_DEPTH, MAX_DOCUMENT, json_values
+from agents.kit.files.source import FileError, Source
 from agents.transcripts.readers.chat import SYSTEM_ROLES, TEXT_PARTS, TOOL_ROLES
-from agents.transcripts.records import Record, Skipped, SourceMessage, TranscriptError
-from agents.transcripts.source import Source
+from agents.transcripts.records import Record, Skipped, SourceMessage
 
 USER, ASSISTANT = "user", "assistant"
 MOST_OVERLAP = 200  # messages
@@ -149,10 +149,10 @@ def calls_of(source: Source) -> Iterator[tuple[int, Any]]:
     """The values of a file of traces, which is read as a whole: its calls are put in order of time.
 
     Raises:
-        TranscriptError: It is larger than that allows.
+        FileError: It is larger than that allows.
     """
     if source.size > MAX_DOCUMENT:
-        raise TranscriptError(source.name, 0, f"traces of more than {MAX_DOCUMENT:,} bytes; export them in parts")
+        raise FileError(source.name, 0, f"traces of more than {MAX_DOCUMENT:,} bytes; export them in parts")
     yield from json_values(source)
 
 

@@ -26,14 +26,15 @@ __all__ = ["install"]
 CANCEL = """
 import sys, django; django.setup()
 from agents.debates.debate import cancel
-from agents.models import Debate
+from agents.debates.models import Debate
 cancel(Debate.objects.get(pk=int(sys.argv[1])))
 print("1")
 """
 LOOK = """
 import json, sys, django; django.setup()
 from agents.debates.report import report
-from agents.models import Debate, Message, Run
+from agents.debates.models import Debate
+from agents.models import Message, Run
 debate = Debate.objects.get(pk=int(sys.argv[1]))
 print(json.dumps({
     "status": debate.status,

@@ -158,7 +158,9 @@ def test_each_route_needs_its_permission(people: list[Agent]) -> None:
     debate = make_debate([[says(1), says(2)]])
     url = f"{DEBATES}{debate.pk}/"
     reader = program(viewer())
-    starter, player, blind = (program(staff(f"agents.{act}_debate", username=act)) for act in ("add", "change", "view"))
+    starter, player, blind = (
+        program(staff(f"debates.{act}_debate", username=act)) for act in ("add", "change", "view")
+    )
 
     assert reader.get(url).status_code == reader.get(f"{url}export/").status_code == 200
     assert blind.get(DEBATES).status_code == 200

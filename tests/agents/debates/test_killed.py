@@ -32,7 +32,8 @@ PLAY = """
 import os, signal, sys, django; django.setup()
 from django.db.backends.signals import connection_created
 from agents.debates.debate import ask_rounds, play
-from agents.models import Debate, owner_name
+from agents.debates.models import Debate
+from agents.kit.models import owner_name
 key, writes, rounds = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) or None
 
 def count(execute, sql, params, many, context):
@@ -56,7 +57,9 @@ while debate.status in ("waiting", "pending", "running"):
 """
 LOOK = """
 import json, sys, django; django.setup()
-from agents.models import Debate, DebateTurn, LLMCall, Run, RunStep
+from agents.debates.models import Debate, DebateTurn
+from agents.kit.models import LLMCall
+from agents.models import Run, RunStep
 from tests.agents.debates.seats import record
 debate = Debate.objects.get(pk=int(sys.argv[1]))
 runs = Run.objects.filter(channel=debate.channel)
@@ -69,7 +72,7 @@ print(json.dumps(record(debate) | {
 """
 EXPIRE = """
 import sys, django; django.setup()
-from agents.models import Debate
+from agents.debates.models import Debate
 Debate.objects.filter(pk=int(sys.argv[1])).update(lease_expires_at="2026-01-01T00:00Z")
 print("1")
 """

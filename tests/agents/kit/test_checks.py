@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.checks import WARNING, CheckMessage, run_checks
 from pytest_django import Settings
@@ -123,6 +124,19 @@ def test_the_numbers_for_swarms_are_in_range(settings: Settings, name: str, valu
 
     assert message.msg == f"{name} is {value}."
     assert f"Set it to {allowed}" in str(message.hint)
+
+
+def test_a_stage_of_an_app_that_is_not_installed_is_an_error(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TURN_PIPELINE = ["agents.debates.stages.Mode"]
+    monkeypatch.setattr(
+        apps, "get_containing_app_config", lambda path: apps.get_app_config("agents")
+    )  # as without debates
+
+    message = found()["agents.E006"]
+
+    assert "part of agents.debates: that app is not in INSTALLED_APPS" in message.msg
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.swarm.guards import GUARDS, refusal
-from agents.swarm.reading import read
+from agents.kit.text.edits import GUARDS
+from agents.kit.text.reading import read
+from agents.swarm.guards import refusal
 from tests.agents.swarm.edits import (
     HARMFUL,
     HARMLESS,

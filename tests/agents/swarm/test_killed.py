@@ -62,7 +62,8 @@ print(json.dumps(counts))
 """
 LOOK = """
 import json, sys, django; django.setup()
-from agents.models import Agent, Channel, Run, SwarmTurn
+from agents.models import Agent, Channel, Run
+from agents.swarm.models import SwarmTurn
 from tests.agents.swarm.talking import record
 fields = ("intent", "draft", "polished", "rejected", "replaced", "message__position", "calibration__decision",
           "calibration__reading", "calibration__dropped", "calibration__failed")

@@ -95,7 +95,7 @@ def test_temperatures_are_those_of_the_phases_and_shown_as_applied(llm_server: L
 def test_the_log_says_which_way_a_message_went(llm_server: LLMServer, caplog: pytest.LogCaptureFixture) -> None:
     Mind(llm_server)
 
-    with caplog.at_level("INFO", logger="swarm.swarm"):
+    with caplog.at_level("INFO", logger="agents.swarm"):
         asks(with_swarm(), "Which of the two lamps should I buy?")
 
     assert [record.getMessage() for record in caplog.records] == [

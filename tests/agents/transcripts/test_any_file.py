@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.kit.files.source import FileError, Source
 from agents.transcripts.readers import FORMATS, detect
-from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage, TranscriptError
-from agents.transcripts.source import Source
+from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage
 from tests.agents.transcripts.test_docs import EXAMPLES
 
 _KEYS = (
@@ -54,7 +54,7 @@ def records(name: str, content: bytes) -> list[Record] | None:
         path.write_bytes(content)
         try:
             return list(FORMATS[name].read(Source(path), {}))
-        except TranscriptError:
+        except FileError:
             return None
 
 
@@ -84,7 +84,7 @@ def test_a_reader_refuses_or_reads_any_bytes(name: str, content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
         path.write_bytes(content)
-        with suppress(TranscriptError):
+        with suppress(FileError):
             assert detect(Source(path)) in FORMATS
 
 

@@ -11,9 +11,9 @@ from django.core.management import CommandError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.kit.files.source import Source
 from agents.transcripts.readers.chat_log import read_log
 from agents.transcripts.records import Guess, SourceMessage
-from agents.transcripts.source import Source
 from tests.agents.transcripts.helpers import run_json, write
 
 DAY, MONTH = ("2026-01-05", "2026-05-01")

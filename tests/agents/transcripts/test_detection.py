@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from agents.kit.files.source import FileError, Source
 from agents.transcripts.readers import detect
-from agents.transcripts.records import TranscriptError
-from agents.transcripts.source import Source
 from tests.agents.transcripts.helpers import write
 
 SAMPLES = {
@@ -93,7 +92,7 @@ def test_formats_are_recognised_in_every_encoding(tmp_path: Path, name: str, enc
     ],
 )
 def test_what_is_not_recognised_is_an_error_with_a_reason(tmp_path: Path, text: str, reason: str) -> None:
-    with pytest.raises(TranscriptError, match=reason):
+    with pytest.raises(FileError, match=reason):
         detect(Source(write(tmp_path, "file", text)))
 
 
@@ -105,5 +104,5 @@ def test_other_files_are_named_as_far_as_they_are_known(tmp_path: Path) -> None:
         (b"PK\x03\x04 damaged", "not a zip that can be read"),
         ((tmp_path / "a.zip").read_bytes(), "a zip, but no export of Slack; unpack it"),
     ):
-        with pytest.raises(TranscriptError, match=words):
+        with pytest.raises(FileError, match=words):
             detect(Source(write(tmp_path, "file", content)))

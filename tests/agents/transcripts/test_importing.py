@@ -11,10 +11,11 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from agents.kit.files import source
+from agents.kit.files.source import FileError
+from agents.kit.text import cleaner
 from agents.models import Channel, Message
-from agents.transcripts import records, source
 from agents.transcripts.importer import ReadOptions, import_transcript
-from agents.transcripts.records import TranscriptError
 from tests.agents.transcripts.helpers import make_agent, run_json, said, write
 
 pytestmark = pytest.mark.django_db
@@ -91,7 +92,7 @@ def test_what_no_database_keeps_is_replaced_and_counted(tmp_path: Path) -> None:
 
 
 def test_a_text_beyond_the_limit_is_cut_visibly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "TEXT_LIMIT", 10)
+    monkeypatch.setattr(cleaner, "TEXT_LIMIT", 10)
     report = run_json("import_transcript", write(tmp_path, "t.jsonl", lines("0123456789", "0123456789abcde")))
     assert [text for _, text in said()] == ["0123456789", "0123456789\n[cut on import: 5 of 15 characters left out]"]
     assert report["cut_texts"] == 1
@@ -125,7 +126,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_imported(tmp_path: Path) ->
         with path.open("a") as file:
             file.write(lines("y"))
 
-    with pytest.raises(TranscriptError, match="the file changed while it was being read"):
+    with pytest.raises(FileError, match="the file changed while it was being read"):
         import_transcript(path, ReadOptions(), progress=append)
     assert not Message.objects.exists()
 

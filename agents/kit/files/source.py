@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agents.transcripts.records import TranscriptError
-
 MAX_LINE = 16 * 1024 * 1024
 """Longest line accepted, in bytes."""
 
@@ -27,8 +25,16 @@ MOST_PACKED = 200
 """How many times its size a zip of more than 16 MiB unpacked may unpack to; exports of chats come to some 30 times."""
 
 
+class FileError(Exception):
+    """A file that cannot be read as what it should be: where, and why. Line 0 = the file."""
+
+    def __init__(self, path: str, line: int, reason: str) -> None:
+        self.path, self.line, self.reason = path, line, reason
+        super().__init__(f"{path}, line {line}: {reason}" if line else f"{path}: {reason}")
+
+
 class Source:
-    """A transcript file in UTF-8, with or without BOM."""
+    """A text file in UTF-8, with or without BOM."""
 
     def __init__(self, path: Path, *, name: str = "", dates: str = "") -> None:
         """Open nothing yet, only look at the first bytes.
@@ -39,7 +45,7 @@ class Source:
             dates: ``day-first`` or ``month-first`` for dates such as 01/02/2026; empty: as the file suggests.
 
         Raises:
-            TranscriptError: No regular, readable file is there.
+            FileError: No regular, readable file is there.
         """
         self.path = path
         self.name = name or str(path)
@@ -48,12 +54,12 @@ class Source:
         self.bytes_read = 0
         try:
             if not path.is_file():
-                raise TranscriptError(self.name, 0, "is a folder, not a file" if path.is_dir() else "no such file")
+                raise FileError(self.name, 0, "is a folder, not a file" if path.is_dir() else "no such file")
             self.state = self._state()
             with path.open("rb") as file:
                 head = file.read(4)
         except OSError as error:
-            raise TranscriptError(self.name, 0, error.strerror or str(error)) from None
+            raise FileError(self.name, 0, error.strerror or str(error)) from None
         self.size = self.state[0]
         self.start = head
         self.is_zip = head == b"PK\x03\x04"
@@ -66,7 +72,7 @@ class Source:
     def check_unchanged(self) -> None:
         """Raise when the file was written to since this object was made: what was checked must be what is imported."""
         if self._state() != self.state:
-            raise TranscriptError(
+            raise FileError(
                 self.name, 0, "the file changed while it was being read; import it again when it is complete"
             )
 
@@ -85,35 +91,33 @@ class Source:
                 number += 1
                 self.bytes_read += len(raw)
                 if len(raw) > MAX_LINE:
-                    raise TranscriptError(self.name, number, f"longer than {MAX_LINE:,} bytes")
+                    raise FileError(self.name, number, f"longer than {MAX_LINE:,} bytes")
                 try:
                     text = raw.decode()
                 except UnicodeDecodeError as error:
                     where = f"byte 0x{raw[error.start]:02x} at column {error.start + 1}"
-                    raise TranscriptError(
-                        self.name, number, f"not valid UTF-8 ({where}); save the file as UTF-8"
-                    ) from None
+                    raise FileError(self.name, number, f"not valid UTF-8 ({where}); save the file as UTF-8") from None
                 yield number, text
 
     def members(self) -> list[str]:
         """The names of the files in a zip.
 
         Raises:
-            TranscriptError: It is damaged, or too large when it is unpacked.
+            FileError: It is damaged, or too large when it is unpacked.
         """
         with self._zip() as archive:
             files = [info for info in archive.infolist() if not info.is_dir()]
         size = sum(info.file_size for info in files)
         most = min(MAX_ARCHIVE, max(MAX_LINE, MOST_PACKED * self.size))
         if size > most:
-            raise TranscriptError(self.name, 0, f"{size:,} bytes when it is unpacked; allowed for its size: {most:,}")
+            raise FileError(self.name, 0, f"{size:,} bytes when it is unpacked; allowed for its size: {most:,}")
         return [info.filename for info in files]
 
     def member(self, name: str) -> str:
         """The text of a file in a zip.
 
         Raises:
-            TranscriptError: It is damaged, encrypted, too large, or not UTF-8.
+            FileError: It is damaged, encrypted, too large, or not UTF-8.
         """
         place = f"{self.name}, {name}"
         with self._zip() as archive:
@@ -122,11 +126,11 @@ class Source:
                     content = file.read(MAX_MEMBER + 1)
                     text = content.decode("utf-8-sig")
             except UnicodeDecodeError as error:
-                raise TranscriptError(place, 0, f"not valid UTF-8 ({error.reason})") from None
+                raise FileError(place, 0, f"not valid UTF-8 ({error.reason})") from None
             except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, RuntimeError, OSError) as error:
-                raise TranscriptError(place, 0, f"cannot be read from the zip ({error})") from None
+                raise FileError(place, 0, f"cannot be read from the zip ({error})") from None
         if len(content) > MAX_MEMBER:
-            raise TranscriptError(place, 0, f"larger than {MAX_MEMBER:,} bytes")
+            raise FileError(place, 0, f"larger than {MAX_MEMBER:,} bytes")
         return text
 
     @contextmanager
@@ -135,12 +139,12 @@ class Source:
             with zipfile.ZipFile(self.path) as archive:
                 yield archive
         except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
-            raise TranscriptError(self.name, 0, f"not a zip that can be read ({error})") from None
+            raise FileError(self.name, 0, f"not a zip that can be read ({error})") from None
 
     def check_message(self, line: int, size: int) -> None:
         """Raise when the message that begins on this line has more than `MAX_MESSAGE` characters."""
         if size > MAX_MESSAGE:
-            raise TranscriptError(self.name, line, f"a message of more than {MAX_MESSAGE:,} characters")
+            raise FileError(self.name, line, f"a message of more than {MAX_MESSAGE:,} characters")
 
     def head(self, characters: int = 64 * 1024) -> str:
         """The first characters of the file, newlines as they are."""
@@ -150,7 +154,7 @@ class Source:
         except UnicodeError as error:
             for _ in self.raw_lines():  # finds the line and raises
                 pass
-            raise TranscriptError(self.name, 0, f"not valid UTF-8 ({error})") from None
+            raise FileError(self.name, 0, f"not valid UTF-8 ({error})") from None
         if len(text) < characters:
             self.bytes_read = self.size
         return text

@@ -17,7 +17,7 @@ import yaml
 from agents.kit.text.voices import STOP_WORDS, stem
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DATA: Mapping[str, Any] = yaml.load(Path(__file__).with_name("words.yaml").read_text("utf-8"), Loader=_Loader)  # noqa: S506 (a safe one)
+_DATA: Mapping[str, Any] = yaml.load(Path(__file__).with_name("reading.yaml").read_text("utf-8"), Loader=_Loader)  # noqa: S506 (a safe one)
 
 _HIDDEN = frozenset(_DATA["hidden"].split())
 _CONJUNCTIONS = frozenset(_DATA["conjunctions"].split())

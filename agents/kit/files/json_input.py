@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NoReturn
 
-from agents.models.conversations import TAG_KEY
-from agents.transcripts.records import TranscriptError, parse_time
-from agents.transcripts.source import Source
+from agents.kit.files.source import FileError, Source
+from agents.kit.files.times import parse_time
 
 MAX_DOCUMENT = 256 * 1024 * 1024
 """Longest JSON that is not JSON Lines, in characters: its text is held in memory."""
@@ -53,14 +52,14 @@ def parse(text: str, *, path: str, line: int) -> Any:
     """One JSON value.
 
     Raises:
-        TranscriptError: Not JSON, NaN or Infinity, a number too large, a key twice, or nested too deep.
+        FileError: Not JSON, NaN or Infinity, a number too large, a key twice, or nested too deep.
     """
     with _located(path, line):
         try:
             return _decoder.decode(text)
         except json.JSONDecodeError as error:
             reason = f"not valid JSON: {error.msg} at column {error.colno}"
-            raise TranscriptError(path, line + error.lineno - 1, reason) from None
+            raise FileError(path, line + error.lineno - 1, reason) from None
 
 
 @contextmanager
@@ -69,9 +68,9 @@ def _located(path: str, line: int) -> Iterator[None]:
     try:
         yield
     except RecursionError:
-        raise TranscriptError(path, line, "JSON nested too deep") from None
+        raise FileError(path, line, "JSON nested too deep") from None
     except ValueError as error:
-        raise TranscriptError(path, line, f"not valid JSON: {error}") from None
+        raise FileError(path, line, f"not valid JSON: {error}") from None
 
 
 def json_lines(source: Source) -> Iterator[tuple[int, Any]]:
@@ -88,7 +87,7 @@ def json_values(source: Source) -> Iterator[tuple[int, Any]]:
         return
     text = source.head(MAX_DOCUMENT + 1)
     if len(text) > MAX_DOCUMENT:
-        raise TranscriptError(source.name, 0, f"JSON of more than {MAX_DOCUMENT:,} characters; use JSON Lines")
+        raise FileError(source.name, 0, f"JSON of more than {MAX_DOCUMENT:,} characters; use JSON Lines")
     if text.lstrip().startswith("["):
         yield from _elements(text, source.name)
     else:
@@ -100,11 +99,11 @@ def _is_json_lines(source: Source) -> bool:
     rows = ((line, text) for line, text in source.lines() if text and not text.isspace())
     try:
         line, text = next(rows, (0, ""))
-    except TranscriptError:
+    except FileError:
         return False  # longer than a line may be: one document, or an error that reading it will name
     try:
         value = parse(text, path=source.name, line=line)
-    except TranscriptError:
+    except FileError:
         second = next(rows, (0, ""))[1].rstrip()  # an object of its own? then only the first line is broken
         return text.lstrip().startswith("{") and second.startswith("{") and second.endswith("}")
     return not isinstance(value, list) or next(rows, (0, ""))[1].lstrip().startswith("[")
@@ -130,22 +129,22 @@ def _elements(text: str, path: str) -> Iterator[tuple[int, Any]]:
     skip(at + (separator == "]"))
     while separator == ",":
         if not peek():
-            raise TranscriptError(path, line, "the JSON array ends too early")
+            raise FileError(path, line, "the JSON array ends too early")
         with _located(path, line):
             try:
                 value, end = _decoder.raw_decode(text, at)
             except json.JSONDecodeError as error:
                 reason = f"not valid JSON: {error.msg}"
-                raise TranscriptError(path, line + text.count("\n", at, error.pos), reason) from None
+                raise FileError(path, line + text.count("\n", at, error.pos), reason) from None
         yield line, value
         skip(end)
         separator = peek()
         if separator not in {",", "]"}:
             what = f"{separator!r}" if separator else "the end of the file"
-            raise TranscriptError(path, line, f"expected ',' or ']' in the JSON array, found {what}")
+            raise FileError(path, line, f"expected ',' or ']' in the JSON array, found {what}")
         skip(at + 1)
     if peek():
-        raise TranscriptError(path, line, "text after the end of the JSON array")
+        raise FileError(path, line, "text after the end of the JSON array")
 
 
 def _is_deeper(value: Any, limit: int) -> bool:
@@ -163,7 +162,7 @@ class Row:
     """A JSON object and where it stands."""
 
     def __init__(self, value: Any, *, path: str, line: int, what: str = "a line") -> None:
-        """Raises TranscriptError unless `value` is an object; `what` names it in errors."""
+        """Raises FileError unless `value` is an object; `what` names it in errors."""
         self.path, self.line, self.what = path, line, what
         if not isinstance(value, dict):
             self.fail(f"{what} must be a JSON object, got {shown(value)}")
@@ -171,7 +170,7 @@ class Row:
 
     def fail(self, reason: str) -> NoReturn:
         """Raise the error for this place in the file."""
-        raise TranscriptError(self.path, self.line, reason)
+        raise FileError(self.path, self.line, reason)
 
     def child(self, value: Any, what: str) -> Row:
         """An object inside this one."""
@@ -228,21 +227,6 @@ class Row:
         if _is_deeper(value, MAX_DEPTH):
             self.fail(f"{key!r} is nested deeper than {MAX_DEPTH} levels")
         return value
-
-    def tags(self, key: str = "tags") -> Mapping[str, str]:
-        """An object of texts whose keys are tag keys."""
-        tags = self.object(key)
-        for name, value in tags.items():
-            if not isinstance(value, str):
-                self.fail(f'{key!r}: the value of {name!r} must be a text, e.g. "41", got {shown(value)}')
-            if not TAG_KEY.fullmatch(name):
-                self.fail(f"{key!r}: {bad_tag_key(name)}")
-        return tags
-
-
-def bad_tag_key(name: str) -> str:
-    """What is wrong with a tag key that does not match `TAG_KEY`."""
-    return f"tag key {shown(name)}; allowed: a letter, then up to 63 letters, digits, _ . or -"
 
 
 def shown(value: Any) -> str:
