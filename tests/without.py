@@ -1,0 +1,106 @@
+"""The product without one of its apps: a copy of the checkout from which the app's folder, its lines in the settings and its tests are gone.
+
+``python -m tests.without agents.debates`` runs all other tests there; further words are given to pytest.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".local", "__pycache__", ".*_cache", "site", "staticfiles")
+# What is written from the installed apps, by the project's own commands.
+WRITTEN = (
+    ["manage.py", "spectacular", "--validate", "--fail-on-warn", "--file", "docs/openapi.yaml"],
+    ["-m", "tests.reference"],
+)
+
+
+def copy_without(app: str, folder: Path) -> Path:
+    """Copy the checkout into `folder` and delete the app from the copy.
+
+    Args:
+        app: Its name in INSTALLED_APPS, such as ``agents.debates``.
+
+    Returns:
+        The root of the copy.
+    """
+    copy = folder / "without"
+    shutil.copytree(ROOT, copy, ignore=NOT_COPIED, symlinks=True)
+    shutil.rmtree(copy.joinpath(*app.split(".")))
+    settings = copy / "project/settings.py"
+    lines = settings.read_text(encoding="utf-8").splitlines(keepends=True)
+    named = re.compile(rf'\s*"{re.escape(app)}(\.[\w.]+)?",')
+    settings.write_text("".join(line for line in lines if not named.match(line)), encoding="utf-8")
+    for path in tests_of(app):
+        (copy / path).unlink()
+    for words in WRITTEN:
+        run(copy, words)
+    return copy
+
+
+def tests_of(app: str) -> set[Path]:
+    """Return the files of tests that import the app, themselves or through others of them, relative to the checkout."""
+    files = {path.relative_to(ROOT): _names(path) for path in (ROOT / "tests").rglob("*.py")}
+    gone: set[Path] = {path for path, names in files.items() if any(_is_of(name, app) for name in names)}
+    while more := {path for path, names in files.items() if path not in gone and names & set(map(_module, gone))}:
+        gone |= more
+    return gone
+
+
+def run(copy: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run Python in the copy, with a database and caches of its own.
+
+    Raises:
+        AssertionError: It ended with an error; the message is its output.
+    """
+    environment = os.environ | {"DEBUG": "1", "PYTHONPATH": str(copy)}
+    environment.pop("DATABASE_URL", None)
+    done = subprocess.run([sys.executable, *words], cwd=copy, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise AssertionError(
+            f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-6000:]}{done.stderr[-3000:]}"
+        )
+    return done
+
+
+def _names(path: Path) -> set[str]:
+    """All modules and names that a file imports, and dotted names in its texts."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"[\w.]+", node.value):
+            found.add(node.value)
+    return found
+
+
+def _is_of(name: str, app: str) -> bool:
+    return name == app or name.startswith(f"{app}.")
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def main() -> None:
+    app, *words = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        copy = copy_without(app, Path(folder))
+        environment = os.environ | {"PYTHONPATH": str(copy)}
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "not e2e and not service", *words]
+        sys.exit(subprocess.run(command, cwd=copy, env=environment).returncode)
+
+
+if __name__ == "__main__":
+    main()
