@@ -13,7 +13,45 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # A package or module imports only what stands in a line above it. Names in one line do not know each other.
 ORDER = """
-agents.kit.text
+# The kit: what knows no agent.
+agents.kit.capability agents.kit.text agents.kit.running agents.kit.bulk
+agents.kit.files agents.kit.bodies agents.kit.alerting agents.kit.models agents.kit.registry
+agents.kit.work agents.kit.groups agents.kit.api
+agents.kit.llm
+agents.kit.ops agents.kit.commands agents.kit.checks
+agents.kit.console agents.kit.management agents.kit.tables
+agents.kit.admin agents.kit.templatetags agents.kit.apps agents.kit.urls
+# Agents: people and talk.
+agents.models
+agents.personas agents.builds agents.erasure
+agents.bodies agents.seed agents.tables agents.turn
+agents.chat agents.transcripts agents.checks
+agents.admin agents.api agents.management agents.apps
+agents.urls
+# What agents do besides: none of these knows another.
+agents.debates agents.swarm agents.alerts
+# Measuring.
+evaluation.dimensions evaluation.windows evaluation.statistics
+evaluation.models evaluation.budget
+evaluation.wording evaluation.jobs evaluation.scorers
+evaluation.propositions evaluation.examples
+evaluation.judge evaluation.simulation evaluation.checks
+evaluation.runs
+evaluation.commands evaluation.tables evaluation.api
+evaluation.admin evaluation.management evaluation.urls evaluation.apps
+evaluation.calibration evaluation.drafting evaluation.lineup
+evaluation.change evaluation.experiments
+evaluation.ci
+# Correcting.
+correction.config
+correction.models correction.repetition
+correction.costs correction.examples
+correction.gate
+correction.alerts correction.api correction.tables correction.stages correction.management correction.apps
+correction.admin correction.urls
+correction.interventions correction.behavior
+correction.demo
+project
 """
 LINES = [line.split() for line in ORDER.strip().splitlines() if not line.startswith("#")]
 PLACE = {name: number for number, line in enumerate(LINES) for name in line}
@@ -78,7 +116,9 @@ def test_a_package_imports_only_what_stands_above_it(package: str) -> None:
 
 
 def test_every_module_has_a_place() -> None:
-    assert [module for module, path in modules().items() if not place_of(module) and path.stat().st_size] == []
+    homeless = [module for module, path in modules().items() if not place_of(module) and path.name != "__init__.py"]
+
+    assert homeless == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,25 +10,44 @@ import pytest
 from tests.without import copy_without, run
 
 REMOVABLE = ("agents.debates", "agents.swarm", "agents.alerts", "evaluation.experiments")
+TESTS = ("tests/test_registry.py", "tests/test_console_sidebar.py", "tests/api/test_schema.py")
+# Prints the pages that do not answer.
+PAGES = """
+import django
+django.setup()
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.test import Client
+from django.urls import reverse
+from agents.models import Agent, Channel
+client = Client(headers={"host": "localhost"})
+client.force_login(get_user_model().objects.create_superuser("ada"))
+chat, agent = Channel.objects.get(slug__startswith="chat-"), Agent.objects.get(slug="michael")
+names = ("index", "review", "help", "glossary", "agents_agent_changelist", "agents_run_changelist", "evaluation_drift_overview")
+paths = [
+    *(reverse(f"admin:{name}") for name in names),
+    reverse("admin:agents_agent_change", args=[agent.pk]),
+    reverse("admin:agents_channel_chat", args=[chat.pk]),
+    reverse("admin:agents_channel_transcript", args=[chat.pk]),
+    "/api/", "/api/agents/", "/api/runs/", "/api/schema/",
+]
+print({path: status for path in paths if (status := client.get(path).status_code) != 200})
+"""
 
 
 @pytest.mark.parametrize("app", REMOVABLE)
 def test_the_product_works_without_an_app(app: str, tmp_path: Path) -> None:
     copy = copy_without(app, tmp_path)
+    script = tmp_path / "messages.txt"
+    script.write_text("Hello.\n")
 
     run(copy, ["manage.py", "check"])
     run(copy, ["manage.py", "makemigrations", "--check", "--dry-run"])
     run(copy, ["manage.py", "migrate", "-v0"])
-    run(copy, ["manage.py", "seed"])
-    run(
-        copy,
-        [
-            "-m",
-            "pytest",
-            "-q",
-            "-x",
-            "tests/test_registry.py",
-            "tests/test_console_sidebar.py",
-            "tests/api/test_schema.py",
-        ],
-    )
+    assert "16 created" in run(copy, ["manage.py", "seed"])
+    talk = json.loads(run(copy, ["manage.py", "chat", "michael", "--script", str(script), "--json"]))
+    run(copy, ["manage.py", "evaluate", "--agents", "michael", "--samples", "5"], codes=(0, 1, 2))
+    assert [exchange["status"] for exchange in talk["exchanges"]] == ["completed"]
+    assert run(copy, ["-c", PAGES]).strip() == "{}"
+    run(copy, ["manage.py", "seed", "--remove"])
+    run(copy, ["-m", "pytest", "-q", "-x", *TESTS])

@@ -1,4 +1,4 @@
-"""The product without one of its apps: a copy of the checkout from which the app's folder, its lines in the settings and its tests are gone.
+"""The product without one of its apps: a copy of the checkout without the app's folder, its lines in the settings and its tests.
 
 ``python -m tests.without agents.debates`` runs all other tests there; further words are given to pytest.
 """
@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,20 +56,19 @@ def tests_of(app: str) -> set[Path]:
     return gone
 
 
-def run(copy: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run Python in the copy, with a database and caches of its own.
+def run(copy: Path, words: Sequence[str], *, codes: Collection[int] = (0,)) -> str:
+    """Run Python in the copy, with a database of its own, and return what it prints.
 
     Raises:
-        AssertionError: It ended with an error; the message is its output.
+        AssertionError: It did not end with one of `codes`; the message is its output.
     """
-    environment = os.environ | {"DEBUG": "1", "PYTHONPATH": str(copy)}
-    environment.pop("DATABASE_URL", None)
+    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    environment |= {"DEBUG": "1", "PYTHONPATH": str(copy), "DJANGO_SETTINGS_MODULE": "project.settings"}
     done = subprocess.run([sys.executable, *words], cwd=copy, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise AssertionError(
-            f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-6000:]}{done.stderr[-3000:]}"
-        )
-    return done
+    if done.returncode not in codes:
+        said = f"{done.stdout[-6000:]}{done.stderr[-3000:]}"
+        raise AssertionError(f"{' '.join(words)} ended with {done.returncode}:\n{said}")
+    return done.stdout
 
 
 def _names(path: Path) -> set[str]:
