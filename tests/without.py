@@ -17,11 +17,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".local", "__pycache__", ".*_cache", "site", "staticfiles")
-# What is written from the installed apps, by the project's own commands.
-WRITTEN = (
-    ["manage.py", "spectacular", "--validate", "--fail-on-warn", "--file", "docs/openapi.yaml"],
-    ["-m", "tests.reference"],
-)
+# Written from the installed apps, by the project's own commands.
+OPENAPI = ["manage.py", "spectacular", "--validate", "--fail-on-warn", "--file", "docs/openapi.yaml"]
+REFERENCE = ["-m", "tests.reference"]
 
 
 def copy_without(app: str, folder: Path) -> Path:
@@ -42,8 +40,7 @@ def copy_without(app: str, folder: Path) -> Path:
     settings.write_text("".join(line for line in lines if not named.match(line)), encoding="utf-8")
     for path in tests_of(app):
         (copy / path).unlink()
-    for words in WRITTEN:
-        run(copy, words)
+    run(copy, OPENAPI)
     return copy
 
 
@@ -96,6 +93,7 @@ def main() -> None:
     app, *words = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         copy = copy_without(app, Path(folder))
+        run(copy, REFERENCE)
         environment = os.environ | {"PYTHONPATH": str(copy)}
         command = [sys.executable, "-m", "pytest", "-q", "-m", "not e2e and not service", *words]
         sys.exit(subprocess.run(command, cwd=copy, env=environment).returncode)
