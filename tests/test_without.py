@@ -10,7 +10,7 @@ import pytest
 from tests.without import copy_without, run
 
 REMOVABLE = ("agents.debates", "agents.swarm", "agents.alerts", "evaluation.experiments")
-TESTS = ("tests/test_registry.py", "tests/test_console_sidebar.py", "tests/api/test_schema.py")
+TESTS = ("tests/test_registry.py", "tests/test_imports.py", "tests/api/test_schema.py")
 # Prints the pages that do not answer.
 PAGES = """
 import django

@@ -45,9 +45,13 @@ def copy_without(app: str, folder: Path) -> Path:
 
 
 def tests_of(app: str) -> set[Path]:
-    """Return the files of tests that import the app, themselves or through others of them, relative to the checkout."""
+    """Return the files of tests that import the app or name a page of it, themselves or through others of them."""
     files = {path.relative_to(ROOT): _names(path) for path in (ROOT / "tests").rglob("*.py")}
-    gone: set[Path] = {path for path, names in files.items() if any(_is_of(name, app) for name in names)}
+    label = app.rpartition(".")[2]
+    named = re.compile(
+        rf"{re.escape(app)}(\..*)?|(admin:)?{label}_[a-z]+_[a-z_]+|{label}\.[a-z]+_[a-z]+"
+    )  # module, page, permission
+    gone: set[Path] = {path for path, names in files.items() if any(map(named.fullmatch, names))}
     while more := {path for path, names in files.items() if path not in gone and names & set(map(_module, gone))}:
         gone |= more
     return gone
@@ -76,13 +80,9 @@ def _names(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"[\w.]+", node.value):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"[\w.:]+", node.value):
             found.add(node.value)
     return found
-
-
-def _is_of(name: str, app: str) -> bool:
-    return name == app or name.startswith(f"{app}.")
 
 
 def _module(path: Path) -> str:
