@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.core.management import get_commands
 from django.db.models import CharField, Field, JSONField, Model, TextField
 
+from agents.kit.capability import capabilities
 from agents.kit.models import ModelPrice
 from agents.kit.registry import Table, erasures, prunings, tables
 from agents.models import Agent
@@ -20,8 +20,8 @@ from tests.console import list_of, plain, read, signed_in, superuser, viewer
 
 OURS = [
     model
-    for label in ("agents", "evaluation", "correction")
-    for model in apps.get_app_config(label).get_models()
+    for app in capabilities()
+    for model in app.get_models()
     if not model.__name__.startswith("Historical")
 ]
 LISTED = [table for table in tables().values() if admin.site.is_registered(table.model)]
