@@ -326,7 +326,7 @@ def capture(
         notice: Called with the batches that are waited for, where specs ask for batches: this returns when they are answered.
         alerts: Whether a score that fell sharply raises an alert.
     """
-    with sentry_sdk.start_transaction(op="change.baseline", name="capture baselines") as trace:
+    with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
         trace.set_data("agents", [spec.target.slug for spec in specs])
         files = load_all()
         plans = [make_plan(spec, files=files) for spec in specs]
