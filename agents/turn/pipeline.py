@@ -34,8 +34,8 @@ from pydantic import (
 
 from agents.kit.capability import declared
 from agents.kit.text.fences import new_nonce
+from agents.kit.text.tags import TAG_KEY
 from agents.models import Agent, Channel, Message, Run
-from agents.models.conversations import TAG_KEY
 
 
 class Overrides(BaseModel):
