@@ -18,12 +18,7 @@ from agents.models import Agent
 from evaluation.models import Proposition
 from tests.console import list_of, plain, read, signed_in, superuser, viewer
 
-OURS = [
-    model
-    for app in capabilities()
-    for model in app.get_models()
-    if not model.__name__.startswith("Historical")
-]
+OURS = [model for app in capabilities() for model in app.get_models() if not model.__name__.startswith("Historical")]
 LISTED = [table for table in tables().values() if admin.site.is_registered(table.model)]
 NEVER_EMPTY = ("User", "Group", "ModelPrice", "AgentEvaluationConfig")  # but after a deletion
 

@@ -208,7 +208,7 @@ def test_an_offline_judge_goes_on_without_a_budget_left(chatty: Agent, settings:
 def test_a_watcher_that_cannot_be_asked_is_an_error_at_start_up(path: str, settings: Settings) -> None:
     settings.EVALUATION_BUDGET = path
 
-    with pytest.raises(SystemCheckError, match="EVALUATION_BUDGET is"):
+    with pytest.raises(SystemCheckError, match="evaluation_budget is"):
         call_command("check")
 
 

@@ -107,9 +107,7 @@ def test_a_task_nobody_answers_offline_is_rejected() -> None:
     reply = complete(judge_request(task="persuade"))
 
     assert reply.status is Status.REJECTED
-    assert reply.error == (
-        "no offline responder for task 'persuade' (OFFLINE_RESPONDERS has: act, score); this needs an LLM"
-    )
+    assert reply.error == ("no offline responder for task 'persuade' (there are: act, score); this needs an LLM")
 
 
 @pytest.mark.parametrize(
