@@ -63,5 +63,5 @@ def check_tools(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Itera
             if isinstance(tool, type) and issubclass(tool, Tool):
                 continue
             problem = "is no subclass of agents.turn.tools.Tool"
-        hint = "Correct the path in TURN_TOOLS, or take the tool out."
+        hint = "Correct the path in `turn_tools` of the app, or take the tool out."
         yield Error(f"The tool {name!r} is {path!r}, which {problem}.", hint=hint, id="agents.E008")

@@ -22,7 +22,7 @@ def proposition_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[Che
 
 @register("plumbline")
 def budget_watcher_is_there(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
-    """evaluation.E002: what `EVALUATION_BUDGET` names cannot be called."""
+    """evaluation.E002: what an app declares as `evaluation_budget` cannot be called."""
     path = declared_one("evaluation_budget")
     try:
         if not path or callable(import_string(path)):
@@ -33,4 +33,4 @@ def budget_watcher_is_there(app_configs: Any, **kwargs: Any) -> Sequence[CheckMe
     hint = (
         "Name a callable that takes agent and judge and returns why to pause, or leave it empty: then nothing pauses."
     )
-    return [Error(f"EVALUATION_BUDGET is {path!r}: {problem}.", hint=hint, id="evaluation.E002")]
+    return [Error(f"evaluation_budget is {path!r}: {problem}.", hint=hint, id="evaluation.E002")]

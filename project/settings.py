@@ -205,7 +205,7 @@ INTERVENTION_FUNCTIONS = env.list("INTERVENTION_FUNCTIONS", default=[])
 INTERVENTION_BATCHES = env.list("INTERVENTION_BATCHES", default=[])
 
 # --- Turns (agents/turn) ------------------------------------------------------------------------------------------------
-# The stages a turn passes; order is meaning. Dotted paths, so that no floor imports one above it.
+# The stages a turn passes; order is meaning. Dotted paths, so that `agents` imports no app above it.
 TURN_PIPELINE = [
     "correction.behavior.stages.Requests",  # received: only queued, a worker looks at it
     "agents.debates.stages.Mode",  # prepare, review; required

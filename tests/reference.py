@@ -15,7 +15,6 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-OUR_APPS = ("agents", "evaluation", "correction")
 DJANGO_OPTIONS = {"-h", "--version", "-v", "--settings", "--pythonpath", "--traceback", "--no-color", "--force-color"}
 DJANGO_OPTIONS.add("--skip-checks")
 NOTE = "<!-- made by `make docs` from the code; change it there -->"
@@ -49,6 +48,7 @@ def commands_page() -> str:
     """Every command with its options."""
     from django.core.management import get_commands, load_command_class
 
+    from agents.kit.capability import capabilities
     from agents.kit.commands import EXIT_CODES
 
     parts = [
@@ -59,8 +59,9 @@ def commands_page() -> str:
         _table(("Code", "Meaning"), [(str(code), _sentence(means)) for code, means in EXIT_CODES.items()]),
         "A build must go on at 0 alone: 2 and 3 say that nothing is known.",
     ]
+    ours = {app.name for app in capabilities()}
     for name, app in sorted(get_commands().items()):
-        if app in OUR_APPS:
+        if app in ours:
             parser = load_command_class(app, name).create_parser("manage.py", name)
             parts += [f"## {name}", _sentence(parser.description or ""), *_options(parser)]
     return _page("Commands", parts)

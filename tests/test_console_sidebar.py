@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from agents.kit.console.home import breadcrumbs, navigation, tabs
 from agents.kit.registry import tables
+from agents.models import Channel
 from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
 from tests.factories import make_agent
 from tests.machinery import ROOT
@@ -30,7 +31,6 @@ def asking(user: User, name: str) -> HttpRequest:
     [
         ("index", ["Home"]),
         ("agents_agent_add", ["Agents"]),
-        ("swarm_swarm_changelist", ["Agents", "Swarms"]),
         ("agents_import_changelist", ["Conversations", "Imports"]),
         ("evaluation_drift_overview", ["Quality", "Overview"]),
         ("evaluation_evaluationrun_changelist", ["Quality", "Evaluations"]),
@@ -78,7 +78,7 @@ def test_a_list_shows_its_tabs_and_a_row_its_way_from_the_sidebar() -> None:
     agent = make_agent("pam")
     client = signed_in(viewer())
 
-    assert "Swarms" in plain(read(client, list_of(type(agent))).partition('id="tabs-items"')[2].partition("</nav>")[0])
+    assert "Imports" in plain(read(client, list_of(Channel)).partition('id="tabs-items"')[2].partition("</nav>")[0])
     heading = read(client, page_of(agent)).partition("<h1")[2].partition("</h1>")[0]
     assert [part for part in plain("<" + heading).split() if part != "chevron_right"] == ["Agents", *str(agent).split()]
 

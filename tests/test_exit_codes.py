@@ -12,13 +12,15 @@ import pytest
 from django.core.management import BaseCommand, CommandError, get_commands, load_command_class
 from pytest_django import Settings
 
+from agents.kit.capability import capabilities
 from agents.models import Agent, ChannelMember
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 from tests.machinery import ROOT
 
-OURS = sorted(name for name, app in get_commands().items() if app in ("agents", "evaluation", "correction"))
+APPS = {app.name for app in capabilities()}
+OURS = sorted(name for name, app in get_commands().items() if app in APPS)
 SUBCOMMANDS = {"experiment": ("run", "report", "compare", "bundle", "cancel"), "schedule": ("list", "add", "fire")}
 LINES = [
     [name, *action]

@@ -16,8 +16,8 @@ ORDER = """
 # The kit: what knows no agent.
 agents.kit.capability agents.kit.text agents.kit.running agents.kit.bulk
 agents.kit.files agents.kit.bodies agents.kit.alerting agents.kit.models agents.kit.registry
-agents.kit.work agents.kit.groups agents.kit.api
-agents.kit.llm
+agents.kit.groups agents.kit.api agents.kit.llm
+agents.kit.work
 agents.kit.ops agents.kit.commands agents.kit.checks
 agents.kit.console agents.kit.management agents.kit.tables
 agents.kit.admin agents.kit.templatetags agents.kit.apps agents.kit.urls

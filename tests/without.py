@@ -1,6 +1,6 @@
 """The product without one of its apps: a copy of the checkout without the app's folder, its lines in the settings and its tests.
 
-``python -m tests.without agents.debates`` runs all other tests there; further words are given to pytest.
+``python -m tests.without agents.debates`` runs the tests there that import nothing of the app; further words are given to pytest.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from django import forms
 from agents.kit.console import display
 from agents.kit.console.site import Select, TextInput
 from agents.kit.files.times import zone
+from agents.kit.text.tags import TAG_KEY
 from agents.models import Agent, Import
-from agents.models.conversations import TAG_KEY
 from agents.personas.shape import SLUG_LIMIT
 from agents.transcripts.importer import AUTO, DAY_FIRST, MONTH_FIRST, ReadOptions
 from agents.transcripts.readers import FORMATS

@@ -223,7 +223,7 @@ class Mode:
 
     @property
     def shape(self) -> str:
-        """The name of the typed answer in `TURN_ANSWERS`."""
+        """The name of the typed answer in `turn_answers`."""
         return "stanced position" if self.stances else "position"
 
     def get_agent_role(self, number: int, seats: int) -> str:

@@ -8,11 +8,8 @@ from agents.kit import capability
 class KitConfig(capability.Capability):
     name = "agents.kit"
     verbose_name = "Operation"
-    work_queues = {"batches": "agents.kit.llm.batches.work_one"}
+    work_queues = {"batches": "agents.kit.work.batches.work_one"}
     chores = {"agents.kit.work.queues.release_lost_leases": 30, "agents.kit.ops.sums.sum_up": 60}
-    worker_start = ["agents.kit.llm.runtime.warm_up_all"]
-    worker_look = ["agents.kit.llm.ledger.write_late"]
-    worker_columns = ["agents.kit.llm.loop.slots"]
     rollups = ["agents.kit.ops.sums.LEDGER"]
     metrics_collectors = ["agents.kit.ops.metrics.collect_work", "agents.kit.ops.metrics.collect_calls"]
 

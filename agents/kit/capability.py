@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from django.apps import AppConfig, apps
-from django.conf import settings
 from django.utils.module_loading import import_string, module_has_submodule
 
 
@@ -44,28 +43,15 @@ def app_missing_for(path: str) -> str:
 
 
 def declared(name: str) -> dict[str, Any]:
-    """Return what the installed apps declare under `name`, lower ones first; the setting of that name replaces it where there is one.
-
-    Args:
-        name: Of the attribute, such as ``work_queues``; the setting is ``WORK_QUEUES``.
-    """
-    setting: dict[str, Any] | None = getattr(settings, name.upper(), None)
-    if setting is not None:
-        return setting
+    """Return what the installed apps declare under `name`, an attribute such as ``work_queues``; lower ones first."""
     return {key: value for app in capabilities() for key, value in getattr(app, name, {}).items()}
 
 
 def declared_list(name: str) -> list[Any]:
     """Return the same for attributes that are lists."""
-    setting: list[Any] | None = getattr(settings, name.upper(), None)
-    if setting is not None:
-        return setting
     return [value for app in capabilities() for value in getattr(app, name, ())]
 
 
 def declared_one(name: str) -> Any:
     """Return the same for an attribute that is one value: that of the uppermost app which has it, "" where none has."""
-    setting = getattr(settings, name.upper(), None)
-    if setting is not None:
-        return setting
     return next((value for app in reversed(capabilities()) if (value := getattr(app, name, ""))), "")

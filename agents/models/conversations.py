@@ -17,7 +17,7 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 
 from agents.kit.text.fences import check_name
-from agents.kit.text.tags import TAG_KEY as TAG_KEY
+from agents.kit.text.tags import TAG_KEY
 
 hex_color = RegexValidator(r"^#[0-9a-fA-F]{6}$", "Write a colour as # and six hex digits, e.g. #1d4ed8.")
 

@@ -46,7 +46,7 @@ class SwarmValues(BaseModel):
 
     name: Name
     intents: list[str] = Field(min_length=1, max_length=100, description="of messages that it answers")
-    tools: list[str] = Field([], max_length=100, description="names in `TURN_TOOLS`")
+    tools: list[str] = Field([], max_length=100, description="names of the tools that it offers besides the usual ones")
     enabled: bool = True
     post_executor: Literal["combined", "sequential", "off"] = "combined"
     phases: list[PhaseValues] = Field([], max_length=50)

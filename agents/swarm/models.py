@@ -28,7 +28,7 @@ class Swarm(models.Model):
     name = models.SlugField(max_length=64, unique=True, help_text="letters, digits, _ and -")
     intents = models.JSONField(default=list, help_text="of messages that it answers, e.g. general")
     tools = models.JSONField(
-        default=list, blank=True, help_text="names in TURN_TOOLS that it offers besides the usual ones"
+        default=list, blank=True, help_text="names of the tools that it offers besides the usual ones"
     )
     enabled = models.BooleanField(default=True, help_text="off: its agents answer as if they did not have it")
     post_executor = models.CharField(

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from agents.kit.files.source import Source
 from agents.kit.files.times import zone
+from agents.kit.text.tags import TAG_KEY
 from agents.models import Import, Message
-from agents.models.conversations import TAG_KEY
 from agents.transcripts.prepare import Prepared, Preparer, Speakers, Targets, Unknown
 from agents.transcripts.readers import FORMATS, detect
 from agents.transcripts.records import NotThere, OptionError, bad_tag_key

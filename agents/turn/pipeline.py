@@ -34,8 +34,8 @@ from pydantic import (
 
 from agents.kit.capability import declared
 from agents.kit.text.fences import new_nonce
+from agents.kit.text.tags import TAG_KEY
 from agents.models import Agent, Channel, Message, Run
-from agents.models.conversations import TAG_KEY
 
 
 class Overrides(BaseModel):
@@ -103,7 +103,7 @@ class Answer:
     """A typed answer that the agent is to give: `send_message` takes the fields of a shape besides, and ends the turn.
 
     Attributes:
-        name: Of the shape, a pydantic model in `TURN_ANSWERS`.
+        name: Of the shape, a pydantic model in `turn_answers` of an app.
         values: What the scripted actor says, by field; also `text`.
     """
 
@@ -178,7 +178,7 @@ class Turn:
         transcript: The recent conversation the agent is shown, oldest first; `prepare` may reshape it.
         sections: Prompt sections added by stages, in their order.
         answer: A typed answer that is asked for, set in `prepare`; the agent is then offered `send_message` alone.
-        tools: Names in `TURN_TOOLS` of further tools, set in `prepare`.
+        tools: Names in the apps' `turn_tools` of further tools, set in `prepare`.
         performed: What tools did in this turn, in order.
         facts: What is known of the agent, by the names that apps declare (`agent_facts`).
         temperature: Wished for from the actor's model, set in `prepare`; None = the server's own.

@@ -34,7 +34,7 @@ def answer(request: LLMRequest) -> dict[str, Any]:
     * ``sent``: whether something was said in this turn, which ends it.
     * ``answer``: fields of the typed answer that is asked for; with ``text`` among them that is said, whatever the script holds.
     * ``channel``: slug, given to tools that ask for a channel.
-    * ``trigger``: the message it answers, for further tools of the turn (`TURN_TOOLS`).
+    * ``trigger``: the message it answers, for further tools of the turn (`turn_tools` of an app).
 
     Returns:
         ``text`` and ``tool_calls`` (``name``, ``input``): one `send_message`, one `do_nothing`, or none at the end of the turn.

@@ -255,7 +255,7 @@ TOOLS: Mapping[str, type[Tool]] = {
 
 
 def tools_for(answer: Answer | None, more: Sequence[str] = ()) -> Mapping[str, type[Tool]]:
-    """What an agent may use: `TOOLS` and `more` of `TURN_TOOLS`; or `send_message` alone, with the fields of the answer asked for."""
+    """What an agent may use: `TOOLS` and `more` of `turn_tools`; or `send_message` alone, with the fields of the answer asked for."""
     if answer is None:
         further = {name: import_string(declared("turn_tools")[name]) for name in more}
         return {**TOOLS, **further}

@@ -228,7 +228,7 @@ def _conclude(evaluation: Evaluation) -> None:
                 evaluation.why += f", but its effect failed: {type(error).__name__}: {error}"
     # A span of its own, with the times at which it was evaluated (AC-7.1.15). No text of messages or claims.
     start = datetime.fromtimestamp(evaluation.started, UTC)
-    span = sentry_sdk.start_span(op="interventions.intervention", name=intervention.name, start_timestamp=start)
+    span = sentry_sdk.start_span(op="correction.intervention", name=intervention.name, start_timestamp=start)
     span.set_data("fired", evaluation.fired)
     span.set_data("held", [result.held for result in evaluation.results])
     span.finish(end_timestamp=start + timedelta(seconds=evaluation.seconds))

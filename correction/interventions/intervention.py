@@ -1,7 +1,7 @@
 """An intervention and its three kinds of preconditions: textual and propositional ones ask a judge, functional ones count (S-7.1).
 
-It is dormant until all preconditions hold, then it changes the agent's prompt for one turn. `correction.models.Intervention` is the row in
-which an operator writes one down; `builtin.from_row` makes these of those.
+It is dormant until all preconditions hold, then it changes the agent's prompt for one turn. An operator writes one down as a row of
+`correction.interventions.models.Intervention`; `builtin.from_row` makes these of those.
 """
 
 from __future__ import annotations

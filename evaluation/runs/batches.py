@@ -12,11 +12,21 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.utils import timezone
 
-from agents.kit.llm import LLMRequest, Reply, Status, batches, complete_many, estimate_tokens, ledger, request_digest
+from agents.kit.llm import LLMRequest, Reply, Status, complete_many, estimate_tokens, ledger, request_digest
 from agents.kit.llm.anthropic_api import with_example
-from agents.kit.llm.batches import NO_ANSWER, Answers, NotHandedIn, Outgoing, hand_in, next_round, reply_of, request_key
 from agents.kit.llm.endpoints import Route
 from agents.kit.models import LLMBatch, owner_name
+from agents.kit.work import batches
+from agents.kit.work.batches import (
+    NO_ANSWER,
+    Answers,
+    NotHandedIn,
+    Outgoing,
+    hand_in,
+    next_round,
+    reply_of,
+    request_key,
+)
 from evaluation.budget import why_over_budget
 from evaluation.models import EvaluationRun
 from evaluation.runs.planning import answer_length

@@ -21,13 +21,13 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared_list
-from agents.kit.llm.batches import forget_answers, is_waiting
 from agents.kit.llm.endpoints import route_of
 from agents.kit.models import Leasable, owner_name
 from agents.kit.models.lease import LOOKS
 from agents.kit.ops.telemetry import logging_about
 from agents.kit.running import OUTAGE, is_outage, side_by_side
 from agents.kit.text.wording import counted
+from agents.kit.work.batches import forget_answers, is_waiting
 from evaluation.budget import why_over_budget
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
@@ -326,7 +326,7 @@ def capture(
         notice: Called with the batches that are waited for, where specs ask for batches: this returns when they are answered.
         alerts: Whether a score that fell sharply raises an alert.
     """
-    with sentry_sdk.start_transaction(op="change.baseline", name="capture baselines") as trace:
+    with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
         trace.set_data("agents", [spec.target.slug for spec in specs])
         files = load_all()
         plans = [make_plan(spec, files=files) for spec in specs]

@@ -17,10 +17,10 @@ from django.utils import timezone
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.bulk import insert_values
-from agents.kit.llm.batches import is_waiting
 from agents.kit.llm.endpoints import provider_of
 from agents.kit.models import LLMCall
 from agents.kit.text.fences import one_line
+from agents.kit.work.batches import is_waiting
 from agents.models import Agent, Channel
 from agents.personas.persona import current_digest, render_persona
 from evaluation.models import (

@@ -26,6 +26,7 @@ from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import execute, work_one
 from evaluation.runs.planning import RunSpec, prepare_run
 from tests.correction.ledger import call
+from tests.declaring import declare
 from tests.evaluation.channel_cast import gather
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import make_agent, talk
@@ -205,16 +206,18 @@ def test_an_offline_judge_goes_on_without_a_budget_left(chatty: Agent, settings:
 
 
 @pytest.mark.parametrize("path", ["correction.costs.nobody", "nowhere", "correction.costs.BUDGETED"])
-def test_a_watcher_that_cannot_be_asked_is_an_error_at_start_up(path: str, settings: Settings) -> None:
-    settings.EVALUATION_BUDGET = path
+def test_a_watcher_that_cannot_be_asked_is_an_error_at_start_up(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(monkeypatch, "evaluation_budget", path)
 
-    with pytest.raises(SystemCheckError, match="EVALUATION_BUDGET is"):
+    with pytest.raises(SystemCheckError, match="evaluation_budget is"):
         call_command("check")
 
 
-def test_without_a_watcher_no_evaluation_pauses(paid: LLMServer, chatty: Agent, settings: Settings) -> None:
+def test_without_a_watcher_no_evaluation_pauses(
+    paid: LLMServer, chatty: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cap(chatty, "0")
-    settings.EVALUATION_BUDGET = ""
+    declare(monkeypatch, "evaluation_budget", "")
 
     assert evaluate(chatty).status == "completed"
 

@@ -24,6 +24,7 @@ from correction.gate.check import Part, combine, judge_parts
 from correction.models import CorrectionLog
 from evaluation.judge.questions import Question
 from tests.correction.gating import DIMENSIONS, gated, judge, logs, outcomes, scores, send, team_file
+from tests.declaring import declare
 from tests.evaluation.judging import CONTEXT, LABEL, claim, entry
 from tests.llm_server import LLMServer
 
@@ -282,9 +283,9 @@ def respond(request: LLMRequest) -> dict[str, Any]:
 
 
 @pytest.fixture
-def agent_in_channel(settings: Settings) -> tuple[Agent, Channel]:
+def agent_in_channel(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> tuple[Agent, Channel]:
     settings.JUDGE_MODEL = "offline:test"
-    settings.OFFLINE_RESPONDERS = {"score": "tests.correction.test_gate_faults.respond"}
+    declare(monkeypatch, "offline_responders", {"score": "tests.correction.test_gate_faults.respond"})
     meanwhile.clear()
     return gated("fluency")
 

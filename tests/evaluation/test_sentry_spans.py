@@ -47,11 +47,11 @@ def test_a_baseline_is_one_trace_with_a_span_per_dimension_and_call_ac_6_0_18_ac
     (transaction,) = sentry.of_type("transaction")
     assert (transaction["transaction"], transaction["contexts"]["trace"]["op"]) == (
         "capture baselines",
-        "change.baseline",
+        "evaluation.baseline",
     )
     assert tree(transaction) == Counter(
         {
-            ("evaluation.run", "change.baseline"): 1,
+            ("evaluation.run", "evaluation.baseline"): 1,
             ("evaluation.adherence", "evaluation.run"): 1,
             ("correction.config", "evaluation.adherence"): 1,  # whether the agent has a budget
             ("evaluation.fluency", "evaluation.run"): 1,

@@ -28,7 +28,7 @@ Tone = Literal["good", "bad", "warning", "info", "accent", "plain"]
 
 EMPTY = mark_safe("–")
 STATUS_TONES: dict[str, Tone] = {
-    # work (agents.models.Leasable)
+    # work (agents.kit.models.lease.Leasable)
     "pending": "plain",
     "running": "info",
     "completed": "good",
@@ -36,7 +36,7 @@ STATUS_TONES: dict[str, Tone] = {
     "errored": "bad",
     "cancelled": "plain",
     "paused_budget": "warning",
-    # model calls (agents.models.LLMCall)
+    # model calls (agents.kit.models.LLMCall)
     "ok": "good",
     "refused": "warning",
     "truncated": "warning",

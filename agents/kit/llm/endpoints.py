@@ -241,7 +241,7 @@ def answer_at_hand(request: LLMRequest, route: Route) -> Exchange:
 def _respond(request: LLMRequest) -> tuple[Answer, dict[str, Any]]:
     """Ask the responder of the request's task.
 
-    A responder is named in `OFFLINE_RESPONDERS` by a dotted path. It takes the request and returns the object that a
+    An app declares its responders as `offline_responders`, by dotted paths. It takes the request and returns the object that a
     model would have written as JSON (or text, where the request has no schema). Where the request has tools it may
     return ``{"text": str, "tool_calls": [{"name": str, "input": {…}}, …]}``. It raises `LookupError` where it has no
     answer (`rejected`) and `InvalidAnswer` where the request makes no sense to it (`malformed`).
@@ -251,9 +251,7 @@ def _respond(request: LLMRequest) -> tuple[Answer, dict[str, Any]]:
     try:
         if request.task not in declared("offline_responders"):
             known = ", ".join(sorted(declared("offline_responders"))) or "none"
-            raise LookupError(
-                f"no offline responder for task {request.task!r} (OFFLINE_RESPONDERS has: {known}); this needs an LLM"
-            )
+            raise LookupError(f"no offline responder for task {request.task!r} (there are: {known}); this needs an LLM")
         given = import_string(declared("offline_responders")[request.task])(request)
         if request.tools and isinstance(given, dict):
             given, blocks = given.get("text", ""), given.get("tool_calls", [])

@@ -28,7 +28,7 @@ ROLES: tuple[Role, ...] = ("judge", "actor")
 
 
 class Status(StrEnum):
-    """How a call ended. A failure is a value: nothing above this floor catches the SDK's exceptions."""
+    """How a call ended. A failure is a value: nothing above `agents.kit.llm` catches the SDK's exceptions."""
 
     OK = "ok"
     REFUSED = "refused"
@@ -126,7 +126,7 @@ class LLMRequest:
 
     Attributes:
         role: Whose model and endpoint answers, ``judge`` or ``actor``.
-        task: Name of the offline responder (``OFFLINE_RESPONDERS``), e.g. ``score``.
+        task: Name of the offline responder (`offline_responders` of an app), e.g. ``score``.
         turns: The conversation; ends with a user turn.
         schema: JSON schema of the answer; None asks for free text.
         parse: Turns the decoded JSON object into the caller's value; raises `InvalidAnswer`. None keeps the object.

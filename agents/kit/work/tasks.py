@@ -15,10 +15,11 @@ from celery import shared_task, signals
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections
 
+from agents.kit.llm.runtime import warm_up_all
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.running import OUTAGE
 from agents.kit.work.queues import GROUPS, WORK_TASK, Group, release_lost_leases, wake_workers, work_queues
-from agents.kit.work.worker import FIRST_PAUSE, LONGEST_PAUSE, Worker, prepare
+from agents.kit.work.worker import FIRST_PAUSE, LONGEST_PAUSE, Worker
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ def sweep() -> None:
 @signals.worker_init.connect
 def _prepare(**kwargs: Any) -> None:
     try:
-        prepare()
+        warm_up_all()
     except Exception:
         log.exception("the worker could not be prepared; the first piece of work tries again")
 

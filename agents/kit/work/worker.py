@@ -1,8 +1,4 @@
-"""One process that works: its threads take the next piece of work by `Worker.work_once`, and its heartbeat says that it lives.
-
-What other modules need of a worker their app declares (`agents.kit.capability`), as functions without arguments: `worker_start` is called
-once, before a process looks for work; `worker_look` before each look; `worker_columns` returns columns of each heartbeat's row.
-"""
+"""One process that works: its threads take the next piece of work by `Worker.work_once`, and its heartbeat says that it lives."""
 
 from __future__ import annotations
 
@@ -24,9 +20,9 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
-from django.utils.module_loading import import_string
 
-from agents.kit.capability import declared_list
+from agents.kit.llm.ledger import write_late
+from agents.kit.llm.loop import slots
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.models.lease import owner_name
 from agents.kit.running import LOOK, Stop, Stopped, is_outage, patient, stopping_with
@@ -61,12 +57,6 @@ class Piece:
     handed_back: bool = False
 
 
-def prepare() -> None:
-    """Do what is to be done once, before this process looks for work."""
-    for path in declared_list("worker_start"):
-        import_string(path)()
-
-
 class Worker:
     """What the threads of a process share: queues, stop flag, heartbeat row, and the order in which they look for work.
 
@@ -83,8 +73,6 @@ class Worker:
     def __init__(self, kind: WorkerHeartbeat.Kind, queues: Mapping[str, WorkQueue], *, name: str = "") -> None:
         self.kind, self.queues, self.name = kind, queues, name or owner_name()
         self.stop, self.done = Stop(), Counter[str]()
-        self._before_look = [import_string(path) for path in declared_list("worker_look")]
-        self._columns = [import_string(path) for path in declared_list("worker_columns")]
         self._lock, self._of_thread, self._numbers = threading.Lock(), threading.local(), itertools.count(1)
         self._doing: dict[str, str] = {}
         self._in_a_row, self._last_bulk, self._after_alert = 0, "", False
@@ -102,8 +90,7 @@ class Worker:
         began, name = time.monotonic(), ""
         with patient(settings.WORKER_PATIENCE):
             try:
-                for function in self._before_look:
-                    function()
+                write_late()
                 if group != "interactive":
                     self._do_chores()
                 for name in self._order(group):
@@ -167,9 +154,8 @@ class Worker:
             "done": self.done.total(),
             "seen_at": now,
             "stopped_at": now if stopped else None,
+            **slots(),
         }
-        for function in self._columns:
-            values |= function()
         try:
             if not WorkerHeartbeat.objects.filter(name=self.name).update(**values):
                 WorkerHeartbeat.objects.filter(seen_at__lt=now - ROWS_KEPT).delete()

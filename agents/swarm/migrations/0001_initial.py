@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.SlugField(help_text='letters, digits, _ and -', max_length=64, unique=True)),
                 ('intents', models.JSONField(default=list, help_text='of messages that it answers, e.g. general')),
-                ('tools', models.JSONField(blank=True, default=list, help_text='names in TURN_TOOLS that it offers besides the usual ones')),
+                ('tools', models.JSONField(blank=True, default=list, help_text='names of the tools that it offers besides the usual ones')),
                 ('enabled', models.BooleanField(default=True, help_text='off: its agents answer as if they did not have it')),
                 ('post_executor', models.CharField(choices=[('combined', 'one call for all polishers'), ('sequential', 'one call for each'), ('off', 'no polishing')], default='combined', help_text='how its post phases are asked', max_length=12)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),

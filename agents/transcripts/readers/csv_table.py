@@ -11,7 +11,7 @@ from unicodedata import normalize
 
 from agents.kit.files.json_input import Row, parse
 from agents.kit.files.source import MAX_LINE, FileError, Source
-from agents.models.conversations import TAG_KEY
+from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.readers.chat import SYSTEM_ROLES
 from agents.transcripts.readers.plumbline import AUTHORS, MESSAGE_KEYS, message_of
 from agents.transcripts.records import Guess, NotThere, OptionError, Record, Skipped, SourceMessage

@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.kit.files.json_input import Row, json_values, shown
 from agents.kit.files.source import Source
-from agents.models.conversations import TAG_KEY
+from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.records import ChannelInfo, Kind, Record, SourceMessage, bad_tag_key
 
 VERSION = 1

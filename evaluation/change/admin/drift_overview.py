@@ -23,9 +23,9 @@ from agents.kit.console.display import Tone
 from agents.kit.console.filters import number_in
 from agents.kit.console.panels import table
 from agents.kit.console.site import Button, ModelAdmin, Select, TextInput
+from agents.kit.text.tags import TAG_KEY
 from agents.kit.text.wording import signed
 from agents.models import Agent
-from agents.models.conversations import TAG_KEY
 from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words
 from evaluation.calibration.admin.trust import trust
 from evaluation.change.evidence import Judged, judged_ways

@@ -15,7 +15,6 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from pytest_django import Settings
 
 from agents.erasure import find_outsider, find_user, forget
 from agents.kit.models import LLMCall
@@ -25,6 +24,7 @@ from agents.swarm.phases import ensure_default_swarm
 from agents.swarm.state import Entry, add_quoted, updating
 from tests.api_client import Program, program, refused
 from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
+from tests.declaring import declare
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
@@ -141,8 +141,10 @@ def test_a_trial_shows_the_question_instead_of_a_draft(client: Program, ada: Age
     assert (tried.json()["text"][-1], tried.json()["draft"], tried.json()["steps"]) == ("?", "", [])
 
 
-def test_a_trial_is_held_to_the_rules_of_the_agent(client: Program, ada: Agent, settings: Settings) -> None:
-    settings.SWARM_GUARDS = [f"{__name__}.sums_up"]
+def test_a_trial_is_held_to_the_rules_of_the_agent(
+    client: Program, ada: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(monkeypatch, "swarm_guards", [f"{__name__}.sums_up"])
     swarm = ensure_default_swarm()
 
     tried = client.post(f"{SWARMS}{swarm.pk}/try/", {"agent": "ada", "message": "Write me a note on the blue vase"})

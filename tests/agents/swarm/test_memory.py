@@ -39,6 +39,7 @@ from agents.turn.pipeline import TraceEntry
 from agents.turn.prompt import Prompt, build_prompt, new_turn
 from agents.turn.receive import receive_message
 from tests.agents.swarm.talking import prompt_of, record, seated, spoken, take_turn
+from tests.declaring import declare
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 from tests.machinery import THOROUGH
@@ -525,9 +526,9 @@ def written_meanwhile(request: LLMRequest) -> Any:
 
 
 def test_what_a_person_writes_while_a_summary_is_made_is_not_replaced(
-    talked: tuple[Agent, Channel], settings: Settings
+    talked: tuple[Agent, Channel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.OFFLINE_RESPONDERS = {"swarm_summary": f"{__name__}.written_meanwhile"}
+    declare(monkeypatch, "offline_responders", {"swarm_summary": f"{__name__}.written_meanwhile"})
 
     summary = _next_summary(*talked)
     for number in range(13, 17):

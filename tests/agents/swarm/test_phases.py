@@ -9,6 +9,7 @@ from pytest_django import Settings
 from agents.models import Agent
 from agents.swarm.models import Swarm, SwarmPhase
 from agents.swarm.phases import ensure_default_swarm, seed_swarm
+from tests.declaring import declare
 from tests.factories import make_agent
 
 HEAD = "name: personality\nintents: [general]\npost_executor: combined\nphases:\n"
@@ -51,10 +52,24 @@ def test_no_example_agent_has_a_swarm() -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("nowhere.Weigh", "The tool 'weigh' is 'nowhere.Weigh', which cannot be loaded"),
+        ("agents.models.Agent", "which is no subclass of agents.turn.tools.Tool"),
+    ],
+)
+def test_a_tool_that_cannot_be_used_fails_the_check(monkeypatch: pytest.MonkeyPatch, path: str, complaint: str) -> None:
+    declare(monkeypatch, "turn_tools", {"weigh": path})
+
+    with pytest.raises((CommandError, SystemExit)) as failed:
+        call_command("check")
+
+    assert complaint in str(failed.value)
+
+
+@pytest.mark.parametrize(
     ("name", "value", "complaint"),
     [
-        ("TURN_TOOLS", {"weigh": "nowhere.Weigh"}, "The tool 'weigh' is 'nowhere.Weigh', which cannot be loaded"),
-        ("TURN_TOOLS", {"weigh": "agents.models.Agent"}, "which is no subclass of agents.turn.tools.Tool"),
         ("TURN_SWARM_POST", "loud", "TURN_SWARM_POST is 'loud'"),
         ("TURN_SWARM_PRE_DEADLINE", 0, "TURN_SWARM_PRE_DEADLINE is 0"),
     ],

@@ -35,6 +35,7 @@ from tests.agents.swarm.speaking import (
 )
 from tests.agents.turn.playing import join, take_turn
 from tests.agents.turn.stages import heard
+from tests.declaring import declare
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
@@ -350,8 +351,10 @@ def test_a_replacement_needs_a_right_to_it_a_reason_and_no_facts_of_its_own(
     assert why in noted(run).rejected[0]["why"]
 
 
-def test_error_recovery_replaces_a_draft_that_hides_a_failed_tool(llm_server: LLMServer, settings: Settings) -> None:
-    settings.TURN_TOOLS = {"weigh": "tests.agents.turn.test_further_tools.Weigh"}
+def test_error_recovery_replaces_a_draft_that_hides_a_failed_tool(
+    llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(monkeypatch, "turn_tools", {"weigh": "tests.agents.turn.test_further_tools.Weigh"})
     ada = with_swarm()
     Swarm.objects.update(tools=["weigh", "gone"])
     mind = Mind(llm_server, says=[("weigh", {"thing": "nothing"}), "I have weighed it."])
@@ -432,8 +435,8 @@ def no_exclamation(agent: Agent) -> list[Callable[[str], bool]]:
     return [lambda text: "!" not in text]
 
 
-def test_a_polish_may_not_break_a_rule_of_the_agent(llm_server: LLMServer, settings: Settings) -> None:
-    settings.SWARM_GUARDS = [f"{__name__}.no_exclamation"]
+def test_a_polish_may_not_break_a_rule_of_the_agent(llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(monkeypatch, "swarm_guards", [f"{__name__}.no_exclamation"])
     mind = Mind(llm_server)
     mind.polishes = lambda draft: {"json": {"text": draft[:-1] + "!"}}
 

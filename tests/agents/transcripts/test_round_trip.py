@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
+from agents.kit.text.tags import TAG_KEY
 from agents.models import Agent, Channel, ChannelMember, Message
-from agents.models.conversations import TAG_KEY
 from tests.agents.transcripts.helpers import exported, make_agent, run_json, said, write
 
 texts = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=60)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pytest
 from pytest_django import Settings
 
+from agents.kit.capability import declared
 from agents.kit.llm import ToolCall
 from agents.kit.models import owner_name
 from agents.models import Agent, Channel, Run, RunMessage
@@ -15,6 +16,7 @@ from agents.turn.pipeline import Accept, Draft, ToolOutcome, Turn
 from agents.turn.tools import TOOLS, Performed, Tool, ToolFault
 from tests.agents.turn import stages
 from tests.agents.turn.playing import answer_text, answers, plays, take_turn, texts
+from tests.declaring import declare
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -59,8 +61,8 @@ class Offering:
 
 
 @pytest.fixture(autouse=True)
-def _offered(settings: Settings) -> None:
-    settings.TURN_TOOLS = {name.lower(): f"{__name__}.{name}" for name in ("Weigh", "Stumble")}
+def _offered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(monkeypatch, "turn_tools", {name.lower(): f"{__name__}.{name}" for name in ("Weigh", "Stumble")})
     settings.TURN_PIPELINE = [f"{__name__}.Offering"]
     settings.ACTOR_MODEL = "llama3.2"
     Stumble.times.clear()
@@ -122,13 +124,13 @@ def test_a_turn_that_goes_on_elsewhere_has_its_tools_what_they_did_and_its_tempe
 
 
 def test_a_turn_goes_on_without_a_tool_that_was_taken_out_of_the_settings_meanwhile(
-    ada: Agent, office: Channel, llm_server: LLMServer, settings: Settings
+    ada: Agent, office: Channel, llm_server: LLMServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plays(llm_server, ("stumble", {}))
     run = start_turn(agent=ada, channel=office)
     with pytest.raises(KeyboardInterrupt):
         run_turn(run, owner=owner_name())
-    settings.TURN_TOOLS = {"weigh": settings.TURN_TOOLS["weigh"]}
+    declare(monkeypatch, "turn_tools", {"weigh": declared("turn_tools")["weigh"]})
     plays(llm_server, ("send_message", {"channel": "office", "text": "3 kg."}), "done")
 
     run = run_turn(Run.objects.get(pk=run.pk), owner=owner_name())

@@ -14,6 +14,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.chat import ask, begin_chat
+from agents.kit.capability import declared
 from agents.kit.models import ModelPrice
 from agents.models import Agent, ChannelMember, Message
 from agents.personas.persona import TraitValue, render_persona
@@ -27,6 +28,7 @@ from correction.models import AgentEvaluationConfig
 from tests.correction.behavior import interrupting
 from tests.correction.behavior.asking import CONCISE, SHORTER, YES, dm_with, judge, tier_of, traits_of, write
 from tests.correction.behavior.interrupting import HERE
+from tests.declaring import declare
 from tests.evaluation.judging import prompt_of
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
@@ -320,26 +322,26 @@ NOON = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def asked(settings: Settings) -> Iterator[list[str]]:
+def asked(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The tiers that were asked, of a judge that answers at once."""
     settings.JUDGE_MODEL = "offline:lexical-1"
-    settings.OFFLINE_RESPONDERS = {f"behavior_{tier}": HERE + "answer" for tier in TIERS}
+    declare(monkeypatch, "offline_responders", {f"behavior_{tier}": HERE + "answer" for tier in TIERS})
     interrupting.asked.clear()
     yield interrupting.asked
     interrupting.asked.clear()
 
 
-def happens(settings: Settings, what: str, tier: Tier) -> None:
-    settings.OFFLINE_RESPONDERS = {**settings.OFFLINE_RESPONDERS, f"behavior_{tier}": HERE + what}
+def happens(monkeypatch: pytest.MonkeyPatch, what: str, tier: Tier) -> None:
+    declare(monkeypatch, "offline_responders", {**declared("offline_responders"), f"behavior_{tier}": HERE + what})
 
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_worker_that_is_told_to_stop_hands_the_request_back_with_its_answers(
-    asked: list[str], settings: Settings, tier: Tier
+    asked: list[str], monkeypatch: pytest.MonkeyPatch, tier: Tier
 ) -> None:
     agent, channel = dm_with()
     write(channel, "Be more concise")
-    happens(settings, "is_told_to_stop", tier)
+    happens(monkeypatch, "is_told_to_stop", tier)
 
     with pytest.raises(KeyboardInterrupt):
         work_one(owner="w")
@@ -348,7 +350,7 @@ def test_a_worker_that_is_told_to_stop_hands_the_request_back_with_its_answers(
     stored = [name for name in TIERS if getattr(request, f"{name}_result") is not None]
     assert (request.status, request.lease_owner, stored) == ("queued", "", list(TIERS[: TIERS.index(tier)]))
 
-    happens(settings, "answer", tier)
+    happens(monkeypatch, "answer", tier)
     assert work_one(owner="v")
 
     assert BehaviorRequest.objects.get().status == "applied"
@@ -359,11 +361,11 @@ def test_a_worker_that_is_told_to_stop_hands_the_request_back_with_its_answers(
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize(("what", "status"), [("loses_the_claim", "running"), ("is_cancelled", "cancelled")])
 def test_a_worker_that_lost_the_request_stores_nothing_more(
-    asked: list[str], settings: Settings, tier: Tier, what: str, status: str
+    asked: list[str], monkeypatch: pytest.MonkeyPatch, tier: Tier, what: str, status: str
 ) -> None:
     agent, channel = dm_with()
     write(channel, "Be more concise")
-    happens(settings, what, tier)
+    happens(monkeypatch, what, tier)
 
     assert work_one(owner="w")
 
@@ -376,12 +378,12 @@ def test_a_worker_that_lost_the_request_stores_nothing_more(
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_chat_that_is_deleted_while_its_request_is_read_leaves_nothing_of_it(
-    asked: list[str], settings: Settings, tier: Tier, django_capture_on_commit_callbacks: Any
+    asked: list[str], monkeypatch: pytest.MonkeyPatch, tier: Tier, django_capture_on_commit_callbacks: Any
 ) -> None:
     agent, editor = make_agent("ada"), User.objects.create_superuser("edi")
     with django_capture_on_commit_callbacks(execute=True):
         ask(agent, begin_chat(agent, user=editor), "Be more concise", user=editor)
-    happens(settings, "loses_its_chat", tier)
+    happens(monkeypatch, "loses_its_chat", tier)
 
     assert work_one(owner="w")
 
@@ -390,10 +392,12 @@ def test_a_chat_that_is_deleted_while_its_request_is_read_leaves_nothing_of_it(
     assert traits_of(agent) == {}
 
 
-def test_a_persona_that_changed_meanwhile_is_shown_to_the_map_tier_again(asked: list[str], settings: Settings) -> None:
+def test_a_persona_that_changed_meanwhile_is_shown_to_the_map_tier_again(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent, channel = dm_with()
     write(channel, "Be more concise")
-    happens(settings, "sees_the_persona_changed", "map")
+    happens(monkeypatch, "sees_the_persona_changed", "map")
 
     assert work_one(owner="w")
 
@@ -402,10 +406,12 @@ def test_a_persona_that_changed_meanwhile_is_shown_to_the_map_tier_again(asked: 
     assert traits_of(agent) == {"concise answers": 0.5, "late": 0.5}
 
 
-def test_a_persona_that_never_stands_still_leaves_it_to_a_person(asked: list[str], settings: Settings) -> None:
+def test_a_persona_that_never_stands_still_leaves_it_to_a_person(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent, channel = dm_with()
     write(channel, "Be more concise")
-    happens(settings, "sees_the_persona_change_all_the_time", "map")
+    happens(monkeypatch, "sees_the_persona_change_all_the_time", "map")
 
     assert work_one(owner="w")
 

@@ -367,7 +367,7 @@ def test_evaluation_and_injection_have_spans_ac_7_1_15(
     got = tree(traced(nudged, office, sentry))
 
     assert got["correction.interventions", "test"] == 1
-    assert got["interventions.intervention", "correction.interventions"] == 2
+    assert got["correction.intervention", "correction.interventions"] == 2
     assert got["llm.call", "correction.interventions"] == 2
     assert got["correction.nudge", "correction.interventions"] == 1
     assert got["correction.repetition", "test"] == 1

@@ -17,10 +17,11 @@ from django.db import connections
 
 from agents.kit.capability import declared
 from agents.kit.commands import FAILED, BaseCommand, wrong
+from agents.kit.llm.runtime import warm_up_all
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.running import LOOK
 from agents.kit.work.queues import Group, work_queues
-from agents.kit.work.worker import Piece, Worker, alive_here, prepare
+from agents.kit.work.worker import Piece, Worker, alive_here
 
 HANG = 5.0  # seconds past the grace period after which the process ends without a thread that does not look at the flag
 
@@ -77,7 +78,7 @@ class Command(BaseCommand):
         worker, names = Worker(WorkerHeartbeat.Kind.WORK, queues), ", ".join(queues)
         if not options["once"]:
             self._say(f"Working as {worker.name} on {names}. Stop with Ctrl-C.")
-        prepare()
+        warm_up_all()
         with self._stopping_by_signals(worker, options["grace"]):
             self._work(worker, options["threads"], once=options["once"], poll=options["poll"])
         if worker.stop.requested:

@@ -15,6 +15,7 @@ from agents.kit.llm import Block, LLMRequest, Status, Turn, complete, complete_m
 from agents.kit.models import LLMCall
 from agents.kit.running import Stop, Stopped, side_by_side, stopping_with
 from tests.agents.kit.llm.asking import text_request
+from tests.declaring import declare
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -143,9 +144,11 @@ def test_a_reply_that_arrived_unheard_is_in_the_ledger(llm_server: LLMServer) ->
     assert list(LLMCall.objects.values_list("status", flat=True)) == ["ok", "ok"]  # it and the round trip
 
 
-def test_judge_and_actor_providers_mix(llm_server: LLMServer, settings: Settings) -> None:
+def test_judge_and_actor_providers_mix(
+    llm_server: LLMServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
-    settings.OFFLINE_RESPONDERS = {"act": "tests.agents.kit.llm.test_offline.say_hello"}
+    declare(monkeypatch, "offline_responders", {"act": "tests.agents.kit.llm.test_offline.say_hello"})
 
     replies = dict(complete_many([numbered(0), numbered(1, role="judge"), numbered(2)], deadline=10))
 

@@ -10,6 +10,7 @@ from pytest_django import Settings
 
 from agents.kit.llm import InvalidAnswer, LLMRequest, Status, ToolCall, Usage, complete
 from tests.agents.kit.llm.asking import Score, act_request, judge_request, row_of
+from tests.declaring import declare
 
 pytestmark = pytest.mark.django_db
 
@@ -41,9 +42,9 @@ def crashes(request: LLMRequest) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def offline(settings: Settings) -> None:
+def offline(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.JUDGE_MODEL, settings.ACTOR_MODEL = "offline:lexical-1", "offline:scripted-1"
-    settings.OFFLINE_RESPONDERS = {"score": f"{HERE}.score_from_facts", "act": f"{HERE}.say_hello"}
+    declare(monkeypatch, "offline_responders", {"score": f"{HERE}.score_from_facts", "act": f"{HERE}.say_hello"})
 
 
 def test_the_responder_of_the_task_answers_from_the_facts() -> None:
@@ -61,8 +62,8 @@ def test_its_answer_is_checked_like_any_other() -> None:
     assert reply.error.startswith("score: Input should be less than or equal to 9")
 
 
-def test_a_responder_can_use_the_tools_of_a_request(settings: Settings) -> None:
-    settings.OFFLINE_RESPONDERS = {"act": f"{HERE}.acts_on_facts"}
+def test_a_responder_can_use_the_tools_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(monkeypatch, "offline_responders", {"act": f"{HERE}.acts_on_facts"})
     calls = [{"name": "send_message", "input": {"text": "Hello."}}, {"name": "look_around", "input": {}}]
 
     reply = complete(act_request(facts={"text": "I greet them.", "tool_calls": calls}))
@@ -88,8 +89,10 @@ def test_a_responder_can_use_the_tools_of_a_request(settings: Settings) -> None:
         ),
     ],
 )
-def test_its_tool_calls_are_checked_like_any_others(settings: Settings, given: dict[str, Any], error: str) -> None:
-    settings.OFFLINE_RESPONDERS = {"act": f"{HERE}.acts_on_facts"}
+def test_its_tool_calls_are_checked_like_any_others(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], error: str
+) -> None:
+    declare(monkeypatch, "offline_responders", {"act": f"{HERE}.acts_on_facts"})
 
     reply = complete(act_request(facts=given))
 
@@ -107,9 +110,7 @@ def test_a_task_nobody_answers_offline_is_rejected() -> None:
     reply = complete(judge_request(task="persuade"))
 
     assert reply.status is Status.REJECTED
-    assert reply.error == (
-        "no offline responder for task 'persuade' (OFFLINE_RESPONDERS has: act, score); this needs an LLM"
-    )
+    assert reply.error == ("no offline responder for task 'persuade' (there are: act, score); this needs an LLM")
 
 
 @pytest.mark.parametrize(
@@ -122,9 +123,9 @@ def test_a_task_nobody_answers_offline_is_rejected() -> None:
     ],
 )
 def test_what_a_responder_raises_becomes_a_status(
-    settings: Settings, responder: str, status: Status, error: str
+    monkeypatch: pytest.MonkeyPatch, responder: str, status: Status, error: str
 ) -> None:
-    settings.OFFLINE_RESPONDERS = {"score": f"{HERE}.{responder}"}
+    declare(monkeypatch, "offline_responders", {"score": f"{HERE}.{responder}"})
 
     reply = complete(judge_request())
 

@@ -13,6 +13,7 @@ from pytest_django import Settings
 from agents.kit.llm import LLMRequest, Status, complete, complete_together
 from agents.kit.models import LLMCall
 from tests.agents.kit.llm.asking import asking, row_of, text_request, word_of
+from tests.declaring import declare
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -128,9 +129,9 @@ def interrupted(request: LLMRequest) -> str:
 
 
 def test_replies_that_had_arrived_are_in_the_ledger_after_an_interrupt(
-    llm_server: LLMServer, settings: Settings
+    llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.OFFLINE_RESPONDERS = {"act": "tests.agents.kit.llm.test_together.interrupted"}
+    declare(monkeypatch, "offline_responders", {"act": "tests.agents.kit.llm.test_together.interrupted"})
     llm_server.respond = lambda body: {"hang": True} if word_of(body) == "hang" else echo(body)
     arrived = threading.Event()
     requests = [

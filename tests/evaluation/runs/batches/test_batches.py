@@ -173,7 +173,7 @@ def test_ideas_are_counted_in_batches(server: BatchServer, propositions) -> None
 
 
 def test_a_large_run_is_handed_in_in_parts(ada: Agent, server: BatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agents.kit.llm import batches
+    from agents.kit.work import batches
 
     monkeypatch.setattr(batches, "MOST_REQUESTS", 2)
     run = handed_in(ada)

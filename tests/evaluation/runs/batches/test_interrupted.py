@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from agents.kit.llm import batches
 from agents.kit.models import LLMBatch, LLMBatchRequest, LLMCall, ModelPrice
+from agents.kit.work import batches
 from agents.models import Agent
 from evaluation.runs.control import cancel_run, resume_run
 from evaluation.runs.summary import waiting_words
@@ -192,7 +192,8 @@ def killed(*args):
 batch_api.hand_in = killed
 """
 WHILE_COLLECTING = """
-from agents.kit.llm import batch_api, batches
+from agents.kit.llm import batch_api
+from agents.kit.work import batches
 batch_api.RESULTS_AT_ONCE = 1
 store, stored = batches._store, []
 def killed(*args):

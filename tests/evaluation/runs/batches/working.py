@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.kit.llm import batches
 from agents.kit.models import LLMBatch
+from agents.kit.work import batches
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.control import queue_run
