@@ -42,7 +42,7 @@ BANDS: tuple[tuple[tuple[int, ...], str], ...] = (
     ((7, 8), "mostly true"),
     ((9,), "completely true"),
 )
-"""What the numbers mean, as in the judge's prompt (templates/prompts/judge/rubric.md)."""
+"""What the numbers mean, as in the judge's prompt (evaluation/templates/prompts/judge/rubric.md)."""
 MOST_NOTE = 4_000
 
 

@@ -21,7 +21,7 @@ from agents.kit.llm.ledger import Totals, totals
 from agents.kit.llm.requests import InvalidAnswer, describe_validation, object_schema
 from agents.kit.llm.requests import one_line as shortened
 from agents.kit.running import side_by_side
-from agents.kit.text.fences import fence, neutral, new_nonce, one_line
+from agents.kit.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.kit.text.storable import storable
 from agents.kit.text.tokens import tokenize
 from agents.kit.text.voices import vocabulary
@@ -29,7 +29,6 @@ from agents.models import Agent
 from agents.personas.persona import cut_persona, render_persona
 from evaluation.budget import why_over_budget
 from evaluation.drafting.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
-from evaluation.judge.questions import render
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, free_id, in_words, load_all, location_of
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec, Rule
@@ -118,8 +117,8 @@ def suggestions_request(
         most: Most suggestions.
     """
     claims = "\n".join(f"- {' '.join(neutral(claim)[0].split())}" for claim in existing)
-    text = render(
-        "draft_persona",
+    text = render_prompt(
+        "drafting/draft_persona",
         name=one_line(name),
         persona=fence("PERSONA", neutral(cut_persona(persona, LONGEST_PERSONA), 2 * LONGEST_PERSONA)[0], nonce),
         existing=fence("EXISTING", claims, nonce) if claims else "",
@@ -128,7 +127,7 @@ def suggestions_request(
     return LLMRequest(
         role="judge",
         task="draft",
-        system=(Block(render("draft"), cache=True),),
+        system=(Block(render_prompt("drafting/draft"), cache=True),),
         turns=(Turn("user", (Block(text),)),),
         label=label,
         schema=SCHEMA,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from django.conf import settings
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from agents.kit.text.edits import GUARDS
+from agents.kit.text.fences import prompt_path
 from agents.kit.text.patterns import Undecided, check_phrase, find, find_all
 from agents.kit.text.reading import read
 from agents.kit.text.tokens import has_emoji, split_sentences, tokenize
@@ -475,8 +475,8 @@ SCORING_PROMPTS = ("rubric", "rubric_tinytroupe", "persona", "trajectory", "addi
 @lru_cache(maxsize=1)
 def prompts_digest() -> str:
     """SHA-256 (hex) of the prompts that ask for scores. Scores given under other ones do not compare."""
-    folder = settings.BASE_DIR / "templates" / "prompts" / "judge"
-    return hashlib.sha256(b"".join((folder / f"{name}.md").read_bytes() for name in SCORING_PROMPTS)).hexdigest()
+    prompts = (prompt_path(f"judge/{name}").read_bytes() for name in SCORING_PROMPTS)
+    return hashlib.sha256(b"".join(prompts)).hexdigest()
 
 
 def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, for_all: bool = False) -> Proposition:

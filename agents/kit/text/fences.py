@@ -6,10 +6,13 @@ import re
 import secrets
 import unicodedata
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.template import Context, Engine, Template
+
+from agents.kit.capability import capabilities
 
 MAX_CHARACTERS = 100_000  # of a message
 MAX_EVENT_CHARACTERS = 4_000
@@ -18,16 +21,31 @@ _FENCE_LIKE = re.compile(r"<{2,}|>{2,}")
 
 
 def render_prompt(name: str, /, **values: Any) -> str:
-    """The template ``prompts/NAME.md`` with `values`. Nothing is escaped, for a model reads text, not HTML."""
-    path = settings.BASE_DIR / "templates" / "prompts" / f"{name}.md"
-    edited = path.stat().st_mtime_ns if settings.DEBUG else 0  # prompts are edited where they are developed
+    """The template ``templates/prompts/NAME.md`` of an app with `values`. Nothing is escaped, for a model reads text, not HTML."""
+    edited = (
+        prompt_path(name).stat().st_mtime_ns if settings.DEBUG else 0
+    )  # prompts are edited where they are developed
     return _template(name, edited).render(Context(values, autoescape=False)).strip()
+
+
+def prompt_path(name: str) -> Path:
+    """Return the file of a prompt.
+
+    Raises:
+        LookupError: No app has it.
+    """
+    for app in capabilities():
+        path = Path(app.path) / "templates" / "prompts" / f"{name}.md"
+        if path.is_file():
+            return path
+    raise LookupError(f"no app has a prompt templates/prompts/{name}.md")
 
 
 @lru_cache(maxsize=64)
 def _template(name: str, mtime_ns: int) -> Template:
     """From an engine of its own: Django's imports the template tags of every app."""
-    return Engine(dirs=[str(settings.BASE_DIR / "templates")], autoescape=False).get_template(f"prompts/{name}.md")
+    folders = [str(Path(app.path) / "templates") for app in capabilities()]
+    return Engine(dirs=folders, autoescape=False).get_template(f"prompts/{name}.md")
 
 
 def new_nonce() -> str:

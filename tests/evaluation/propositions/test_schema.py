@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.apps import apps
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -199,13 +200,16 @@ def test_whatever_can_change_a_score_changes_the_digest(change: dict[str, Any]) 
     assert propositions_digest([resolved()]) != propositions_digest([resolved(**change)])
 
 
-def test_a_new_prompt_of_the_judge_changes_the_digest_of_what_a_judge_scores(tmp_path: Path, settings: Any) -> None:
+def test_a_new_prompt_of_the_judge_changes_the_digest_of_what_a_judge_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     judged, ruled = resolved(), resolved(rule={"max_words": 3})
     before = [propositions_digest([p]) for p in (judged, ruled)]
-    folder = shutil.copytree(settings.BASE_DIR / "templates/prompts/judge", tmp_path / "templates/prompts/judge")
+    app = apps.get_app_config("evaluation")
+    folder = shutil.copytree(Path(app.path) / "templates/prompts/judge", tmp_path / "templates/prompts/judge")
     (folder / "rubric.md").write_text("Score how true each claim is.")
 
-    settings.BASE_DIR = tmp_path
+    monkeypatch.setattr(app, "path", str(tmp_path))
     prompts_digest.cache_clear()
     after = [propositions_digest([p]) for p in (judged, ruled)]
     prompts_digest.cache_clear()
