@@ -31,8 +31,14 @@ GROUPS: tuple[Group, ...] = ("interactive", "bulk")  # also the names of the Cel
 log = logging.getLogger(__name__)
 
 
+def declared_queues() -> dict[str, str]:
+    """Return the queues that the installed apps declare: dotted paths by name, in the order of QUEUE_ORDER."""
+    place = {name: number for number, name in enumerate(settings.QUEUE_ORDER)}
+    return dict(sorted(declared("work_queues").items(), key=lambda queue: place.get(queue[0], len(place))))
+
+
 def work_queues(names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:
-    """Return the queues that the installed apps declare, by name, lower apps first.
+    """Return the same queues as functions.
 
     Each takes ``owner``, does one piece of work and returns whether there was one.
 
@@ -42,13 +48,13 @@ def work_queues(names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:
     Raises:
         ValueError: A name is unknown; the message names those that exist.
     """
-    wanted = set(names)
-    if unknown := wanted - declared("work_queues").keys() - set(GROUPS):
-        allowed = ", ".join((*GROUPS, *declared("work_queues")))
+    wanted, there = set(names), declared_queues()
+    if unknown := wanted - there.keys() - set(GROUPS):
+        allowed = ", ".join((*GROUPS, *there))
         raise ValueError(f"queue {', '.join(sorted(unknown))!r} is unknown; allowed: {allowed}")
     return {
         name: import_string(path)
-        for name, path in declared("work_queues").items()
+        for name, path in there.items()
         if not wanted or {name, "interactive" if name in settings.INTERACTIVE_QUEUES else "bulk"} & wanted
     }
 

@@ -15,12 +15,11 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import connections
 
-from agents.kit.capability import declared
 from agents.kit.commands import FAILED, BaseCommand, wrong
 from agents.kit.llm.runtime import warm_up_all
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.running import LOOK
-from agents.kit.work.queues import Group, work_queues
+from agents.kit.work.queues import Group, declared_queues, work_queues
 from agents.kit.work.worker import Piece, Worker, alive_here
 
 HANG = 5.0  # seconds past the grace period after which the process ends without a thread that does not look at the flag
@@ -42,7 +41,7 @@ class Command(BaseCommand):
             "--queues",
             default="",
             metavar="NAMES",
-            help=f"only these, separated by commas: interactive, bulk, {', '.join(declared('work_queues'))} (default: all)",
+            help=f"only these, separated by commas: interactive, bulk, {', '.join(declared_queues())} (default: all)",
         )
         parser.add_argument(
             "--threads",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 from itertools import chain
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -13,6 +14,7 @@ from django.utils import timezone
 
 from agents.kit.models import LastServed, owner_name
 from agents.kit.models.lease import CANDIDATES
+from agents.kit.work.queues import declared_queues, work_queues
 from agents.models import Agent, Message, Run
 from correction.models import ObservedMessage
 from evaluation.models import EvaluationRun
@@ -151,3 +153,13 @@ def test_workers_that_look_at_once_each_find_something() -> None:
         *(True, True),
         *(False, False),
     ]
+
+
+def test_workers_look_at_queues_in_one_order_and_last_at_those_that_it_does_not_name(settings: Any) -> None:
+    there = declared_queues()
+    assert there.keys() <= set(settings.QUEUE_ORDER)
+    assert list(work_queues()) == list(there) == [name for name in settings.QUEUE_ORDER if name in there]
+
+    settings.QUEUE_ORDER = ["evaluations", "turns"]
+    assert list(declared_queues())[:2] == ["evaluations", "turns"]
+    assert declared_queues() == there

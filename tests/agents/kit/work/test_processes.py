@@ -153,7 +153,9 @@ def test_only_the_queues_that_are_named_are_worked_on(plumbline: Plumbline, stat
 
     assert out.count("evaluations: done in ") == 2
     assert statuses() == ["completed"] * 2
-    with pytest.raises(AssertionError, match="queue 'runs' is unknown; allowed: interactive, bulk, batches, turns"):
+    with pytest.raises(
+        AssertionError, match="queue 'runs' is unknown; allowed: interactive, bulk, turns, behavior requests"
+    ):
         plumbline.manage("work", "--once", "--queues", "runs", "--skip-checks")
 
 
