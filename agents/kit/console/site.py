@@ -413,10 +413,9 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         return [panel(request, obj) for extension in extensions(self.model, request) for panel in extension.panels]
 
     def get_sections(self, request: HttpRequest, obj: M) -> list[SafeString]:
-        """HTML below the form of the object's page."""
-        return [
-            section(request, obj) for extension in extensions(self.model, request) for section in extension.sections
-        ]
+        """HTML below the form of the object's page; what has nothing to show is left out."""
+        asked = [section for extension in extensions(self.model, request) for section in extension.sections]
+        return [html for section in asked if (html := section(request, obj))]
 
     def get_buttons(self, request: HttpRequest, obj: M) -> list[Button]:
         """What the user may do with the object."""
