@@ -122,6 +122,7 @@ class EnvironmentEvaluation(models.Model):
         verbose_name = "link to an evaluation"
         verbose_name_plural = "links to evaluations"
         db_table = "experiment_evaluations"
+        default_permissions = ()  # who may view experiments and evaluations sees them there
 
     def __str__(self) -> str:
         return f"evaluation {self.evaluation_run_id} of {self.environment}"

@@ -85,6 +85,7 @@ class Migration(migrations.Migration):
                 'verbose_name': 'link to an evaluation',
                 'verbose_name_plural': 'links to evaluations',
                 'db_table': 'experiment_evaluations',
+                'default_permissions': (),
             },
         ),
         migrations.AddIndex(
