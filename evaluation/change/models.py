@@ -97,7 +97,7 @@ class DriftAlert(models.Model):
     alert_id = models.PositiveBigIntegerField(
         null=True, blank=True, db_index=True, help_text="of the alert that people were sent; empty = none was raised"
     )
-    acknowledged_at = models.DateTimeField(null=True, blank=True, help_text="changes with its alert, where it has one")
+    acknowledged_at = models.DateTimeField(null=True, blank=True)
     acknowledged_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )

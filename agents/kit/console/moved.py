@@ -24,5 +24,6 @@ def moved() -> Iterator[URLPattern]:
 
 
 def _to(request: HttpRequest, *, old: str, new: str, rest: str = "") -> HttpResponse:
-    """Lead to the same page below `new`, with the query of the address."""
-    return HttpResponsePermanentRedirect(request.get_full_path().replace(old, new, 1))
+    """Lead to the same page below `new`, with the query of the address; a form is sent again there."""
+    moved_to = request.get_full_path().replace(old, new, 1)
+    return HttpResponsePermanentRedirect(moved_to, preserve_request=request.method == "POST")

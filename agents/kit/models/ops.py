@@ -31,6 +31,7 @@ class IdempotentRequest(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
+        db_table = "idempotent_requests"
         default_permissions = ()  # answers to others; no page shows them
         constraints = (models.UniqueConstraint(fields=("user", "key"), name="idempotent_once_per_user"),)
         indexes = (models.Index(fields=("created_at",), name="idempotent_created"),)
