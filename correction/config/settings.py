@@ -23,7 +23,7 @@ from django.db.models import Q
 from simple_history.models import HistoricalRecords
 
 from agents.models import Agent
-from evaluation.dimensions import TAKES_RULES, Dimension
+from evaluation.dimensions import Dimension
 
 if TYPE_CHECKING:
     from agents.turn.pipeline import Turn
@@ -322,6 +322,8 @@ def _dimension(dimension: Dimension) -> Mechanism:
     )
 
 
+# The dimensions whose rules the gate can check.
+RULED = [d.value for d in Dimension if d.kind.has_gate and d.kind.takes_rules]
 # Every mechanism is off (AC-7.3.2), but requests to behave differently are read.
 MECHANISMS: tuple[Mechanism, ...] = (
     Mechanism(
@@ -370,7 +372,8 @@ MECHANISMS: tuple[Mechanism, ...] = (
         {
             "gate_rules_enabled": Setting(
                 None,
-                "check the agent's own rules (and, offline, cues) on the draft, free of cost; empty = wherever adherence is checked",
+                "check the agent's own rules (and, offline, cues) on the draft, free of cost; empty = wherever "
+                f"{' or '.join(RULED)} is checked",
             )
         },
     ),
@@ -550,7 +553,7 @@ class ResolvedConfig:
         return tuple(
             d
             for d in GATE_DIMENSIONS
-            if self.values[f"gate_{d}_enabled"] or (d in TAKES_RULES and self.values["gate_rules_enabled"])
+            if self.values[f"gate_{d}_enabled"] or (d in RULED and self.values["gate_rules_enabled"])
         )
 
     @property
@@ -634,7 +637,7 @@ def merge(
             ((layer, value) for layer, value in layers if value not in (None, "")), ("built-in", setting.built_in)
         )
     if values["gate_rules_enabled"] is None:
-        values["gate_rules_enabled"] = values["gate_adherence_enabled"]
+        values["gate_rules_enabled"] = any(values[f"gate_{d}_enabled"] for d in RULED)
     if values["gate_mode"] is None:
         enabled = values["gate_rules_enabled"] or any(values[f"gate_{d}_enabled"] for d in GATE_DIMENSIONS)
         values["gate_mode"] = str(GateMode.ENFORCE if enabled else GateMode.OFF)
