@@ -1,4 +1,4 @@
-"""The product without one of its apps: a copy of the checkout without the app's folder, its lines in the settings and its tests.
+"""Copies of the checkout to change: the product without one of its apps is one without the app's folder, lines in the settings and tests.
 
 ``python -m tests.without agents.debates`` runs the tests there that import nothing of the app; further words are given to pytest.
 """
@@ -22,6 +22,13 @@ OPENAPI = ["manage.py", "spectacular", "--validate", "--fail-on-warn", "--file",
 REFERENCE = ["-m", "tests.reference"]
 
 
+def copy_checkout(folder: Path) -> Path:
+    """Copy the checkout into `folder` and return the root of the copy."""
+    copy = folder / "copy"
+    shutil.copytree(ROOT, copy, ignore=NOT_COPIED, symlinks=True)
+    return copy
+
+
 def copy_without(app: str, folder: Path) -> Path:
     """Copy the checkout into `folder` and delete the app from the copy.
 
@@ -31,8 +38,7 @@ def copy_without(app: str, folder: Path) -> Path:
     Returns:
         The root of the copy.
     """
-    copy = folder / "without"
-    shutil.copytree(ROOT, copy, ignore=NOT_COPIED, symlinks=True)
+    copy = copy_checkout(folder)
     shutil.rmtree(copy.joinpath(*app.split(".")))
     settings = copy / "project/settings.py"
     lines = settings.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -57,14 +63,17 @@ def tests_of(app: str) -> set[Path]:
     return gone
 
 
-def run(copy: Path, words: Sequence[str], *, codes: Collection[int] = (0,)) -> str:
+def run(copy: Path, words: Sequence[str], *, codes: Collection[int] = (0,), **settings: str) -> str:
     """Run Python in the copy, with a database of its own, and return what it prints.
+
+    Args:
+        settings: Further environment variables.
 
     Raises:
         AssertionError: It did not end with one of `codes`; the message is its output.
     """
     environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
-    environment |= {"DEBUG": "1", "PYTHONPATH": str(copy), "DJANGO_SETTINGS_MODULE": "project.settings"}
+    environment |= {"DEBUG": "1", "PYTHONPATH": str(copy), "DJANGO_SETTINGS_MODULE": "project.settings", **settings}
     done = subprocess.run([sys.executable, *words], cwd=copy, env=environment, capture_output=True, text=True)
     if done.returncode not in codes:
         said = f"{done.stdout[-6000:]}{done.stderr[-3000:]}"

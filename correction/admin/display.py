@@ -14,12 +14,12 @@ from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.display import Tone
 from agents.kit.templatetags.display import register as templates
-from correction.config.settings import ResolvedConfig
+from correction.config.settings import RULED, ResolvedConfig
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, Outcome
 
 ORIGINS = {"override": "this run", "agent": "own", "defaults": "defaults", "built-in": "built-in"}
 # Where no row says anything, these two follow from other fields (see `correction.config.settings.merge`).
-FOLLOWING = {"gate_mode": "follows the checks", "gate_rules_enabled": "follows adherence"}
+FOLLOWING = {"gate_mode": "follows the checks", "gate_rules_enabled": f"follows {' or '.join(RULED)}"}
 MODE_TONES: dict[str, Tone] = {GateMode.OFF: "plain", GateMode.OBSERVE: "info", GateMode.ENFORCE: "good"}
 _OUTCOMES: dict[str, tuple[str, Tone]] = {
     Outcome.PASSED: ("passed", "good"),

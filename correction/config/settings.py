@@ -23,6 +23,7 @@ from django.db.models import Q
 from simple_history.models import HistoricalRecords
 
 from agents.models import Agent
+from evaluation.dimensions import Dimension
 
 if TYPE_CHECKING:
     from agents.turn.pipeline import Turn
@@ -296,16 +297,24 @@ class Mechanism:
         return self.fields[0]
 
 
-def _dimension(dimension: str, words: str, **more: Setting) -> Mechanism:
+# What a dimension has beside its switch and threshold.
+_MORE = {
+    Dimension.ADHERENCE: {
+        "gate_adherence_hard": Setting(False, "judge adherence in hard mode: every flaw takes 20 % off (default off)")
+    }
+}
+
+
+def _dimension(dimension: Dimension) -> Mechanism:
     return Mechanism(
-        dimension,
+        dimension.value,
         f"judges each draft for {dimension} before (or, observing, after) it is said",
         {
-            f"gate_{dimension}_enabled": Setting(False, f"check drafts for {words}"),
+            f"gate_{dimension}_enabled": Setting(False, f"check drafts for {dimension.label.lower()}"),
             f"gate_{dimension}_threshold": Setting(
                 Decimal("5.0"), "lowest score that passes, 0 to 9 (default 5)", bounds=("0", "9")
             ),
-            **more,
+            **_MORE.get(dimension, {}),
         },
         number=f"gate_{dimension}_threshold",
         sign="≥ ",
@@ -313,6 +322,8 @@ def _dimension(dimension: str, words: str, **more: Setting) -> Mechanism:
     )
 
 
+# The dimensions whose rules the gate can check.
+RULED = [d.value for d in Dimension if d.kind.has_gate and d.kind.takes_rules]
 # Every mechanism is off (AC-7.3.2), but requests to behave differently are read.
 MECHANISMS: tuple[Mechanism, ...] = (
     Mechanism(
@@ -354,20 +365,15 @@ MECHANISMS: tuple[Mechanism, ...] = (
             ),
         },
     ),
-    _dimension(
-        "adherence",
-        "persona adherence",
-        gate_adherence_hard=Setting(False, "judge adherence in hard mode: every flaw takes 20 % off (default off)"),
-    ),
-    _dimension("consistency", "self-consistency"),
-    _dimension("fluency", "fluency"),
+    *(_dimension(dimension) for dimension in Dimension if dimension.kind.has_gate),
     Mechanism(
         "rules",
         "checks each draft against the agent's own rules, free of cost",
         {
             "gate_rules_enabled": Setting(
                 None,
-                "check the agent's own rules (and, offline, cues) on the draft, free of cost; empty = wherever adherence is checked",
+                "check the agent's own rules (and, offline, cues) on the draft, free of cost; empty = wherever "
+                f"{' or '.join(RULED)} is checked",
             )
         },
     ),
@@ -543,12 +549,17 @@ class ResolvedConfig:
 
     @property
     def gate_dimensions(self) -> tuple[str, ...]:
-        """The dimensions the gate checks: those enabled, and adherence where only the agent's rules are."""
+        """The dimensions the gate checks: those enabled, and those that take rules where only the agent's rules are."""
         return tuple(
             d
             for d in GATE_DIMENSIONS
-            if self.values[f"gate_{d}_enabled"] or (d == "adherence" and self.values["gate_rules_enabled"])
+            if self.values[f"gate_{d}_enabled"] or (d in RULED and self.values["gate_rules_enabled"])
         )
+
+    @property
+    def hard_dimensions(self) -> tuple[str, ...]:
+        """The dimensions that are judged in hard mode."""
+        return tuple(d for d in GATE_DIMENSIONS if self.values.get(f"gate_{d}_hard"))
 
     @property
     def gate_is_off(self) -> bool:
@@ -626,7 +637,7 @@ def merge(
             ((layer, value) for layer, value in layers if value not in (None, "")), ("built-in", setting.built_in)
         )
     if values["gate_rules_enabled"] is None:
-        values["gate_rules_enabled"] = values["gate_adherence_enabled"]
+        values["gate_rules_enabled"] = any(values[f"gate_{d}_enabled"] for d in RULED)
     if values["gate_mode"] is None:
         enabled = values["gate_rules_enabled"] or any(values[f"gate_{d}_enabled"] for d in GATE_DIMENSIONS)
         values["gate_mode"] = str(GateMode.ENFORCE if enabled else GateMode.OFF)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -27,6 +27,7 @@ from agents.turn.pipeline import Draft, Turn
 from correction.config.settings import ResolvedConfig
 from correction.costs import over_budget
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from evaluation.dimensions import TAKES_RULES
 from evaluation.judge.offline import check_draft
 from evaluation.judge.questions import MALFORMED, MAX_PER_CALL, MAX_SCORE, Question, Verdict, build_request, read_reply
 from evaluation.models import RULE_JUDGE, PatternTimeout, is_heuristic
@@ -289,7 +290,7 @@ def load_propositions(
     *,
     agent_slug: str,
     dimensions: Iterable[str],
-    hard_adherence: bool = False,
+    hard: Collection[str] = (),
     own: Sequence[LoadedFile] = (),
     seeded: bool = False,
 ) -> DraftPropositions:
@@ -299,7 +300,7 @@ def load_propositions(
 
     Args:
         dimensions: Those a judge is to be asked about. One without an action-level file has no propositions.
-        hard_adherence: Ask about adherence in hard mode, in which every flaw takes 20 % off (not the inverted ones).
+        hard: Dimensions to ask about in hard mode, in which every flaw takes 20 % off (not the inverted propositions).
         own: Files that lie in no folder; at action level they replace the shipped ones of their dimension.
         seeded: Whether the agent is one of the examples (`Agent.seeded`): only then their propositions apply.
     """
@@ -322,9 +323,8 @@ def load_propositions(
         of_agent = propositions_for(
             agent_slug=agent_slug, dimension=dimension, level="action", files=files, seeded=seeded
         )
-        hard = hard_adherence and dimension == "adherence"
         judged[dimension] = tuple(
-            replace(p, hard=p.hard or (hard and not p.inverted)) for p in of_agent if p.rule is None
+            replace(p, hard=p.hard or (dimension in hard and not p.inverted)) for p in of_agent if p.rule is None
         )
     return DraftPropositions(files, judged)
 
@@ -346,7 +346,7 @@ def check_action_quality(
     """Judge on every dimension at once (AC-7.0.1) what an agent, or a speaker who is none, is about to say or said.
 
     Never raises for what a judge, a server or a proposition file does: what cannot be judged passes, and says why. The agent's own rules,
-    and with an offline judge its cues, are checked first and cost nothing; the worst of judge, rules and cues is the score of adherence.
+    and with an offline judge its cues, are checked first and cost nothing; the worst of judge, rules and cues is the dimension's score.
     No transaction may be open here.
 
     Args:
@@ -359,7 +359,7 @@ def check_action_quality(
         dimensions: Those that a judge is asked about; empty: those that the configuration enables, some by rules alone.
         thresholds: Lowest scores that pass, 0 to 9; of the others, the configuration's.
         own: Files that lie in no folder, see `load_propositions`.
-        rules: Whether rules and cues are checked (adherence); None: as the configuration says.
+        rules: Whether rules and cues are checked; None: as the configuration says.
     """
     judge, limits = str(settings.JUDGE_MODEL), thresholds or {}
     dimensions, named = tuple(dimensions) or config.gate_dimensions, bool(dimensions)
@@ -367,7 +367,7 @@ def check_action_quality(
     propositions = load_propositions(
         agent_slug=agent.slug if agent is not None else "",
         dimensions=asked,
-        hard_adherence=bool(config["gate_adherence_hard"]),
+        hard=config.hard_dimensions,
         own=own,
         seeded=agent is not None and agent.seeded,
     )
@@ -378,13 +378,15 @@ def check_action_quality(
         warm_up("judge")  # the first call of a process: importing is no judging
     begun, started_at = time.perf_counter(), datetime.now(UTC)
     with sentry_sdk.start_span(op="correction.gate", name="check a draft") as span:
-        by_rules: list[Part] = []
+        by_rules: dict[str, list[Part]] = {d: [] for d in dimensions if d in TAKES_RULES}
         rules_ms = 0.0
         if propositions.problem:
             parts = {d: [_unjudged("error", propositions.problem)] for d in dimensions}
         else:
-            if (config["gate_rules_enabled"] if rules is None else rules) and "adherence" in dimensions:
-                by_rules = _own_parts(draft, propositions, judge)
+            if by_rules and (config["gate_rules_enabled"] if rules is None else rules):
+                for d, part in _own_parts(draft, propositions, judge):
+                    if d in by_rules:
+                        by_rules[d].append(part)
             rules_ms = (time.perf_counter() - begun) * 1000
             if is_spent:
                 parts = _unasked(propositions, "budget", "the agent's budget for today is used up")
@@ -402,11 +404,11 @@ def check_action_quality(
                 dimension=d,
                 threshold=limits.get(d, config.threshold(d)),
                 judged=parts.get(d, ()),
-                own=by_rules if d == "adherence" else (),
+                own=by_rules.get(d, ()),
             )
             for d in dimensions
         )
-        looked_at = [("adherence", part) for part in by_rules] + [(d, part) for d in parts for part in parts[d]]
+        looked_at = [(d, part) for of_all in (by_rules, parts) for d in of_all for part in of_all[d]]
         try:
             PatternTimeout.count((d, part.id, part.reason) for d, part in looked_at)
         except OUTAGE as error:  # the verdicts are here: a count is not worth the check
@@ -431,8 +433,8 @@ def check_action_quality(
         return result
 
 
-def _own_parts(action: Action, propositions: DraftPropositions, judge: str) -> list[Part]:
-    """What the agent's own propositions say of the draft without a model."""
+def _own_parts(action: Action, propositions: DraftPropositions, judge: str) -> list[tuple[str, Part]]:
+    """What the agent's own propositions say of the draft without a model, each with its dimension."""
     variables = action.context(0, 0).variables()
     verdicts = check_draft(
         agent_slug=action.agent_slug,
@@ -448,7 +450,8 @@ def _own_parts(action: Action, propositions: DraftPropositions, judge: str) -> l
     for proposition, verdict in verdicts:
         about = fill(proposition.claim, {"channel_name": "this channel", **variables})
         about = f"Not to be seen in this agent: “{about}”" if proposition.inverted else about
-        parts.append(part_of(proposition, replace(verdict, judge=verdict.judge or judge), about=about))
+        part = part_of(proposition, replace(verdict, judge=verdict.judge or judge), about=about)
+        parts.append((proposition.dimension, part))
     return parts
 
 

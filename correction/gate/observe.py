@@ -99,7 +99,7 @@ def needs_of(*, message: Message, agent: Agent, dimensions: Sequence[str]) -> Ne
     propositions = load_propositions(
         agent_slug=agent.slug,
         dimensions=dimensions,
-        hard_adherence=bool(resolve_config(agent)["gate_adherence_hard"]),
+        hard=resolve_config(agent).hard_dimensions,
         seeded=agent.seeded,
     )
     length, label = answer_length(judge), Label(purpose="gate", mechanism="gate", agent_id=agent.pk)

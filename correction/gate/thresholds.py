@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, computed_field, field_serializer
 from agents.models import Agent, Message
 from correction.config.settings import GATE_DIMENSIONS
 from correction.models import CorrectionLog, GateDimensionResult, synthetic_logs
+from evaluation.dimensions import TAKES_RULES
 from evaluation.models import RULE_JUDGE, EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.windows import MessageWindow
 
@@ -291,7 +292,7 @@ def _evaluated(agent: Agent | None, messages: list[int], heuristic: bool) -> lis
     scores: dict[tuple[int, str], tuple[int, str, float]] = {}
     for run, message, dimension, judge, total, weight, least in sorted(summed, key=lambda row: place[row[0]]):
         # A rule decides alone, and so does a cue offline.
-        is_own = judge == RULE_JUDGE or (heuristic and dimension == "adherence")
+        is_own = judge == RULE_JUDGE or (heuristic and dimension in TAKES_RULES)
         value = float(least) if is_own else round(total / weight, 2)
         newest_run, _, worst = scores.get((message, dimension), (run, "", value))
         if run == newest_run:

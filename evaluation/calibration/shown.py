@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 
 from agents.models import Message, PersonaVersion
 from agents.personas.persona import TraitValue, render_persona
+from evaluation.dimensions import Dimension
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.schema import Proposition
@@ -131,7 +132,7 @@ def _proposition(run: EvaluationRun, score: EvaluationScore) -> Proposition:
         dimension=score.dimension,
         id=score.proposition_id,
         claim=score.claim,
-        include_personas=score.dimension == "adherence",
+        include_personas=Dimension(score.dimension).kind.shows_persona,
     )
     target = run.agent or run.channel
     try:

@@ -24,6 +24,7 @@ from agents.models import Agent, Message
 from agents.personas.persona import TraitLike
 from evaluation.budget import why_over_budget
 from evaluation.change.change import Change, Sample, change_of, mean_of
+from evaluation.dimensions import OF_PERSONA
 from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
 from evaluation.propositions.files import presence
 from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM
@@ -164,14 +165,14 @@ def judge_before_after(
     if not plan.before or not plan.after:
         reason: str | None = plan.waits or "there is nothing to judge"
     elif not (reason := why_over_budget(plan.agent, plan.judge)):
-        label = Label(purpose=PURPOSE, dimension="adherence", agent_id=plan.agent.pk, work_id=work_id)
+        label = Label(purpose=PURPOSE, dimension=OF_PERSONA, agent_id=plan.agent.pk, work_id=work_id)
         messages = (*plan.before, *plan.after)
         verdicts = {message.pk: unscored("not judged") for message in messages}
         for answered in ask_all(_questions(plan.agent, plan.trait, messages, plan.judge, label, plan.unseen)):
             verdicts[answered.question.items[0]] = answered.verdicts[0]
             done(1)
         before, after = (tuple(Judged(m, verdicts[m.pk]) for m in sample) for sample in (plan.before, plan.after))
-    change = change_of(_sample(before), _sample(after), dimension="adherence", margin=MARGIN)
+    change = change_of(_sample(before), _sample(after), dimension=OF_PERSONA, margin=MARGIN)
     if reason:
         change = change.model_copy(update={"reason": reason})
     return BeforeAfter(plan=plan, before=before, after=after, change=change, spent=ledger.totals(work_id=work_id))

@@ -36,7 +36,7 @@ from evaluation.change.measurements import (
     measurement_of_baselines,
     measurement_of_runs,
 )
-from evaluation.dimensions import Dimension
+from evaluation.dimensions import BY_ONE_MESSAGE, Dimension
 from evaluation.models import COUNTED, EvaluationRun, is_heuristic
 from evaluation.runs.summary import NOTHING, TOO_LITTLE, Share, total, with_share
 from evaluation.scorers import SCORERS
@@ -372,7 +372,7 @@ class _Dimension:
     def _hits(self, before: Measured, now: Measured) -> tuple[Share, Share] | None:
         """The hits of both, where they are compared; None where the scores are."""
         earlier, later = before.hits, now.hits
-        if not self.heuristic or self.name != Dimension.ADHERENCE or earlier is None or later is None:
+        if not self.heuristic or self.name not in BY_ONE_MESSAGE or earlier is None or later is None:
             return None
         return (earlier, later) if goes_by_hits((earlier, later), (before.share, now.share)) else None
 
@@ -407,7 +407,7 @@ class _Dimension:
             if lost is None:
                 return ""
             counts = f"{lost.of - lost.scored} of {lost.of} judgements unscored now"
-        if self.name == Dimension.CONSISTENCY:  # no rules or cues score it
+        if Dimension(self.name).kind.judged_by == "pair":  # no rules or cues score it
             reasons = dict.fromkeys(filter(None, (before.unscored_because, now.unscored_because)))
             return f"{counts}: {'; '.join(reasons)}" if reasons else counts
         if not self.heuristic:

@@ -21,6 +21,7 @@ from agents.builds import Tag
 from agents.models import Agent, Message
 from agents.personas.persona import changes_since, current_digest
 from evaluation.change.models import Baseline, Evidence
+from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import CALL_FAILED, COVERABLE, RunSummary, window_statistics
@@ -155,7 +156,7 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     if run.agent_id is None or run.position_bins or run.swap_test:
         return
     rows = EvaluationScore.objects.filter(status=EvaluationScore.Status.SCORED).order_by().values_list("dimension")
-    searched = EvaluationScore.objects.filter(COVERABLE, ~CALL_FAILED, dimension=Dimension.ADHERENCE).order_by()
+    searched = EvaluationScore.objects.filter(COVERABLE, ~CALL_FAILED, dimension__in=BY_ONE_MESSAGE).order_by()
     newest_by_dimension = {
         **dict(searched.filter(evaluation_run=run).values_list("dimension").annotate(at=Max("message__said_at"))),
         **dict(rows.filter(evaluation_run=run).annotate(at=Max("message__said_at"))),

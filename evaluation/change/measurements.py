@@ -301,7 +301,7 @@ def _judged(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, Measured
             messages=len(messages),
             unscored=len(messages - scored_messages),
             unscored_because=_commonest_reason(run, dimension)
-            if dimension == Dimension.CONSISTENCY and (why or not scores)
+            if Dimension(dimension).kind.judged_by == "pair" and (why or not scores)
             else "",
         )
     return measured

@@ -46,6 +46,7 @@ from evaluation.change.evidence import (
     runs_of,
 )
 from evaluation.change.models import Baseline, Evidence
+from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little, window_statistics
 from evaluation.statistics.bootstrap import Outcomes, least_variance
@@ -550,7 +551,7 @@ def _card(agent: Agent, judged: Judged, compared: Compared, parts: Parts, digest
 
 def _hits(judged: Judged, dimension: str, before: _Part, now: _Part) -> tuple[Share, Share] | None:
     """Return the hits of both, where `compare` goes by them."""
-    if dimension != Dimension.ADHERENCE or not is_heuristic(judged.judge):
+    if dimension not in BY_ONE_MESSAGE or not is_heuristic(judged.judge):
         return None
     if "simulated" in judged.procedure.split("+") or not (before.by_message and now.by_message):
         return None

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from agents.models import Agent
 from evaluation.change.change import Change, decided, mean_of
+from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import COVERABLE, Share, ShareShown, rounded, total
 from evaluation.scorers.subjects import DEFAULT_BINS, Bin, bin_name, bin_of, positions_of, spanning
@@ -24,7 +25,6 @@ from evaluation.statistics.bootstrap import (
 )
 from evaluation.statistics.difference import MARGIN
 
-BY_POSITION = ("adherence",)  # judged message by message; the others judge a window, a pair or a channel as a whole
 STATUSES = ("scored", "trivial", "unscored", "pending")
 ENOUGH_CONVERSATIONS = 6  # from here on whole conversations are resampled, and the result holds for others, too
 
@@ -121,7 +121,7 @@ def position_profile(run: EvaluationRun, bins: Sequence[Bin] = (), *, margin: fl
     if not wanted:
         raise ValueError(f"evaluation run {run.pk} was not sampled by position; name the bins, e.g. {DEFAULT_BINS}")
     dimensions, left_out = {}, 0
-    for name in (d for d in BY_POSITION if d in run.dimensions):
+    for name in (d for d in BY_ONE_MESSAGE if d in run.dimensions):
         judged, out = _judged(run, run.agent, name, wanted)
         rows = [_bin(bin_, [j for j in judged if j.place == place]) for place, bin_ in enumerate(wanted)]
         dimensions[name] = PositionDimension(dimension=name, bins=tuple(rows), within=_change(wanted, judged, margin))
@@ -132,7 +132,7 @@ def position_profile(run: EvaluationRun, bins: Sequence[Bin] = (), *, margin: fl
         judge=run.judge,
         procedure=run.procedure,
         dimensions=dimensions,
-        not_by_position=tuple(d for d in run.dimensions if d not in BY_POSITION),
+        not_by_position=tuple(d for d in run.dimensions if d not in BY_ONE_MESSAGE),
         left_out=left_out,
     )
 

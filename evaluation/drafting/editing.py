@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from evaluation.models import CHANNEL_DIMENSIONS
+from evaluation.dimensions import Dimension
 from evaluation.propositions.files import (
     DEFAULT,
     Entry,
@@ -185,11 +185,12 @@ def as_file(head: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], comme
 def head_of(dimension: str, owner: str, level: str) -> dict[str, Any]:
     """Return the head of a new file about one agent (or ``_default``)."""
     head: dict[str, Any] = {"dimension": dimension, "agent_id": owner}
-    if dimension in CHANNEL_DIMENSIONS:
+    kind = Dimension(dimension).kind
+    if kind.measured_of == "channel":
         head["target_type"] = "environment"
     if level == "action":
         head["level"] = level
-    if dimension == "fluency":
+    if kind.measured_of == "agent" and kind.judged_by == "window":
         head["include_personas"] = False
     return head
 

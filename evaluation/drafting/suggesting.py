@@ -28,13 +28,13 @@ from agents.kit.text.voices import vocabulary
 from agents.models import Agent
 from agents.personas.persona import cut_persona, render_persona
 from evaluation.budget import why_over_budget
+from evaluation.dimensions import OF_PERSONA
 from evaluation.drafting.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, free_id, in_words, load_all, location_of
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec, Rule
 from evaluation.wording import spent_json
 
-DIMENSION = "adherence"
 PURPOSE = "drafting"
 ENDING = ".suggestions.yaml"
 MOST = 8  # suggestions for one persona
@@ -235,14 +235,14 @@ def _suggest(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -
     broken = next((problem for f in own for problem in f.problems), None)
     reason = f"what it has cannot be read: {broken}" if broken else why_over_budget(agent, judge) or ""
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
-    same = [f for f in own if f.dimension == DIMENSION and f.level == "evaluation"]
+    same = [f for f in own if f.dimension == OF_PERSONA and f.level == "evaluation"]
     existing = [p for f in same for p in (*f.propositions, *f.inactive)]
     request = suggestions_request(
         name=agent.display_name,
         persona=persona,
         existing=[p.claim for p in existing],
         most=most,
-        label=Label(purpose=PURPOSE, dimension=DIMENSION, agent_id=agent.pk, work_id=work_id),
+        label=Label(purpose=PURPOSE, dimension=OF_PERSONA, agent_id=agent.pk, work_id=work_id),
         model=judge,
         nonce=nonce,
     )
@@ -360,7 +360,7 @@ def _usable(raw: Any, slug: str, name: str, persona: str, in_use: set[str]) -> S
         entry["cues"] = {key: value for key, value in cues.items() if value}
     entry["source"] = _bare(_plain(answer.quote))
     try:
-        file = PropositionFile.model_validate({"dimension": DIMENSION, "agent_id": slug, "propositions": [entry]})
+        file = PropositionFile.model_validate({"dimension": OF_PERSONA, "agent_id": slug, "propositions": [entry]})
     except ValidationError as error:
         first = dict(error.errors()[0])
         place = ".".join(str(part) for part in location_of(first)[2:])
@@ -445,7 +445,7 @@ def path_for(folder: Path, slug: str) -> Path:
     """
     if not slug or Path(slug).name != slug or slug.startswith("."):
         raise CannotSave(f"the agent's slug {slug!r} cannot be part of a file name")
-    return folder / DIMENSION / f"{slug}{ENDING}"
+    return folder / OF_PERSONA / f"{slug}{ENDING}"
 
 
 def write_suggestions(suggestions: Suggestions, *, folder: Path) -> None:
@@ -463,7 +463,7 @@ def write_suggestions(suggestions: Suggestions, *, folder: Path) -> None:
     comment = f"suggested on {timezone.localdate().isoformat()} by {_short(suggestions.judge)}"
     if before is None:
         content = _header(agent, path, str(entries[0]["id"])) + as_file(
-            {"dimension": DIMENSION, "agent_id": agent.slug}, entries, comment
+            {"dimension": OF_PERSONA, "agent_id": agent.slug}, entries, comment
         )
         if parse(content, path)["propositions"] != list(map(dict, entries)):
             raise CannotSave(f"{path}: the suggestions cannot be written as YAML")

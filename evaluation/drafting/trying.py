@@ -19,12 +19,12 @@ from agents.kit.text.fences import new_nonce
 from agents.models import Agent, Message
 from agents.personas.persona import render_persona
 from evaluation.budget import why_over_budget
+from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.judge.questions import MAX_SCORE, Question, Verdict, ask_all, build_request, unscored
-from evaluation.models import Dimension
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.judging import settle
 from evaluation.runs.planning import MOST_REPEATS, OUTPUT_TOKENS_PER_CLAIM
-from evaluation.scorers import adherence
+from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Subject
 from evaluation.statistics.agreement import judge_noise
 from evaluation.windows import MessageWindow
@@ -170,8 +170,9 @@ def try_proposition(
     Raises:
         ValueError: Something asked for makes no sense; says what is allowed.
     """
-    if proposition.dimension != Dimension.ADHERENCE:
-        raise ValueError(f"{proposition.id} is of {proposition.dimension}, judged over a window; allowed: adherence")
+    if proposition.dimension not in BY_ONE_MESSAGE:
+        allowed = ", ".join(BY_ONE_MESSAGE)
+        raise ValueError(f"{proposition.id} is of {proposition.dimension}, judged over a window; allowed: {allowed}")
     if "{{action}}" in proposition.claim.replace(" ", ""):
         raise ValueError(f"{proposition.id} speaks of a draft ({{{{action}}}}), and messages that were sent are none")
     if not 1 <= n <= MOST_MESSAGES:
@@ -238,7 +239,7 @@ def _settled_or_asked(
         if verdict is not None:
             yield message, verdict
             continue
-        context = adherence.context(subject, proposition, message)
+        context = SCORERS[proposition.dimension].context(subject, proposition, message)
         yield (
             message,
             Question(

@@ -43,11 +43,12 @@ from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.pipeline import name_of, pipeline
 from agents.turn.receive import receive_message
 from evaluation.budget import why_over_budget
+from evaluation.dimensions import CHANNEL_DIMENSIONS, DEFAULT_DIMENSIONS
 from evaluation.experiments.models import EnvironmentEvaluation, Experiment, ExperimentEnvironment
 from evaluation.experiments.population import make_agents, write_personas
 from evaluation.experiments.scenario import Arm, Measured, Place, PlayedDebate, Scenario, Step
 from evaluation.judge.offline import rules_of
-from evaluation.models import CHANNEL_DIMENSIONS, SIMULATION, EvaluationRun
+from evaluation.models import SIMULATION, EvaluationRun
 from evaluation.propositions.files import dotted, load_all
 from evaluation.runs.execute import execute
 from evaluation.runs.planning import Plan, RunSpec, create_run, make_plan
@@ -678,11 +679,11 @@ def _specs(environment: ExperimentEnvironment, scenario: Scenario, agents: Itera
         judge=experiment.judge,
         simulated=True,
         actor_model=experiment.actor_model,
-        dimensions=("convergence",),
+        dimensions=CHANNEL_DIMENSIONS,
     )
     yield from _by_hardness(spec, [one for one in scenario.dimensions if one.id in CHANNEL_DIMENSIONS])
     for agent in agents:
-        yield from _by_hardness(replace(spec, agent=agent, channel=None, dimensions=("fluency",)), own)
+        yield from _by_hardness(replace(spec, agent=agent, channel=None, dimensions=DEFAULT_DIMENSIONS), own)
 
 
 def _by_hardness(spec: RunSpec, dimensions: Sequence[Measured]) -> Iterator[RunSpec]:

@@ -19,6 +19,7 @@ from agents.kit.text.ngrams import AMONG, comparable_ngrams, extract_ngrams, rep
 from agents.kit.text.patterns import Undecided, find_all, one_message
 from agents.kit.text.tokens import tokenize
 from agents.models import Agent
+from evaluation.dimensions import TAKES_RULES
 from evaluation.judge.questions import Verdict, judged, parse_answers, trivial, verdict_by_rule
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for
 from evaluation.propositions.schema import PRECONDITIONS, Cues, Proposition, Rule, Target, check_rule
@@ -253,21 +254,30 @@ def check_draft(
     """
     target = Target(text=text, channel_kind=channel_kind, is_reply=is_reply)
     checked: list[tuple[Proposition, Verdict]] = []
-    for level in LEVELS:
-        for proposition in propositions_for(
-            agent_slug=agent_slug, dimension="adherence", level=level, files=files, seeded=seeded
-        ):
-            name = proposition.precondition
-            if name and not PRECONDITIONS[name](target, {}, variables or {}):
-                verdict = trivial(f"its precondition {name} does not hold")
-            elif proposition.rule is not None:
-                verdict = verdict_by_rule(proposition.rule, text, inverted=proposition.inverted)
-            elif cues and level == "evaluation" and proposition.cues is not None:
-                verdict = _by_cues(proposition, proposition.cues, text[:MAX_EVENT_CHARACTERS])
-            else:
-                continue
-            checked.append((proposition, replace(verdict, recommendations=proposition.recommendations)))
+    for level, proposition in _of_one_message(agent_slug, files=files, seeded=seeded):
+        name = proposition.precondition
+        if name and not PRECONDITIONS[name](target, {}, variables or {}):
+            verdict = trivial(f"its precondition {name} does not hold")
+        elif proposition.rule is not None:
+            verdict = verdict_by_rule(proposition.rule, text, inverted=proposition.inverted)
+        elif cues and level == "evaluation" and proposition.cues is not None:
+            verdict = _by_cues(proposition, proposition.cues, text[:MAX_EVENT_CHARACTERS])
+        else:
+            continue
+        checked.append((proposition, replace(verdict, recommendations=proposition.recommendations)))
     return checked
+
+
+def _of_one_message(
+    agent_slug: str, *, files: Sequence[LoadedFile] | None, seeded: bool
+) -> Iterator[tuple[str, Proposition]]:
+    """Yield the propositions that may have a rule, each with its level."""
+    for dimension in TAKES_RULES:
+        for level in LEVELS:
+            for proposition in propositions_for(
+                agent_slug=agent_slug, dimension=dimension, level=level, files=files, seeded=seeded
+            ):
+                yield level, proposition
 
 
 def rules_of(agent: Agent) -> list[Callable[[str], bool]]:
@@ -278,15 +288,8 @@ def rules_of(agent: Agent) -> list[Callable[[str], bool]]:
     Raises:
         PropositionError: A file cannot be used.
     """
-    files = load_all()
-    propositions = (
-        proposition
-        for level in LEVELS
-        for proposition in propositions_for(
-            agent_slug=agent.slug, dimension="adherence", level=level, files=files, seeded=agent.seeded
-        )
-    )
-    return [partial(_keeps, proposition, proposition.rule) for proposition in propositions if proposition.rule]
+    propositions = _of_one_message(agent.slug, files=load_all(), seeded=agent.seeded)
+    return [partial(_keeps, proposition, proposition.rule) for _, proposition in propositions if proposition.rule]
 
 
 def _keeps(proposition: Proposition, rule: Rule, text: str) -> bool:

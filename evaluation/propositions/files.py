@@ -28,7 +28,7 @@ from agents.kit.text.fences import neutral
 from agents.models import Agent
 from agents.personas.persona import BANDS, ROUNDING, TraitLike, strength_band
 from agents.seed import example_slugs
-from evaluation.dimensions import Dimension
+from evaluation.dimensions import OF_PERSONA, TAKES_RULES, Dimension
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, SpecProblems, resolve
 
 
@@ -390,8 +390,8 @@ def own_agents_like_examples() -> set[str]:
 
 
 def problems_at_gate(files: Sequence[LoadedFile], *, agent_slug: str, dimensions: Iterable[str]) -> list[FileProblem]:
-    """Return what is wrong with the files that a gate on these dimensions needs for an agent: adherence too, for its rules."""
-    needed = ("adherence", *dimensions, "")  # "" is a file that does not say its dimension
+    """Return what is wrong with the files that a gate on these dimensions needs for an agent; its rules are always needed."""
+    needed = (*TAKES_RULES, *dimensions, "")  # "" is a file that does not say its dimension
     return [
         problem
         for file in files
@@ -524,7 +524,7 @@ def presence(trait: TraitLike) -> Proposition:
     """The claim that a message shows the trait, whatever its strength, without the persona: tells before from after."""
     claim = "{{agent_name}} does this in the message: %s" % _named(trait)  # noqa: UP031 (braces stand for variables)
     return Proposition(
-        dimension="adherence",
+        dimension=OF_PERSONA,
         id=trait_id(trait.name),
         claim=claim,
         include_personas=False,
@@ -540,7 +540,7 @@ def _automatic(trait: TraitLike, in_use: set[str]) -> Proposition:
     identifier = trait_id(trait.name, in_use)
     in_use.add(identifier)
     return Proposition(
-        dimension="adherence",
+        dimension=OF_PERSONA,
         id=identifier,
         claim=_claim(trait, band.lower()),
         inverted=stopped,

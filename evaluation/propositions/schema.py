@@ -17,7 +17,7 @@ from agents.kit.text.fences import prompt_path
 from agents.kit.text.patterns import Undecided, check_phrase, find, find_all
 from agents.kit.text.reading import read
 from agents.kit.text.tokens import has_emoji, split_sentences, tokenize
-from evaluation.dimensions import CHANNEL_DIMENSIONS, COUNTED, Dimension
+from evaluation.dimensions import BY_ONE_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, OF_PERSONA, TAKES_RULES, Dimension
 
 
 def _phrase(value: str) -> str:
@@ -198,11 +198,8 @@ if TYPE_CHECKING:
     DimensionId = str
 else:
     DimensionId = Literal[tuple(Dimension.values)]  # a type checker cannot read a computed one
-MEASURED_IN = {
-    "phrases": "fluency",
-    "voice": "consistency",
-    "voices": "convergence",
-}  # the one dimension in which the statistic has a meaning
+# The one dimension in which a statistic has a meaning.
+MEASURED_IN = {d.kind.statistic: d.value for d in Dimension if d.kind.statistic}
 WINDOW_DEFAULTS: dict[str, tuple[int, int]] = {"evaluation": (10, 100), "action": (5, 10)}  # AC-6.0.12
 VARIABLES = ("agent_name", "channel_name", "action")
 AGENT_NAME = "{{agent_name}}"
@@ -371,17 +368,19 @@ class PropositionFile(BaseModel):
             if name not in usable:
                 place = f"{self.dimension} at {self.level} level"
                 yield f"{{{{{name}}}}} has no value in {place}; usable: {', '.join(usable)}"
-        if self.dimension != Dimension.ADHERENCE:  # judged over a window or conversation, never on one message
+        if self.dimension not in TAKES_RULES:
             if spec.precondition:
                 yield f"a precondition looks at one message; {self.dimension} is judged over a window"
             if spec.rule:
-                yield f"a rule checks one message; {self.dimension} is judged over a window (put it under adherence)"
+                allowed = " or ".join(TAKES_RULES)
+                yield f"a rule checks one message; {self.dimension} is judged over a window (put it under {allowed})"
+        if self.dimension not in BY_ONE_MESSAGE:
             first_n, last_n = WINDOW_DEFAULTS[self.level]
             shown = first_given(spec.first_n, self.first_n, first_n) + first_given(spec.last_n, self.last_n, last_n)
             if shown < 2:
                 yield f"first_n + last_n is {shown}; {self.dimension} needs at least 2 events to judge"
-        if spec.trait and (self.dimension, self.level) != ("adherence", "evaluation"):
-            yield "traits are measured in adherence, at evaluation level; leave trait out"
+        if spec.trait and (self.dimension, self.level) != (OF_PERSONA, "evaluation"):
+            yield f"traits are measured in {OF_PERSONA}, at evaluation level; leave trait out"
         if (measured_in := MEASURED_IN.get(spec.measure or "", self.dimension)) != self.dimension:
             yield f"measure {spec.measure} is a statistic of {measured_in}"
         if self.dimension in COUNTED and (spec.inverted or spec.hard or spec.cues or spec.measure):
@@ -392,7 +391,7 @@ def usable_variables(file: PropositionFile) -> tuple[str, ...]:
     """Variables that have a value where this file's claims are judged."""
     if file.level == "action":
         return VARIABLES
-    in_channel = file.dimension in ("adherence", *CHANNEL_DIMENSIONS)
+    in_channel = file.dimension in (*BY_ONE_MESSAGE, *CHANNEL_DIMENSIONS)
     return ("agent_name", "channel_name") if in_channel else ("agent_name",)
 
 

@@ -16,8 +16,9 @@ from agents.kit.text.fences import new_nonce
 from agents.models import Agent, Message
 from agents.turn.prompt import build_prompt, new_turn
 from agents.turn.tools import tool_definitions
+from evaluation.dimensions import COUNTED
 from evaluation.judge.questions import Question, build_request
-from evaluation.models import Dimension, EvaluationRun
+from evaluation.models import EvaluationRun
 from evaluation.propositions.files import load_all
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.ideas import BATCH, listing_request
@@ -35,7 +36,7 @@ from evaluation.runs.planning import (
 )
 from evaluation.runs.simulating import simulation_spec
 from evaluation.runs.summary import Spending, Usd
-from evaluation.scorers import SCORERS, ideas_quantity
+from evaluation.scorers import SCORERS, ReadsAhead, ideas_quantity
 from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, said
 from evaluation.simulation.conversations import TURN, Simulation, actor_of, prepare
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation
@@ -102,7 +103,7 @@ def _estimate(plan: Plan, length: AnswerLength, read: dict[tuple[object, ...], E
         judgements += len(items)
         if scorer.not_evaluable(subject):
             continue
-        if isinstance(subject, ChannelSubject) and dimension == Dimension.IDEAS_QUANTITY:
+        if isinstance(subject, ChannelSubject) and dimension in COUNTED:
             calls += [call for item in items for call in _ideas(item.proposition, subject, run, nonce)]
             continue
         for question in _questions(dimension, items, subject, run, nonce):
@@ -141,8 +142,9 @@ def _questions(
 ) -> Iterator[Question]:
     ids = {pk for item in items for pk in (item.message_id, item.compared_with_id) if pk is not None}
     messages = Message.objects.select_related("channel").in_bulk(list(ids))
-    if read_ahead := getattr(SCORERS[dimension], "read_ahead", None):
-        read_ahead(subject, messages.values())
+    scorer = SCORERS[dimension]
+    if isinstance(scorer, ReadsAhead):
+        scorer.read_ahead(subject, messages.values())
     entries: list[Open[Item]] = []
     for item in items:
         message, earlier = messages.get(item.message_id or 0), messages.get(item.compared_with_id or 0)

@@ -24,6 +24,7 @@ from agents.kit.text.fences import new_nonce, one_line
 from agents.models import Message
 from agents.personas.persona import current_digest
 from evaluation.budget import BudgetWatch
+from evaluation.dimensions import COUNTED, Dimension
 from evaluation.judge.questions import (
     Asking,
     JudgeHealth,
@@ -35,14 +36,14 @@ from evaluation.judge.questions import (
     unscored,
     verdict_by_rule,
 )
-from evaluation.models import Dimension, EvaluationRun, EvaluationScore, PatternTimeout
+from evaluation.models import EvaluationRun, EvaluationScore, PatternTimeout
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PRECONDITIONS, Proposition, Target, fill, propositions_digest
 from evaluation.runs.ideas import count_ideas
 from evaluation.runs.planning import propositions_asked, subject_of
 from evaluation.runs.summary import FAILURES
-from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ChannelSubject, Context, Ends, Subject, stretch_end
+from evaluation.scorers import SCORERS, HasFigures, ReadsAhead
+from evaluation.scorers.subjects import ChannelSubject, Ends, Subject, stretch_end
 
 T = TypeVar("T")
 
@@ -96,7 +97,7 @@ def questions(
     again = run.repeats > 1 or run.double_check
     for chunk, alone in groups(entries, run.per_call):
         first = chunk[0]
-        context: Context = SCORERS[dimension].context(subject, first.proposition, first.message, first.earlier)
+        context = SCORERS[dimension].context(subject, first.proposition, first.message, first.earlier)
         if not any(text.strip() for text in context.judged_texts()):
             yield chunk, None
             continue
@@ -126,9 +127,10 @@ def settle(
     additional: Mapping[str, Any] | None = None,
 ) -> Verdict | None:
     """The verdict of what needs no judge: a false precondition, a rule, a message that is gone. None when the judge is needed."""
-    if message is None and proposition.dimension == "adherence" and not proposition.over_window:
+    judged_by = Dimension(proposition.dimension).kind.judged_by
+    if judged_by == "message" and message is None and not proposition.over_window:
         return unscored("the message was deleted before it was judged")
-    if proposition.dimension == "consistency" and (message is None or earlier is None):
+    if judged_by == "pair" and (message is None or earlier is None):
         return unscored("a message of the pair was deleted before it was judged")
     if message is not None and proposition.precondition:
         target = Target(message.text, message.channel.kind, message.parent_id is not None)
@@ -329,10 +331,10 @@ def judge_dimension(judging: Judging, dimension: str) -> None:
     calls = Counter(answered_calls=0, failed_calls=0)
     with sentry_sdk.new_scope(), sentry_sdk.start_span(op=f"evaluation.{dimension}", name=f"score {dimension}") as span:
         try:
-            judge = (
-                count_ideas if dimension == Dimension.IDEAS_QUANTITY else partial(_judge_scores, dimension=dimension)
-            )
-            judge(judging, calls)
+            if dimension in COUNTED:
+                count_ideas(judging, calls)
+            else:
+                _judge_scores(judging, calls, dimension)
         finally:
             for name, number in calls.items():
                 span.set_data(name, number)
@@ -351,10 +353,9 @@ def _judge_scores(judging: Judging, calls: Counter[str], dimension: str) -> None
                 return
     scorer = SCORERS[dimension]
     asked = [p for (name, _), p in judging.propositions.items() if name == dimension]
-    measure = getattr(scorer, "figures", None)
-    if not measure or not asked or judging.run.swap_test or not judging.renew():
+    if not isinstance(scorer, HasFigures) or not asked or judging.run.swap_test or not judging.renew():
         return
-    if not scorer.not_evaluable(judging.subject) and (figures := measure(judging.subject, asked)):
+    if not SCORERS[dimension].not_evaluable(judging.subject) and (figures := scorer.figures(judging.subject, asked)):
         judging.run.figures = {**judging.run.figures, dimension: figures}
         EvaluationRun.objects.filter(pk=judging.run.pk).update(figures=judging.run.figures)
 
@@ -362,12 +363,12 @@ def _judge_scores(judging: Judging, calls: Counter[str], dimension: str) -> None
 def _questions(judging: Judging, dimension: str) -> Iterator[Question]:
     """The questions still to ask, made one by one while earlier ones are being answered; settles what needs no judge on the way."""
     scorer, run = SCORERS[dimension], judging.run
-    hindrance, read_ahead = scorer.not_evaluable(judging.subject), getattr(scorer, "read_ahead", None)
+    hindrance = scorer.not_evaluable(judging.subject)
     for rows, messages in _pending(run, dimension):
         if not judging.renew():
             return
-        if read_ahead and not hindrance:
-            read_ahead(judging.subject, messages.values())
+        if isinstance(scorer, ReadsAhead) and not hindrance:
+            scorer.read_ahead(judging.subject, messages.values())
         needed: list[Open[EvaluationScore]] = []
         settled: list[EvaluationScore] = []
         verdicts: list[Verdict] = []

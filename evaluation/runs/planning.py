@@ -23,6 +23,7 @@ from agents.kit.text.fences import one_line
 from agents.kit.work.batches import is_waiting
 from agents.models import Agent, Channel
 from agents.personas.persona import current_digest, render_persona
+from evaluation.dimensions import DEFAULT_DIMENSIONS, OF_PERSONA
 from evaluation.models import (
     BY_MESSAGE,
     CHANNEL_DIMENSIONS,
@@ -79,7 +80,7 @@ class RunSpec:
 
     agent: Agent | None = None
     channel: Channel | None = None
-    dimensions: tuple[str, ...] = ("adherence", "fluency")
+    dimensions: tuple[str, ...] = DEFAULT_DIMENSIONS
     window: MessageWindow = field(default_factory=MessageWindow)
     where: dict[str, str] = field(default_factory=dict)
     samples: int = 20
@@ -229,7 +230,7 @@ def insert_items(run: EvaluationRun, propositions: Mapping[str, Sequence[Proposi
     if run.swap_test:
         planned = {name: [item for item in items if item.message_id is not None] for name, items in planned.items()}
     if run.swap_test == SwapHalf.SWAPPED and isinstance(subject, Subject):
-        judged = {item.message_id for items in planned.values() for item in items}
+        judged = {i.message_id for items in planned.values() for i in items if i.message_id is not None}
         run.swaps = choose_swaps(subject.agent, sorted(judged), seed=run.seed)
         planned = {name: [i for i in items if str(i.message_id) in run.swaps] for name, items in planned.items()}
     for dimension, items in planned.items():
@@ -283,7 +284,7 @@ def propositions_asked(
     agent = target if isinstance(target, Agent) else None
     seeded = agent is not None and agent.seeded
     asked = propositions_for(agent_slug=target.slug, dimension=dimension, files=files, seeded=seeded)
-    if agent is not None and dimension == "adherence":
+    if agent is not None and dimension == OF_PERSONA:
         asked = with_traits(asked, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
     if not hard or dimension in COUNTED:
         return asked
@@ -535,7 +536,7 @@ def answer_length(judge: str) -> AnswerLength:
         model=judge,
         status=LLMCall.Status.OK,
         output_tokens__isnull=False,
-    ).exclude(dimension=Dimension.IDEAS_QUANTITY)  # a list, not an answer to a proposition
+    ).exclude(dimension__in=COUNTED)  # a list, not an answer to a proposition
     claims = calls.annotate(claims=Count("evaluation_scores")).filter(claims__gt=0).order_by("-pk")
     rows = list(claims.values_list("output_tokens", "claims")[:NEWEST_CALLS])
     if len(rows) < ENOUGH_CALLS:

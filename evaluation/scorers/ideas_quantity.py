@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.db.models.functions import Length
 
-from evaluation.scorers.subjects import ChannelSubject, Item
+from agents.models import Message
+from evaluation.scorers.subjects import ChannelSubject, Context, Item
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
     """Every proposition once, on the full conversation."""
     return [Item(proposition) for proposition in propositions] if subject.said().exists() else []
+
+
+def context(
+    subject: ChannelSubject, proposition: Proposition, message: Message | None, earlier: Message | None = None
+) -> Context:
+    """Raise ValueError: ideas are listed part by part (`stretches`), a judge is never shown the conversation as a whole."""
+    raise ValueError("ideas are counted part by part")
 
 
 def not_evaluable(subject: ChannelSubject) -> str:

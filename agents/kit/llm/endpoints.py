@@ -7,7 +7,7 @@ import json
 import logging
 import time
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -38,8 +38,6 @@ from agents.kit.models import LLMPayload
 
 logger = logging.getLogger(__name__)
 
-Provider = Literal["anthropic", "offline", "replay"]
-
 ANTHROPIC_URL = "https://api.anthropic.com"
 PLACEHOLDER_KEY = "no-key-configured"  # some local servers insist on a header, none reads it
 OFFLINE_PREFIX = "offline:"
@@ -54,7 +52,7 @@ RESCUES_BEFORE_EXAMPLE_FIRST = 2
 class Route:
     """Where a request goes. Read from settings in the calling thread, then only passed along."""
 
-    provider: Provider
+    provider: str
     model: str
     base_url: str = ""
     endpoint: str = ""
@@ -78,11 +76,10 @@ class Route:
         return self.provider == "anthropic" and not self.problem
 
 
-def provider_of(model: str) -> Provider:
+def provider_of(model: str) -> str:
     """The provider a model string names: ``offline:NAME``, ``replay:FILE``, else Anthropic's API or a server that speaks it."""
-    if model.startswith(OFFLINE_PREFIX):
-        return "offline"
-    return "replay" if model.startswith(REPLAY_PREFIX) else "anthropic"
+    name, _, _ = model.partition(":")
+    return name if name != model and name in AT_HAND else "anthropic"
 
 
 def model_of(role: Role) -> str:
@@ -217,9 +214,7 @@ def forget() -> None:
 def answer_at_hand(request: LLMRequest, route: Route) -> Exchange:
     """Answer in the calling thread, at no cost."""
     started_at, begun, digest = time.time(), time.perf_counter(), request_digest(request)
-    answer, stored = (
-        _respond(request) if route.provider == "offline" else _replay(request, replay_file(route.model), digest)
-    )
+    answer, stored = AT_HAND[route.provider](request, route.model, digest)
     reply = Reply(
         status=answer.status,
         value=answer.value,
@@ -229,7 +224,7 @@ def answer_at_hand(request: LLMRequest, route: Route) -> Exchange:
         stop_reason=str(stored.get("stop_reason", "")),
         provider=route.provider,
         model=route.model,
-        served_model=route.model if route.provider == "offline" else str(stored.get("served_model", "")),
+        served_model=str(stored.get("served_model", "")),
         usage=Usage(0, 0, 0, 0),
         request_digest=digest,
         latency_ms=round((time.perf_counter() - begun) * 1000),
@@ -238,7 +233,7 @@ def answer_at_hand(request: LLMRequest, route: Route) -> Exchange:
     return Exchange(reply, started_at)
 
 
-def _respond(request: LLMRequest) -> tuple[Answer, dict[str, Any]]:
+def _respond(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict[str, Any]]:
     """Ask the responder of the request's task.
 
     An app declares its responders as `offline_responders`, by dotted paths. It takes the request and returns the object that a
@@ -267,13 +262,16 @@ def _respond(request: LLMRequest) -> tuple[Answer, dict[str, Any]]:
         answer = Answer(Status.REJECTED, error=error)
     else:
         if not isinstance(given, str):
-            return parsed(request, given), {"text": json.dumps(given, ensure_ascii=False, default=str)}
+            text = json.dumps(given, ensure_ascii=False, default=str)
+            return parsed(request, given), {"text": text, "served_model": model}
         answer = read_answer(request, text=given, stop_reason="", tool_blocks=blocks)
-    return answer, {"text": given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)}
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+    return answer, {"text": text, "served_model": model}
 
 
-def _replay(request: LLMRequest, path: Path, digest: str) -> tuple[Answer, dict[str, Any]]:
+def _replay(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict[str, Any]]:
     """Answer from a file that ``manage.py export_payloads`` wrote."""
+    path = replay_file(model)
     try:
         stored = _load(path, path.stat().st_mtime_ns).get(digest, {})
         if not stored:
@@ -285,6 +283,14 @@ def _replay(request: LLMRequest, path: Path, digest: str) -> tuple[Answer, dict[
         return read_answer(request, text=text, stop_reason=stop_reason, tool_blocks=blocks), stored
     except (OSError, ValueError) as problem:
         return Answer(Status.REJECTED, error=one_line(f"cannot read {path}: {problem}")), {}
+
+
+# The providers that answer in this process, at no cost, by what stands before the colon in a model's name. Given the request, the model
+# and the request's digest, they return the answer, and what the ledger keeps of it: text, stop_reason, served_model.
+AT_HAND: dict[str, Callable[[LLMRequest, str, str], tuple[Answer, dict[str, Any]]]] = {
+    "offline": _respond,
+    "replay": _replay,
+}
 
 
 def _are_objects(value: Any) -> bool:

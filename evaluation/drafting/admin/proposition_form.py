@@ -11,6 +11,7 @@ from django import forms
 
 from agents.kit.console.site import GrowingTextarea, NumberInput, Select, TextInput
 from agents.models import Agent
+from evaluation.dimensions import OF_PERSONA
 from evaluation.drafting.editing import CannotSave, as_file, head_of, save_proposition, validated, written_as
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension
 from evaluation.propositions.files import DEFAULT, Entry, Loader, all_entries, free_id
@@ -130,7 +131,7 @@ class PropositionForm(forms.Form):
             initial["include_personas"] = str(initial["include_personas"])
         super().__init__(
             data,
-            initial={"dimension": Dimension.ADHERENCE, **initial, "mark": entry.mark if entry else ""},
+            initial={"dimension": OF_PERSONA, **initial, "mark": entry.mark if entry else ""},
             label_suffix="",
         )
         self.traits = [trait.name for trait in agent.traits.all()] if agent else []
@@ -167,7 +168,7 @@ class PropositionForm(forms.Form):
         """Dimension and level: of the entry, or as they are chosen."""
         if self.entry is not None:
             return self.entry.dimension, self.entry.level
-        return str(self["dimension"].value() or Dimension.ADHERENCE), str(self["level"].value() or "evaluation")
+        return str(self["dimension"].value() or OF_PERSONA), str(self["level"].value() or "evaluation")
 
     def written_entry(self, *, active: bool) -> dict[str, Any]:
         """All that would stand in the file. What was not changed stays as it was written."""

@@ -35,6 +35,7 @@ from agents.models import Agent
 from agents.personas.persona import render_persona
 from evaluation import models
 from evaluation.admin.display import MEASURE, dimension_badge
+from evaluation.dimensions import BY_ONE_MESSAGE, OF_PERSONA
 from evaluation.drafting.admin.proposition_form import LEVELS, PropositionForm
 from evaluation.drafting.editing import CHANGED, NO_FOLDER, CannotSave, Decision, decide, exported, place_for
 from evaluation.drafting.suggesting import find_quote
@@ -97,7 +98,7 @@ def card_of(
         "quoted": quoted_in(p.quote, persona),
         "command": f"manage.py try_proposition {place} --agent {'SLUG' if entry.owner == DEFAULT else entry.owner}",
         "edit_url": page_url("edit", entry.owner, at=entry.key),
-        "is_tried": entry.dimension == "adherence" and entry.level == "evaluation",  # by message, on what was sent
+        "is_tried": entry.dimension in BY_ONE_MESSAGE and entry.level == "evaluation",  # by message, on what was sent
         "timeouts": [row for row in slow.get((entry.dimension, p.id), ()) if row.pattern.strip("/") in written],
     }
 
@@ -115,7 +116,7 @@ def marks_of(entry: Entry) -> SafeString:
         marks.append(display.badge("strict", "accent", "each flaw takes 20 % off"))
     if p.weight != 1:
         marks.append(display.badge(f"weight {p.weight:g}", "plain", "its share in the mean; usually 1"))
-    if entry.dimension != "adherence":
+    if entry.dimension != OF_PERSONA:
         marks.append(dimension_badge(entry.dimension))
     if entry.level == "action":
         marks.append(display.badge("about drafts", "info", "asked by the gate, before a message is sent"))
@@ -326,7 +327,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         place = place_for(owner=owner, dimension=dimension, level=level, entry=entry)
         slow = PatternTimeout.of([entry.proposition.id]) if entry else {}
         quoted = str(form["source"].value() or "")
-        may_try = _may_try(request) and agent is not None and (dimension, level) == ("adherence", "evaluation")
+        may_try = _may_try(request) and agent is not None and dimension in BY_ONE_MESSAGE and level == "evaluation"
         estimate = None
         if may_try and entry is not None and agent is not None and trial is None:
             estimate = estimate_trial(proposition=entry.proposition, agent=agent, n=TRIED, window=TRIED_ON)
@@ -354,7 +355,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         """Answer with a proposition file of one agent, dimension and level."""
         self._allow(request)
         owner = unquote(owner)
-        dimension, level = request.GET.get("dimension", "adherence"), request.GET.get("level", "evaluation")
+        dimension, level = request.GET.get("dimension", OF_PERSONA), request.GET.get("level", "evaluation")
         if dimension not in Dimension.values or level not in LEVELS:
             raise Http404(f"Allowed: dimension {', '.join(Dimension.values)}; level {', '.join(LEVELS)}.")
         files, _ = _read_files()
@@ -472,7 +473,7 @@ def _may_try(request: HttpRequest) -> bool:
 
 def _of_traits(agent: Agent, files: Sequence[LoadedFile]) -> list[tuple[str, Proposition]]:
     """The automatic propositions, with their sentences: of the traits that no file is about."""
-    own = propositions_for(agent_slug=agent.slug, dimension="adherence", files=files, seeded=agent.seeded)
+    own = propositions_for(agent_slug=agent.slug, dimension=OF_PERSONA, files=files, seeded=agent.seeded)
     asked = with_traits(own, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
     return [(p.claim.replace(AGENT_NAME, agent.display_name), p) for p in asked if p.source == FROM_A_TRAIT]
 

@@ -237,7 +237,9 @@ def test_the_voice_measure_does_not_learn_from_the_texts_that_are_swapped_in(
     subject, (row,) = subject_of(swapped), rows[:1]
     proposition = propositions_asked(ada, "consistency")[0]
 
-    shown = SCORERS["consistency"].context(subject, proposition, row.message, row.compared_with).measured["voice"]
+    measured = SCORERS["consistency"].context(subject, proposition, row.message, row.compared_with).measured
+    assert measured is not None
+    shown = measured["voice"]
 
     assert len(swapped.swaps) >= samples
     assert shown["others"] == 12 + sum(map(len, load_foils().values())) - len(swapped.swaps)

@@ -36,6 +36,7 @@ from evaluation.change.comparison import Comparison, Detection, detections
 from evaluation.change.examples import lowest_messages, print_example, worst_message
 from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.commands import ProgressBar, as_text, channel_named, measuring, split_unusable, tag_pairs
+from evaluation.dimensions import DEFAULT_DIMENSIONS
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import percent, words_or_share
@@ -72,7 +73,8 @@ class Command(CodedCommand):
         parser.add_argument("--baseline", type=Path, metavar="FILE", help="what capture_baseline --out FILE wrote")
         parser.add_argument(
             "--dimensions",
-            help=f"separated by commas; allowed: {','.join(SCORERS)} (default with --a and --b: adherence,fluency; of a channel both)",
+            help=f"separated by commas; allowed: {','.join(SCORERS)} "
+            f"(default with --a and --b: {','.join(DEFAULT_DIMENSIONS)}; of a channel both)",
         )
         parser.add_argument("--window", default="all", help=f"with --a and --b: {ALLOWED} (default: all)")
         parser.add_argument(

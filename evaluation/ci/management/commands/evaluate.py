@@ -20,7 +20,6 @@ from django.db import DatabaseError
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, unusable, wrong
 from agents.transcripts.readers import FORMATS
 from evaluation.change.measurements import NotComparable, UnreadableFile
-from evaluation.change.position import BY_POSITION
 from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
 from evaluation.ci.measure import BaselineSource, measure
 from evaluation.ci.render import Report, junit, markdown, print_report
@@ -37,6 +36,7 @@ from evaluation.commands import (
     split_unusable,
     write_text,
 )
+from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.models import COUNTED
 from evaluation.propositions.files import YamlProblems
 from evaluation.runs.estimate import (
@@ -113,8 +113,8 @@ class Request:
         files = "; or measure files with --personas and --transcript"
         specs = specs_of(options, empty=files, position_bins=self.bins, simulated=options["simulate"] is not None)
         dimensions = specs[0].dimensions
-        if self.bins and not set(BY_POSITION) & set(dimensions):
-            needed = ", ".join(BY_POSITION)
+        if self.bins and not set(BY_ONE_MESSAGE) & set(dimensions):
+            needed = ", ".join(BY_ONE_MESSAGE)
             raise wrong(f"--by position needs one of {needed} among --dimensions: only they are judged by message")
         try:
             self.limits.check_dimensions(dimensions)

@@ -1,0 +1,1 @@
+"""Remarks: what people noticed about an agent."""
