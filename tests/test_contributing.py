@@ -154,7 +154,7 @@ class Interview(Mode):
 
 def test_a_mode_of_debates_is_played(copy: Path) -> None:
     recipe = Recipe(copy, "a debate mode")
-    recipe.put("interview.md", "templates/prompts/debates/interview.md")
+    recipe.put("interview.md", "agents/debates/templates/prompts/debates/interview.md")
     recipe.append("agents/debates/modes.py", INTERVIEW)
     recipe.check()
 
