@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 from django.utils import timezone
-from pytest_django import Settings
 
 from agents.alerts.models import Alert
 from agents.kit.alerting import acknowledge_alerts, alert_url, end_alerts, pages_with_alerts, raise_alert
+from tests.declaring import declare
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def _without_alerts(settings: Settings) -> None:
-    settings.ALERTING = {}
+def _without_alerts(monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(monkeypatch, "alerting", {})
 
 
 def test_nothing_is_raised_ended_or_acknowledged() -> None:

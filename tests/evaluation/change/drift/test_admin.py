@@ -11,7 +11,6 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
-from pytest_django import Settings
 
 from agents.alerts.models import Alert
 from agents.models import Agent
@@ -19,6 +18,7 @@ from evaluation.change.models import DriftAlert
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs import schedules
 from tests.console import drawn, list_of, page_of, plain, queries, read, signed_in, staff, viewer
+from tests.declaring import declare
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.change.test_history import imported
 from tests.evaluation.conftest import PropositionFolder
@@ -238,8 +238,10 @@ def test_a_fall_is_acknowledged_and_reopened_with_its_alert(root: Client, door: 
     assert (fall.acknowledged_at, fall.acknowledged_by, fall.note) == (None, None, "")
 
 
-def test_a_fall_is_found_shown_and_acknowledged_where_nothing_sends_alerts(root: Client, settings: Settings) -> None:
-    settings.ALERTING = {}
+def test_a_fall_is_found_shown_and_acknowledged_where_nothing_sends_alerts(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(monkeypatch, "alerting", {})
     fallen()
     fall = DriftAlert.objects.get()
     assert (fall.alert_id, Alert.objects.count()) == (None, 0)
