@@ -31,6 +31,7 @@ def asking(user: User, name: str) -> HttpRequest:
     [
         ("index", ["Home"]),
         ("agents_agent_add", ["Agents"]),
+        ("swarm_swarm_changelist", ["Agents", "Swarms"]),
         ("agents_import_changelist", ["Conversations", "Imports"]),
         ("evaluation_drift_overview", ["Quality", "Overview"]),
         ("evaluation_evaluationrun_changelist", ["Quality", "Evaluations"]),
