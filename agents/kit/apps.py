@@ -17,9 +17,8 @@ class KitConfig(capability.Capability):
         super().ready()
         pre_migrate.connect(note_what_is_there, dispatch_uid="agents.note_what_is_there")
         post_migrate.connect(seed_prices, sender=self, dispatch_uid="agents.seed_prices")
-        post_migrate.connect(
-            make_groups, dispatch_uid="agents.make_groups"
-        )  # of every app: each has its own permissions
+        # After the migrations of every app: each has its own permissions.
+        post_migrate.connect(make_groups, dispatch_uid="agents.make_groups")
 
 
 def note_what_is_there(**kwargs: Any) -> None:

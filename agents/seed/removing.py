@@ -117,9 +117,8 @@ def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Remov
             )
         else:
             empty.append(channel)
-    for path in reversed(
-        declared_list("seed_removal_steps")
-    ):  # upper apps first: what lower ones remove takes rows with it
+    # Upper apps first: what lower ones remove takes rows with it.
+    for path in reversed(declared_list("seed_removal_steps")):
         removal.removed.update(import_string(path)(agents))
     further = [import_string(path)(channels) for path in declared_list("seed_removal_rows")]
     for rows in (

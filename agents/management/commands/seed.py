@@ -12,9 +12,8 @@ from agents.kit.commands import CodedCommand, unusable, wrong
 from agents.seed import loader
 from agents.seed.removing import remove_examples
 
-DEFAULTS: dict[str, str] = declared(
-    "seed_defaults"
-)  # what apps store without example agents, by the name of its option
+# What apps store without example agents, by the name of its option.
+DEFAULTS: dict[str, str] = declared("seed_defaults")
 
 
 class Command(CodedCommand):
