@@ -88,7 +88,6 @@ INSTALLED_APPS = [
     "evaluation.change",
     "evaluation.experiments",
     "evaluation.drafting",
-    "evaluation.lineup",
     "evaluation.ci",
     "correction",
     "correction.interventions",
@@ -416,7 +415,7 @@ INTERACTIVE_QUEUES = ["turns"]
 # Workers look at queues in this order, short work before long; then at those that are not named here.
 QUEUE_ORDER = [
     *("turns", "behavior requests", "observed messages", "behavior effects", "schedules", "batches", "evaluations"),
-    *("calibration", "line-ups", "jobs", "debates", "experiments", "summaries", "imports", "alerts", "descriptions"),
+    *("calibration", "jobs", "debates", "experiments", "summaries", "imports", "alerts", "descriptions"),
 ]
 ROLLUP_LAG_MINUTES = 10  # after an hour's end its rows are summed: transactions may end late
 WORKER_THREADS = int(number("WORKER_THREADS", 4))

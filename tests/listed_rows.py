@@ -35,7 +35,6 @@ from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensio
 from evaluation.calibration.models import LabelSet
 from evaluation.change.models import Baseline, DriftAlert, Evidence
 from evaluation.experiments.models import Experiment
-from evaluation.lineup.models import LineUpRun
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, Job
 
 LLM = "claude-haiku-5-5"
@@ -342,7 +341,6 @@ MAKERS: dict[str, Maker] = {
     ),
     "experiments.experiment": maker(Experiment, _experiment),
     "evaluation.job": maker(Job, lambda cast, n: {"kind": "suggestions", "status": "failed", "total": 3}),
-    "lineup.lineuprun": maker(LineUpRun, lambda cast, n: {"status": "failed", "error": "too few messages"}),
     "behavior.behaviorrequest": _requests,
     "correction.agentevaluationconfig": _configurations,
     "interventions.intervention": maker(

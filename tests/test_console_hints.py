@@ -32,7 +32,6 @@ DOORS = {
     "export_scores": "/evaluationscore/export/",
     "import_agents": "/import/add/",
     "import_transcript": "/import/add/",
-    "lineup": "/measure/|/agents/channel/",
     "schedule": "/evaluationschedule/(add/)?",
     "try_proposition": "/try/",
     "turn": "/turn/|/agents/agent/",

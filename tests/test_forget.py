@@ -27,7 +27,6 @@ from correction.gate.statistics import get_gate_statistics
 from correction.interventions.models import Intervention, InterventionLog
 from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.calibration.models import ScoreLabel
-from evaluation.lineup.models import LineUpRun
 from evaluation.models import EvaluationScore, Idea
 from tests.agents.turn.playing import take_turn
 from tests.correction.gating import gated
@@ -111,7 +110,6 @@ def planted(db: None, settings: Settings, llm_server: LLMServer) -> Channel:
         name="variety", agent=ada, channel=office, fired=True, why=f"{NAME} repeats herself", nudge=QUOTE,
         preconditions=[{"kind": "textual", "reasoning": QUOTE}],
     )  # fmt: skip
-    LineUpRun.objects.create(channel=office, status="completed", result={"voices": {NAME: [SHORT, SAID]}})
     eve = User.objects.create_user("eve")
     IdempotentRequest.objects.create(
         user=eve, key="k", method="POST", path="/", body_digest="", status=201, answer=json.dumps({"outsider": NAME})
@@ -151,7 +149,6 @@ def test_a_planted_person_is_nowhere_afterwards_and_the_numbers_are_what_they_we
         "ScoreLabel",
         "MemoryPassage",
         "InterventionLog",
-        "LineUpRun",
         "IdempotentRequest",
         "LogEntry",
     } <= tables

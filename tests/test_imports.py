@@ -40,7 +40,7 @@ evaluation.judge evaluation.simulation evaluation.checks
 evaluation.runs
 evaluation.commands evaluation.tables evaluation.api
 evaluation.admin evaluation.management evaluation.urls evaluation.apps
-evaluation.calibration evaluation.drafting evaluation.lineup
+evaluation.calibration evaluation.drafting
 evaluation.change evaluation.experiments
 evaluation.ci
 # Correcting.

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from django.apps import apps
 from django.db import transaction
 from django.db.models import Max, QuerySet
 from django.utils import timezone
@@ -71,8 +70,6 @@ def fill_console(out: Any) -> None:
     _label(runs)
     _check_the_judge()
     _answer_a_visitor(agents[ANSWERING])
-    if apps.is_installed("evaluation.lineup"):
-        _line_up()
     alerts = DriftAlert.objects.filter(schedule__name=Demo.SCHEDULE).count()
     out.write(
         f"In use: {len(runs)} evaluations of {' and '.join(MEASURED)} by a schedule ({counted(alerts, 'alert')}), labels, "
@@ -123,15 +120,6 @@ def _check_the_judge() -> None:
     job = queue_check(specs=specs, of_all=True)
     execute(list(job.evaluations.all()))
     _work_off(Job.objects.filter(pk=job.pk, status__in=Job.OPEN), jobs.work_one)
-
-
-def _line_up() -> None:
-    """Measure whether the voices of a channel can be told apart."""
-    from evaluation.lineup.measuring import queue_line_up, work_one
-    from evaluation.lineup.models import LineUpRun
-
-    queued, _ = queue_line_up(channel=Channel.objects.get(slug="general"))
-    _work_off(LineUpRun.objects.filter(pk=queued.pk, status__in=LineUpRun.OPEN), work_one)
 
 
 def _work_off(waiting: QuerySet[Any], work_one: Callable[..., bool]) -> None:

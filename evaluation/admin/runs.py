@@ -191,7 +191,6 @@ def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
         "table": _propositions(run, summary, weakest) if own else _channels(summary),
         "ideas": idea_rows(run) if summary.dimension in COUNTED else [],
         "pairs": _pairs(run, summary.dimension),
-        "line_up": summary.dimension == Dimension.CONVERGENCE and run.channel_id,
         "worst": worst_judgement(run, summary.dimension, weakest.id) if weakest is not None else None,
     }
 

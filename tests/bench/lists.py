@@ -23,7 +23,7 @@ PAGES = ("", "?p=3")  # besides the searches and filters below
 DAYS = 60  # over which the rows of the logs are spread
 SPREAD = (
     *("llm_calls", "correction_logs", "intervention_logs", "runs", "evaluation_runs", "behavior_requests"),
-    *("drift_alerts", "evaluation_line_ups", "label_sets", "observed_messages"),
+    *("drift_alerts", "label_sets", "observed_messages"),
 )
 FILTERED = {
     "auth.user": ("?q=user777",),

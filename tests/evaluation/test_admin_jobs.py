@@ -1,4 +1,4 @@
-"""Suggestions, checks of a judge, simulations, line-ups and experiments from the console: estimate, click, worker, result."""
+"""Suggestions, checks of a judge, simulations and experiments from the console: estimate, click, worker, result."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from evaluation.calibration.models import JudgeCalibration
 from evaluation.drafting.jobs import queue_suggestions
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.scenario import shipped
-from evaluation.lineup import measuring
-from evaluation.lineup.models import LineUpRun
 from evaluation.models import BY_MESSAGE, EvaluationRun, Job
 from evaluation.propositions.files import load_file
 from evaluation.runs import execute
@@ -264,21 +262,6 @@ def test_a_scenario_that_cannot_be_played_names_line_and_field(root: Client, set
 
     assert "YAML:2: arms" in page
     assert not Experiment.objects.exists()
-
-
-# -- line-ups
-def test_a_line_up_compares_the_lines_and_speakers_that_were_chosen(root: Client) -> None:
-    ada, _ = cast("ada", "bob")
-    channel = Message.objects.filter(agent=ada).earliest("pk").channel
-    url = reverse("admin:lineup_lineuprun_options", args=[channel.pk])
-    choices = {"where": "", "window": "last:20", "everybody": "on"}
-    assert "Lines 20" in plain(root.post(url, choices).content.decode())
-    answer = confirm(root, url, **choices)
-
-    assert answer["Location"].startswith(page_of(channel))
-    made = LineUpRun.objects.get()
-    assert (made.window, made.options) == ("last:20", {"everybody": True})
-    assert measuring.work_one(owner="me")
 
 
 # -- two tags at once

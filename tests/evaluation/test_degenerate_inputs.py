@@ -1,4 +1,4 @@
-"""Too little, nothing, nobody, other scripts: each dimension and the line-up have a defined result, as docs/explanation/scores.md lists."""
+"""Too little, nothing, nobody, other scripts: each dimension has a defined result, as docs/explanation/scores.md lists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from agents.models import Agent, Channel, Run, RunMessage
 from correction.models import CorrectionLog
 from evaluation.change.models import Baseline
-from evaluation.lineup.measuring import line_up
 from evaluation.models import EvaluationScore
 from evaluation.runs.summary import RunSummary
 from tests.evaluation.conftest import PropositionFolder
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 OF_AGENTS = ("adherence", "consistency", "fluency")
 OF_CHANNELS = ("convergence", "ideas_quantity")
-SCORED, COUNTED, FIGURE = "scored", "counted", "figure"
+SCORED, COUNTED = "scored", "counted"
 JAPANESE = {
     "ada": ["数えました。足りません。", "書類は棚です。", "聞いていません。", "記録しました。", "動かないでください。"],
     "bea": [
@@ -117,23 +116,21 @@ NO_MESSAGE = "no message of the agent in the window"
 NO_CHANNEL = "no channel in which the agent spoke"
 NOBODY = "no message of the channel in the window"
 PEOPLE = "no agent speaks in the window, only people"
-# What a run of Ada says of: adherence, consistency, fluency, convergence, ideas. What the channel's says of its two. The line-up.
-EXPECTED: dict[Situation, tuple[tuple[str, ...], tuple[str, ...], str]] = {
-    nothing: ((*[NO_MESSAGE] * 3, NO_CHANNEL, NO_CHANNEL), (NOBODY, NOBODY), "there are no messages here"),
-    rejected_drafts: ((*[NO_MESSAGE] * 3, NO_CHANNEL, NO_CHANNEL), (PEOPLE, PEOPLE), "no agent spoke here"),
-    outsiders_only: ((*[NO_MESSAGE] * 3, NO_CHANNEL, NO_CHANNEL), (PEOPLE, PEOPLE), "no agent spoke here"),
+# What a run of Ada says of: adherence, consistency, fluency, convergence, ideas. What the channel's says of its two.
+EXPECTED: dict[Situation, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    nothing: ((*[NO_MESSAGE] * 3, NO_CHANNEL, NO_CHANNEL), (NOBODY, NOBODY)),
+    rejected_drafts: ((*[NO_MESSAGE] * 3, NO_CHANNEL, NO_CHANNEL), (PEOPLE, PEOPLE)),
+    outsiders_only: ((*[NO_MESSAGE] * 3, NO_CHANNEL, NO_CHANNEL), (PEOPLE, PEOPLE)),
     one_message: (
         (SCORED, "the agent said nothing before this window", "one message only", "one agent alone", COUNTED),
         ("one agent alone", COUNTED),
-        "only one speaker",
     ),
     one_speaker: (
         (SCORED, SCORED, SCORED, "one agent alone", COUNTED),
         ("one agent alone", COUNTED),
-        "only one speaker",
     ),
-    in_japanese: ((SCORED, SCORED, SCORED, SCORED, COUNTED), (SCORED, COUNTED), FIGURE),
-    in_arabic: ((SCORED, SCORED, SCORED, SCORED, COUNTED), (SCORED, COUNTED), FIGURE),
+    in_japanese: ((SCORED, SCORED, SCORED, SCORED, COUNTED), (SCORED, COUNTED)),
+    in_arabic: ((SCORED, SCORED, SCORED, SCORED, COUNTED), (SCORED, COUNTED)),
 }
 
 
@@ -184,22 +181,6 @@ def test_a_channel_s_dimension_has_a_number_or_says_why_not(situation: Situation
     assert EXPECTED[situation][1][number] in outcome(found, OF_CHANNELS[number])
 
 
-@pytest.mark.parametrize("situation", EXPECTED, ids=lambda situation: situation.__name__)
-def test_a_line_up_has_a_figure_or_says_why_not(situation: Situation) -> None:
-    make_agent("ada")
-    room = make_channel("room")
-    situation(room)
-
-    found = line_up(channel=room)
-
-    if EXPECTED[situation][2] == FIGURE:
-        assert (found.reason, found.distinct) == ("", True)
-        assert found.balanced_accuracy is not None
-    else:
-        assert found.reason.startswith(EXPECTED[situation][2])
-        assert (found.balanced_accuracy, found.distinct, found.voices) == (None, None, [])
-
-
 @pytest.mark.parametrize("dimension", [*OF_AGENTS, *OF_CHANNELS])
 def test_a_tag_that_no_message_has_measures_nothing(llm_server: LLMServer, dimension: str) -> None:
     make_agent("ada")
@@ -210,7 +191,6 @@ def test_a_tag_that_no_message_has_measures_nothing(llm_server: LLMServer, dimen
     assert (found.run.status, found.overall_score, found.measured) == ("completed", None, False)
     assert outcome(found, dimension).removeprefix("nothing scored: ") in (NO_MESSAGE, NO_CHANNEL)
     assert llm_server.calls == 0
-    assert line_up(channel=Channel.objects.get(), where={"bild": "41"}).reason == "there are no messages here"
 
 
 @pytest.mark.parametrize("situation", [in_japanese, in_arabic], ids=lambda situation: situation.__name__)

@@ -109,7 +109,6 @@ def offline() -> Results:
     for score in EvaluationScore.objects.filter(status="scored", judge="offline:lexical-1").order_by("pk")[:4]:
         save_label(score=score, annotator="ann", value=int(score.raw_score or 0), note="", user=None)
     found["calibrate_judge"] = ran("calibrate_judge")
-    found["lineup"] = ran("lineup", "--channel", "general")
     client = program(superuser("golden"))
     found["gate_statistics"] = stable(client.get("/api/evaluations/gate-statistics/?agent=michael").json())
     log = CorrectionLog.objects.filter(outcome="forced_through").latest("pk")

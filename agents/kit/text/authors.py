@@ -66,27 +66,6 @@ BUCKETS = 8_192
 _MULTIPLIER, _FINISH = 0x100000001B3, 0xFF51AFD7ED558CCD
 
 
-def character_similarities(texts: Sequence[str]) -> NDArray[np.float32]:
-    """The cosine similarity of every two texts by their character 2- to 4-grams.
-
-    Counts are damped (log(1 + count)) and weighted by rarity (idf); n-grams are hashed into 8,192 buckets, the same in every process.
-    Case and punctuation count, for they are part of a voice. Memory: 32 KB per text, and 4 bytes per pair.
-
-    Returns:
-        Shape (texts, texts), 0 to 1, 1 on the diagonal (0 for a text without any n-gram that others lack).
-    """
-    import numpy as np
-
-    counts = np.zeros((len(texts), BUCKETS), dtype=np.float32)
-    for row, text in enumerate(texts):
-        counts[row] = np.bincount(_buckets(text), minlength=BUCKETS)
-    np.log1p(counts, out=counts)
-    rarity = np.log((1 + len(texts)) / (1 + np.count_nonzero(counts, axis=0)))
-    counts *= rarity.astype(np.float32)
-    counts /= np.maximum(np.sqrt(np.einsum("ij,ij->i", counts, counts))[:, None], 1e-9)
-    return counts @ counts.T
-
-
 PRIOR = 1_000  # n-grams that a voice borrows from all voices together: it has few of its own
 UNSEEN = 0.1  # of each n-gram, in all voices together
 SHORT = 50  # n-grams (some 20 characters) at which a text says half of what a long one says

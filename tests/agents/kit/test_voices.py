@@ -6,12 +6,11 @@ import random
 from collections import Counter
 from math import isclose, sqrt
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.kit.text.authors import NameMask, character_similarities, learn_voice, own_voice
+from agents.kit.text.authors import NameMask, learn_voice, own_voice
 from agents.kit.text.ngrams import shared_phrases
 from agents.kit.text.voices import (
     pairwise_similarity,
@@ -218,31 +217,6 @@ def test_a_phrase_inside_a_longer_one_is_kept_only_if_more_messages_hold_it() ->
     said = ["a b c d e", "a b c d e", "x b c d y"]
 
     assert shared_phrases([text.split() for text in said]) == [("b c d", 3), ("a b c d e", 2)]
-
-
-TEXTS = [
-    "Well, I never did.",
-    "well i never did",
-    "No!!! NO!!!",
-    "おはようございます。",
-    "おはよう。",
-    "مرحبا بكم جميعا",
-]
-
-
-def similarity(texts: list[str], first: int, second: int) -> float:
-    return float(character_similarities(texts)[first, second])
-
-
-def test_like_texts_are_more_alike_than_unlike_ones() -> None:
-    result = character_similarities(TEXTS)
-
-    assert result[0, 1] > 4 * max(result[0, 2], result[1, 2])
-    assert result[3, 4] > 10 * max(result[0, 3], result[0, 4])
-
-
-def test_what_everybody_says_counts_for_nothing() -> None:
-    assert character_similarities(["yes", "yes", "yes"]).tolist() == np.zeros((3, 3)).tolist()
 
 
 @pytest.mark.parametrize(

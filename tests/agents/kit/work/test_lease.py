@@ -56,7 +56,6 @@ def held_by(model: type[Leasable], owner: str) -> Leasable:
         "Run": {"agent": agent},
         "DescriptionUpdate": {"agent": agent},
         "EvaluationRun": {"agent": agent, "dimensions": ["fluency"]},
-        "LineUpRun": {"channel": channel},
         "ObservedMessage": {"message": message, "session": uuid4()},
         "LLMBatch": {"next_look_at": timezone.now()},
         "Import": {},
