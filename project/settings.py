@@ -7,7 +7,6 @@ secure and HSTS, TLS redirect and CSP are on unless ``DEBUG`` is set.
 import logging
 import os
 import secrets
-import tempfile
 import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
@@ -97,7 +96,6 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "agents.kit.ops.request_ids.RequestIds",
     "agents.kit.ops.health.Probes",  # /healthz, /readyz and /metrics, whatever host they are asked under
-    "agents.kit.ops.metrics.CountRequests",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "agents.kit.ops.compression.CompressPages",
@@ -455,12 +453,6 @@ READY_WITHOUT = env.list(
     "READY_WITHOUT", default=[]
 )  # checks of /readyz that fail nothing: database, migrations, broker, judge
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
-# Shared by the processes of one server, whose master is the parent of all of them; may be a tmpfs.
-METRICS_DIR = (
-    env.str("METRICS_DIR", default="") or f"{tempfile.gettempdir()}/plumbline-metrics-{os.getuid()}-{os.getppid()}"
-)
-if METRICS_TOKEN:
-    os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", METRICS_DIR)  # read by Prometheus' client when it is imported
 
 # --- What leaves the process about itself: log and Sentry -------------------------------------------------------------
 LOG_FORMATS = {"plain": "agents.kit.ops.telemetry.Plain", "json": "agents.kit.ops.telemetry.Json"}

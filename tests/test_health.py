@@ -18,7 +18,6 @@ from pytest_django import Settings
 
 from agents.kit.models import LLMCall, WorkerHeartbeat
 from agents.kit.ops import health
-from agents.kit.ops.metrics import instruments
 from agents.kit.work.worker import Worker
 from agents.models import Run
 from tests.factories import make_agent
@@ -35,7 +34,6 @@ def _anew(settings: Settings) -> Iterator[None]:
     health._migrated = False
     yield
     health._latest.clear()
-    instruments.cache_clear()
     cache.clear()
 
 
@@ -137,22 +135,6 @@ def test_metrics_need_the_token(settings: Settings) -> None:
 
 
 @pytest.mark.django_db
-def test_requests_are_counted_by_route_and_not_by_path() -> None:
-    before = series()
-    for path in ("/admin/login/", "/admin/login/", "/nowhere/17", "/nowhere/18"):
-        Client().get(path, secure=True)
-
-    after = series()
-
-    def grown(route: str, status: str) -> float:
-        key = ("plumbline_http_request_seconds_count", (("method", "GET"), ("route", route), ("status", status)))
-        return after.get(key, 0) - before.get(key, 0)
-
-    assert grown("/admin/login/", "200") == 2
-    assert not [key for key in after if "/nowhere/17" in str(key)]
-
-
-@pytest.mark.django_db
 def test_what_waits_and_who_works_is_shown() -> None:
     agent = make_agent("ada")
     old, held = Run.objects.create(agent=agent), Run.objects.create(agent=agent)
@@ -167,7 +149,6 @@ def test_what_waits_and_who_works_is_shown() -> None:
     runs = (("kind", "runs"),)
     assert found["plumbline_work_waiting", runs] == 1
     assert 600 <= found["plumbline_work_oldest_waiting_seconds", runs] < 700
-    assert found["plumbline_work_running", runs] == 1
     assert found["plumbline_workers_alive", (("kind", "work"),)] == 1
 
 
@@ -195,6 +176,5 @@ def test_model_calls_of_the_last_minutes_are_shown() -> None:
 
     of = (("model", "m"), ("purpose", "evaluation"))
     assert found["plumbline_llm_calls_5m", (("model", "m"), ("purpose", "evaluation"), ("status", "ok"))] == 1
-    assert found["plumbline_llm_tokens_5m", (("kind", "input"), *of)] == 10
     assert found["plumbline_llm_cost_usd_5m", of] == 0.5
     assert found["plumbline_llm_unpriced_calls_5m", of] == 1
