@@ -477,6 +477,9 @@ LOGGING = {
         "django": {"handlers": [], "level": max(LOG_LEVEL, "INFO", key=logging.getLevelNamesMapping().__getitem__)},
         "django.server": {"handlers": [], "level": "CRITICAL", "propagate": False},  # django.request says the same
         "django.security.DisallowedHost": {"filters": ["refused"]},
+        # Both log addresses that hold tokens. What Apprise warns of is read from its answer (agents/alerts/services.py).
+        "apprise": {"handlers": [], "level": "WARNING", "propagate": False},
+        "urllib3": {"handlers": [], "level": "CRITICAL", "propagate": False},
     },
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
 }

@@ -8,13 +8,15 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
-GLOBAL_V6 = ipaddress.ip_network("2000::/3")
-NOT_PUBLIC = [  # further networks that Python's `is_global` takes for public ones, or that lead elsewhere
+NOT_PUBLIC = [  # further networks that Apprise takes for public ones, or that lead elsewhere
+    ipaddress.ip_network("168.63.129.16/32"),  # Azure's metadata, which look like any other address
     ipaddress.ip_network("192.0.0.0/24"),  # protocol assignments (RFC 6890)
     ipaddress.ip_network("192.88.99.0/24"),  # former 6to4 relays (RFC 7526)
+    ipaddress.ip_network("2001::/32"),  # Teredo
+    ipaddress.ip_network("2002::/16"),  # 6to4
     ipaddress.ip_network("3fff::/20"),  # documentation (RFC 9637)
+    ipaddress.ip_network("64:ff9b::/96"),  # NAT64
 ]
-METADATA = ipaddress.ip_network("168.63.129.16/32")  # Azure's, which looks like any other address
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -26,9 +28,6 @@ class Target(NamedTuple):
     """Where to post to."""
 
     host: str
-    port: int
-    path: str  # with the query
-    tls: bool
     trusted: bool  # the setting names the host: it may be private, and without TLS
 
 
@@ -41,37 +40,36 @@ def target_of(url: str) -> Target:
     allowed = "allowed: an address such as https://example.com/hook"
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
+        host = parts.hostname or ""
+        port = parts.port
     except ValueError:
         raise Refused(f"address: not understood; {allowed}") from None
-    if parts.scheme not in ("https", "http") or not host or any(ord(c) <= 32 or ord(c) >= 127 for c in url):
+    if (
+        parts.scheme not in ("https", "http")
+        or not host
+        or port == 0
+        or any(ord(c) <= 32 or ord(c) >= 127 for c in url)
+    ):
         raise Refused(f"address: not understood; {allowed}, in ASCII")
     if parts.username is not None or parts.password is not None:
         raise Refused(f"address: with a user name or password; {allowed}")
     trusted = host in settings.WEBHOOK_PRIVATE_HOSTS
     if (literal := _literal(host)) is not None and not may_post_to(literal, trusted=trusted):
         raise Refused(not_public(host))
-    tls = parts.scheme == "https"
-    if not tls and not trusted and (literal is None or not _is_named(literal)):
+    if parts.scheme == "http" and not trusted and (literal is None or not _is_named(literal)):
         raise Refused(f"address: without TLS; {allowed}, or a host that the setting WEBHOOK_PRIVATE_HOSTS names")
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(host, port or (443 if tls else 80), path, tls, trusted)
+    return Target(host, trusted)
 
 
 def may_post_to(address: Address, *, trusted: bool = False) -> bool:
     """Whether an address is one of the public internet, or the setting names it (or its host, `trusted`)."""
+    from apprise.utils.http import is_public_ip_address
+
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         return may_post_to(address.ipv4_mapped, trusted=trusted)
     if trusted or _is_named(address):
         return True
-    if any(address in network for network in NOT_PUBLIC):
-        return False
-    if address in METADATA or address.is_multicast or not address.is_global:
-        return False
-    if isinstance(address, ipaddress.IPv4Address):
-        return True
-    inside = address.sixtofour or (address.teredo or (None, None))[1]
-    return address in GLOBAL_V6 and (inside is None or may_post_to(inside))
+    return is_public_ip_address(address) and not any(address in network for network in NOT_PUBLIC)
 
 
 def _is_named(address: Address) -> bool:

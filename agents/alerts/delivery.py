@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from agents.alerts.addresses import Refused
 from agents.alerts.models import Alert, Delivery, Receiver
+from agents.alerts.services import notify
 from agents.alerts.webhook import Unreachable, headers_for, post
 from agents.kit.work.queues import do_next, wake_workers
 
@@ -42,12 +43,15 @@ def deliver(delivery: Delivery) -> dict[str, Any]:
     try:
         if receiver.channel == Receiver.Channel.WEBHOOK:
             code = _post(delivery, receiver)
+        elif receiver.channel == Receiver.Channel.SERVICE:
+            code = _notify(delivery, receiver)
+        else:
+            _mail(delivery, receiver)
+        if code is not None:
             problem = "" if 200 <= code < 300 else f"it answered {code}"
             if 300 <= code < 400:
                 problem += "; redirects are not followed"
             is_dead = bool(problem) and not 400 <= code < 500
-        else:
-            _mail(delivery, receiver)
     except Refused as refused:
         problem = str(refused)
     except (Unreachable, OSError) as error:
@@ -81,6 +85,11 @@ def _post(delivery: Delivery, receiver: Receiver) -> int:
     body = json.dumps(payload(delivery.alert, at=delivery.created_at), separators=(",", ":")).encode()
     headers = headers_for(body, message_id=f"msg_{delivery.message_id.hex}", salt=receiver.salt.hex)
     return post(receiver.address, body, headers, seconds=settings.ALERT_SECONDS)
+
+
+def _notify(delivery: Delivery, receiver: Receiver) -> int:
+    sent = payload(delivery.alert)["data"]
+    return notify(receiver.address, title=sent["title"], body=sent["url"], seconds=settings.ALERT_SECONDS)
 
 
 def _mail(delivery: Delivery, receiver: Receiver) -> None:

@@ -15,6 +15,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from agents.alerts.addresses import Refused, target_of
+from agents.alerts.services import service_of
 from agents.kit.alerting import AlertKind
 from agents.kit.models.lease import Leasable
 from agents.models.conversations import Agent
@@ -74,11 +75,12 @@ class Alert(models.Model):
 
 
 class Receiver(models.Model):
-    """Whom alerts are sent to: by e-mail, or to a webhook."""
+    """Whom alerts are sent to: by e-mail, to a webhook, or through a chat or paging service."""
 
     class Channel(models.TextChoices):
         EMAIL = "email", "e-mail"
         WEBHOOK = "webhook", "webhook"
+        SERVICE = "service", "chat or paging service"
 
     name = models.CharField(max_length=80, unique=True, help_text="for your colleagues, such as: on call")
     channel = models.CharField(
@@ -86,10 +88,11 @@ class Receiver(models.Model):
         max_length=8,
         choices=Channel.choices,
         default=Channel.EMAIL,
-        help_text="a webhook is sent JSON; e-mail needs the setting EMAIL_URL",
+        help_text="a webhook is sent JSON; a service is Slack, Teams, PagerDuty and the like; e-mail needs the setting EMAIL_URL",
     )
     address = models.CharField(
-        max_length=500, help_text="e-mail addresses separated by commas, or the https address of the webhook"
+        max_length=500,
+        help_text="e-mail addresses separated by commas, the https address of the webhook, or the webhook address that the service shows",
     )
     kinds = models.JSONField(default=list, blank=True, help_text="kinds of alerts; empty = all")
     agents = models.ManyToManyField(
@@ -121,14 +124,19 @@ class Receiver(models.Model):
 
     @property
     def where(self) -> str:
-        """The address without what may be secret in it: of a webhook only the host."""
-        return self.address if self.channel == self.Channel.EMAIL else urlsplit(self.address).hostname or ""
+        """The address without what may be secret in it: of a webhook only the host, of slack://… the word before the tokens."""
+        if self.channel == self.Channel.EMAIL:
+            return self.address
+        parts = urlsplit(self.address)
+        return parts.hostname or "" if parts.scheme in ("https", "http") else parts.scheme
 
     def clean(self) -> None:
         """Refuse what could not be sent to; names field, value and what is allowed."""
         try:
             if self.channel == self.Channel.WEBHOOK:
                 target_of(self.address)
+            elif self.channel == self.Channel.SERVICE:
+                service_of(self.address)
             elif not self.addresses:
                 raise ValidationError("")
             else:

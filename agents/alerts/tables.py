@@ -38,7 +38,8 @@ TABLES = (
         editor="*",
         tab_of="alerts.Alert",
         title="Receivers",
-        empty="Add one, and alerts are sent by e-mail or to a webhook. Until then they are here, under the bell, and nowhere else.",
+        empty="Add one, and alerts are sent by e-mail, to a webhook, or to Slack, Teams and the like. Until then they are here, under the "
+        "bell, and nowhere else.",
         columns="name channel where_to kinds_wanted agents_wanted is_active failures=failed_in_a_row",
         filters="is_active channel",
         search="name*",

@@ -1,7 +1,7 @@
 """Webhooks as the Standard Webhooks specification has them: sign a message, and post it to an address that may be posted to.
 
-An address is resolved once, and the connection is made to the address that was checked: a name that answers differently the second
-time gains nothing. Redirects are not followed, the answer's body is not read, and the whole takes a bounded time.
+Apprise's session resolves a name once and connects to the address that was checked: a name that answers differently the second time gains
+nothing. No proxy of the environment is used, redirects are not followed, the answer's body is not read, and the whole takes a bounded time.
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ import hashlib
 import hmac
 import http.client
 import ipaddress
-import queue
-import socket
 import ssl
-import threading
 import time
-from contextlib import suppress
 
 from django.conf import settings
 
-from agents.alerts.addresses import Refused, Target, may_post_to, not_public, target_of
+from agents.alerts.addresses import Refused, may_post_to, not_public, target_of
+
+MOST_ADDRESSES = 2  # of a host that are tried
 
 
 class Unreachable(OSError):
@@ -53,76 +51,48 @@ def headers_for(body: bytes, *, message_id: str, salt: str, now: float | None = 
 def post(url: str, body: bytes, headers: dict[str, str], *, seconds: float) -> int:
     """Post to a webhook; return the status of its answer, whatever it is. It takes at most `seconds`.
 
-    A thread does it, for the system's resolver and a server that trickles take as long as they like.
-
     Raises:
         Refused: The address may not be posted to.
         Unreachable: There was no answer in time.
     """
-    target, end = target_of(url), time.monotonic() + seconds
-    lines: list[socket.socket] = []
-    answers: queue.SimpleQueue[int | Exception] = queue.SimpleQueue()
+    import requests
+    from apprise.utils.http import ConnectionTracker, HTTPPolicy, HTTPPolicySession, track_connections
 
-    def ask() -> None:
-        try:
-            answers.put(_answer(target, body, headers, end, lines))
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            answers.put(error)
+    target = target_of(url)
+    end = time.monotonic() + seconds
+    allowed: list[bool] = []  # for each address of the host
 
-    threading.Thread(target=ask, daemon=True).start()
-    answer: int | Exception
+    def may_connect(address: str) -> bool:
+        """Allow no more than two addresses: each may take its time to be connected to."""
+        may_post = may_post_to(ipaddress.ip_address(address), trusted=target.trusted)
+        allowed.append(may_post and sum(allowed) < MOST_ADDRESSES)
+        return allowed[-1]
+
+    step = seconds / (MOST_ADDRESSES + 1)  # for the name, and for each address
+    session = HTTPPolicySession(HTTPPolicy(address_filter=may_connect, resolve_timeout=step))
+    session.verify = ssl.get_default_verify_paths().cafile or True
     try:
-        answer = answers.get(timeout=seconds)
-    except queue.Empty:
-        answer = TimeoutError()
-        for line in lines:
-            with suppress(OSError):  # it ended meanwhile
-                socket.socket.shutdown(line, socket.SHUT_RDWR)
-    if isinstance(answer, int):
-        return answer
-    if isinstance(answer, Refused):
-        raise answer
-    raise Unreachable(f"no answer within {seconds:g} s" if isinstance(answer, TimeoutError) else _words(answer))
+        with session, track_connections(ConnectionTracker(), end):
+            answer = session.post(
+                url, body, headers=headers, timeout=(step, seconds), allow_redirects=False, stream=True
+            )
+            return answer.status_code
+    except requests.RequestException as error:
+        if allowed and not any(allowed):
+            raise Refused(not_public(target.host)) from None
+        if isinstance(error, requests.Timeout) or time.monotonic() >= end:
+            raise Unreachable(f"no answer within {seconds:g} s") from None
+        raise Unreachable(_words(_cause(error))) from None
 
 
-def _answer(target: Target, body: bytes, headers: dict[str, str], end: float, lines: list[socket.socket]) -> int:
-    """The status of the answer; the sockets in use are added to `lines`, for the caller to cut them off."""
-
-    def left() -> float:
-        if (seconds := end - time.monotonic()) <= 0:
-            raise TimeoutError
-        return seconds
-
-    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    addresses = [ipaddress.ip_address(entry[4][0]) for entry in found]
-    allowed = [str(address) for address in addresses if may_post_to(address, trusted=target.trusted)]
-    if not allowed:
-        raise Refused(not_public(target.host))
-    while True:  # the first that takes a connection
-        try:
-            line = socket.create_connection((allowed.pop(0), target.port), timeout=left() / (len(allowed) + 1))
-            break
-        except OSError:
-            if not allowed:
-                raise
-    with line:
-        lines.append(line)
-        line.settimeout(left())
-        if target.tls:
-            line = ssl.create_default_context().wrap_socket(line, server_hostname=target.host)
-            lines.append(line)
-            line.settimeout(left())
-        kind = http.client.HTTPSConnection if target.tls else http.client.HTTPConnection
-        connection = kind(target.host, target.port)
-        connection.sock = line
-        try:
-            connection.request("POST", target.path, body, headers)
-            return connection.getresponse().status
-        finally:
-            connection.close()
+def _cause(error: BaseException) -> BaseException:
+    """Return what an error began with."""
+    while deeper := error.__cause__ or error.__context__:
+        error = deeper
+    return error
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     """What went wrong, without the address, and without what the other side wrote."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not valid: {error.verify_message}"

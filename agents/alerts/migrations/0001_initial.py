@@ -44,8 +44,8 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.CharField(help_text='for your colleagues, such as: on call', max_length=80, unique=True)),
-                ('channel', models.CharField(choices=[('email', 'e-mail'), ('webhook', 'webhook')], default='email', help_text='a webhook is sent JSON; e-mail needs the setting EMAIL_URL', max_length=8, verbose_name='sent by')),
-                ('address', models.CharField(help_text='e-mail addresses separated by commas, or the https address of the webhook', max_length=500)),
+                ('channel', models.CharField(choices=[('email', 'e-mail'), ('webhook', 'webhook'), ('service', 'chat or paging service')], default='email', help_text='a webhook is sent JSON; a service is Slack, Teams, PagerDuty and the like; e-mail needs the setting EMAIL_URL', max_length=8, verbose_name='sent by')),
+                ('address', models.CharField(help_text='e-mail addresses separated by commas, the https address of the webhook, or the webhook address that the service shows', max_length=500)),
                 ('kinds', models.JSONField(blank=True, default=list, help_text='kinds of alerts; empty = all')),
                 ('is_active', models.BooleanField(default=True, help_text='clear it to send nothing for now', verbose_name='active')),
                 ('salt', models.UUIDField(default=uuid.uuid4, editable=False, help_text='a new one makes a new signing secret')),

@@ -75,17 +75,30 @@ def test_an_alert_names_what_it_is_about_and_where_the_change_is(root: Client) -
     assert "Lasts" not in shown
 
 
-def test_address_and_secret_of_a_webhook_are_only_for_those_who_may_change_it(hook: Receiver) -> None:
+@pytest.mark.parametrize(
+    ("channel", "address", "shown"),
+    [
+        ("webhook", HOOK, "hooks.example.com"),
+        ("service", "https://discord.com/api/webhooks/4174216298/T0KEN", "discord.com"),
+        ("service", "pagerduty://T0KEN@s3cret", "pagerduty"),
+    ],
+)
+def test_address_and_secret_of_a_webhook_are_only_for_those_who_may_change_it(
+    hook: Receiver, channel: str, address: str, shown: str
+) -> None:
+    hook.channel, hook.address = channel, address
+    hook.save()
     secret = secret_of(hook.salt.hex)
 
     for client in (signed_in(viewer()), member("Operator")):
         pages = read(client, page_of(hook)) + read(client, list_of(Receiver))
-        assert "hooks.example.com" in pages
+        assert shown in pages
         assert "T0KEN" not in pages
+        assert "s3cret" not in pages
         assert secret not in pages
     html = read(member("Editor"), page_of(hook))
-    assert HOOK in html
-    assert secret in plain(html)
+    assert address in html
+    assert (secret in plain(html)) is (channel == "webhook")
 
 
 def test_a_receiver_says_when_links_would_lead_nowhere(hook: Receiver, root: Client, settings: Settings) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import re
+import socket
 import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -333,12 +333,12 @@ def test_a_name_that_answers_differently_the_second_time_gains_nothing(
         asked.append(host)
         return [(2, 1, 6, "", public if len(asked) == 1 else inside)]
 
-    def connect(address: tuple[str, int], timeout: float) -> None:
+    def connect(line: socket.socket, address: tuple[str, int]) -> None:
         connected.append(address)
         raise ConnectionRefusedError
 
-    fake = SimpleNamespace(getaddrinfo=resolve, create_connection=connect, SOCK_STREAM=1)
-    monkeypatch.setattr("agents.alerts.webhook.socket", fake)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket.socket, "connect", connect)
     with pytest.raises(Unreachable, match="refused"):
         post("https://rebinding.example/", b"{}", {}, seconds=5)
 
