@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet, Value
+from django.db.models.expressions import BaseExpression
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
@@ -16,7 +17,7 @@ from agents.admin.display import agent_chip
 from agents.kit.admin.access import user_of
 from agents.kit.alerting import AlertKind, pages_with_alerts
 from agents.kit.console import display
-from agents.kit.console.home import FAILURE_DAYS, MOST_COUNTED, since
+from agents.kit.console.home import FAILURE_DAYS, MOST_COUNTED, CountUpTo, since
 from agents.kit.console.logs import READING
 from agents.kit.console.panels import facts
 from agents.kit.console.review import (
@@ -39,34 +40,47 @@ MOST_LEFT_OUT = 1_000  # newest that are looked through
 
 
 def failures(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    """Work that failed in the last days and was not dismissed, newest first: a query for each table that the user may view.
-
-    What an alert is about is among the alerts.
-    """
+    """Return work that failed in the last days and was not dismissed, newest first; what an alert is about is among the alerts."""
     lately = since(24 * FAILURE_DAYS)
     pages = pages_with_alerts(kind=AlertKind.EVALUATION_FAILED, since=lately, most=MOST_LEFT_OUT)
     gone = ReviewItem.objects.filter(kind=FAILURES, dismissed_at__gte=lately).order_by("-dismissed_at")
     dismissed = set(gone.values_list("key", flat=True)[:MOST_LEFT_OUT])
-    waits: list[Waits] = []
-    for model in work_models():
-        name, about = model._meta.label_lower, "agent__slug" if _has_agent(model) else ""
-        its_admin = admin.site._registry.get(model)
-        if its_admin is None or not its_admin.has_view_permission(request) or (agent and not about):
+    most = MOST_COUNTED + 1 + len(dismissed) + len(pages)
+    tables: list[QuerySet[Any, Any]] = []
+    for model in _viewable(request):
+        if agent and not _has_agent(model):
             continue
-        rows: QuerySet[Any] = model._default_manager.filter(status__in=WENT_WRONG, created_at__gte=lately)
+        rows = _failed(model)
         if agent:
             rows = rows.filter(agent__slug=agent)
         if keys is not None:
-            rows = rows.filter(pk__in=numbers([key.removeprefix(f"{name}/") for key in keys]))
-        fields = ("pk", "created_at", *filter(None, [about]))
-        for pk, at, *slug in rows.order_by("-created_at").values_list(*fields)[
-            : MOST_COUNTED + 1 + len(dismissed) + len(pages)
-        ]:
-            key = f"{name}/{pk}"
-            page = f"{model._meta.app_label}/{model._meta.model_name}/{pk}/change/"
-            if key not in dismissed and page not in pages and (keys is None or key in keys):
-                waits.append(Waits(key, at, slug[0] or "" if slug else ""))
-    return sorted(waits, key=lambda one: one.at or timezone.now(), reverse=True)[: MOST_COUNTED + 1]
+            rows = rows.filter(pk__in=numbers([key.removeprefix(f"{model._meta.label_lower}/") for key in keys]))
+        newest = model._default_manager.filter(pk__in=rows.order_by("-created_at").values("pk")[:most]).order_by()
+        slug = F("agent__slug") if _has_agent(model) else Value("")
+        tables.append(newest.values_list(Value(model._meta.label_lower), "pk", "created_at", slug))
+    waits: list[Waits] = []
+    for name, pk, at, slug in tables[0].union(*tables[1:], all=True) if tables else ():
+        key, page = f"{name}/{pk}", f"{name.replace('.', '/')}/{pk}/change/"
+        if key not in dismissed and page not in pages and (keys is None or key in keys):
+            waits.append(Waits(key, at, slug or ""))
+    return sorted(waits, key=lambda item: item.at or timezone.now(), reverse=True)[: MOST_COUNTED + 1]
+
+
+def count_failures(request: HttpRequest) -> BaseExpression:
+    """Return how many failed, as an expression; the dismissed ones among them."""
+    counts = [CountUpTo(_failed(model)) for model in _viewable(request)]
+    return sum(counts, start=Value(0))  # type: ignore[return-value]  # a sum of expressions is one
+
+
+def _viewable(request: HttpRequest) -> list[type[Any]]:
+    """Return the tables of work that the user may view."""
+    admins = admin.site._registry
+    return [model for model in work_models() if model in admins and admins[model].has_view_permission(request)]
+
+
+def _failed(model: type[Any]) -> QuerySet[Any]:
+    rows: QuerySet[Any] = model._default_manager.filter(status__in=WENT_WRONG, created_at__gte=since(24 * FAILURE_DAYS))
+    return rows
 
 
 def _has_agent(model: type[Any]) -> bool:
@@ -130,6 +144,8 @@ add_review(
         permissions=(ASSIGNING,),
         fills=f"turns, evaluations and other work that failed in the last {FAILURE_DAYS} days, until it is dismissed.",
         waiting=failures,
+        count=count_failures,
+        counts_exactly=False,
         find=failed_rows,
         line=_line,
         show=_show,

@@ -14,7 +14,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.home import HomePart, add_home, step
+from agents.kit.console.home import Answers, HomePart, add_home, step
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import JSONText, ModelAdmin, Select, extend
@@ -245,7 +245,7 @@ def run_panel(request: HttpRequest, run: Run) -> SafeString:
     return SafeString(render_to_string("admin/interventions/run.html", {"logs": logs}, request))
 
 
-def never_past(request: HttpRequest) -> SafeString | None:
+def never_past(request: HttpRequest, answers: Answers) -> SafeString | None:
     """Interventions that can hardly fire as they are written, for the first page."""
     stuck = never_past_precondition()
     if not stuck:

@@ -14,8 +14,23 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Count, DateTimeField, DecimalField, F, Model, Q, QuerySet, Subquery, Sum, Value
+from django.db.models import (
+    Case,
+    Count,
+    DateTimeField,
+    DecimalField,
+    F,
+    Model,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+)
+from django.db.models.expressions import BaseExpression
 from django.db.models.functions import Coalesce, Greatest, Least
+from django.db.models.lookups import IsNull
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -257,15 +272,16 @@ def read(
 MOST_RAW = 50_000  # rows that a page sums while a person waits for it
 
 
-def end_for_page(rolled: Rolled) -> datetime | None:
-    """Where the sums of a page end: None for now; how far hours are summed where more than `MOST_RAW` rows wait for it.
+def end_for_page(rolled: Rolled) -> BaseExpression:
+    """Return, as an expression, where the sums of a page end: null for now; how far hours are summed where more than `MOST_RAW` rows wait.
 
     The beginning of time where none is summed: there is nothing to show, and the page has to say so.
     """
-    closed = rolled.closed_before()
-    rows = rolled.model._default_manager.order_by("created_at")
-    waiting = rows.filter(created_at__gte=closed) if closed else rows
-    return (closed or _BEGINNING) if waiting.values("pk")[MOST_RAW : MOST_RAW + 1] else None
+    state = Rollup.objects.filter(name=rolled.name).values("closed_before")[:1]
+    closed = Coalesce(Subquery(state), Value(_BEGINNING, output_field=DateTimeField()))
+    waiting = rolled.model._default_manager.filter(created_at__gte=closed).order_by("created_at")
+    first_too_many = Subquery(waiting.values("pk")[MOST_RAW : MOST_RAW + 1])
+    return Case(When(IsNull(first_too_many, False), then=closed), default=None, output_field=DateTimeField())
 
 
 def says_end(end: datetime | None) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.charts import COLOURS, Line, Marker, MarkerSource, add_markers, line_chart, markers_of
-from agents.kit.console.home import HomePart, add_home, number_link, step
+from agents.kit.console.home import Answers, HomePart, Questions, add_home, number_link, step
 from agents.kit.text.wording import counted
 from agents.models import Agent
 from evaluation.admin.display import judged_by
@@ -37,15 +37,27 @@ COMPARED: tuple[State, ...] = ("drifted", "possibly drifted", "steady", "improve
 LOOKED_AT = 300  # agents, for one without a baseline
 
 
-def no_baseline(request: HttpRequest) -> SafeString | None:
+def _without_baseline() -> QuerySet[Agent]:
     """Active agents that nothing can be compared with, among the newest."""
     has = Baseline.objects.filter(agent=OuterRef("pk"))
     newest = Agent.objects.in_use().order_by("-pk").values("pk")[:LOOKED_AT]
-    without = list(
-        Agent.objects.filter(~Exists(has), pk__in=newest).order_by("display_name").only("display_name")[: NAMED + 1]
-    )
-    if not without:
+    return Agent.objects.filter(~Exists(has), pk__in=newest)
+
+
+def count_baselines(request: HttpRequest) -> Questions:
+    """Ask whether agents have no baseline, whether any has, and whether a schedule measures again."""
+    return {
+        "agents without baseline": Exists(_without_baseline()),
+        "baselines": Exists(Baseline.objects.all()),
+        "schedules": Exists(EvaluationSchedule.objects.all()),
+    }
+
+
+def no_baseline(request: HttpRequest, answers: Answers) -> SafeString | None:
+    """Active agents have no baseline: a few of them by name."""
+    if not answers["agents without baseline"]:
         return None
+    without = list(_without_baseline().order_by("display_name").only("display_name")[: NAMED + 1])
     names = format_html_join(", ", "{}", ((display.isolated(agent.display_name),) for agent in without[:NAMED]))
     who = format_html("{} and others", names) if len(without) > NAMED else names
     text = format_html(
@@ -61,9 +73,9 @@ def no_baseline(request: HttpRequest) -> SafeString | None:
     )
 
 
-def no_schedule(request: HttpRequest) -> SafeString | None:
+def no_schedule(request: HttpRequest, answers: Answers) -> SafeString | None:
     """There are baselines, but no schedule measures again."""
-    if EvaluationSchedule.objects.exists() or not Baseline.objects.exists():
+    if answers["schedules"] or not answers["baselines"]:
         return None
     may = request.user.has_perm("evaluation.add_evaluationschedule")
     return step(
@@ -76,7 +88,7 @@ def no_schedule(request: HttpRequest) -> SafeString | None:
 
 
 # -- who drifts, since when, and the scores of their messages
-def drifting_now(request: HttpRequest) -> SafeString | None:
+def drifting_now(request: HttpRequest, answers: Answers) -> SafeString | None:
     """Who drifted and since when, how many did not or are not known, and a few agents' scores over time.
 
     What the form does not offer is as if it were not given.
@@ -202,8 +214,14 @@ def alert_markers(agents: Collection[int], start: datetime, end: datetime) -> li
 
 
 add_home(
-    HomePart(place="setup", order=50, permission="change.view_baseline", render=no_baseline),
-    HomePart(place="setup", order=60, permission="evaluation.view_evaluationschedule", render=no_schedule),
+    HomePart(place="setup", order=50, permission="change.view_baseline", asks=count_baselines, render=no_baseline),
+    HomePart(
+        place="setup",
+        order=60,
+        permission="evaluation.view_evaluationschedule",
+        asks=count_baselines,
+        render=no_schedule,
+    ),
     HomePart(place="first", order=10, permission="change.view_baseline", render=drifting_now),
 )
 add_markers(MarkerSource(permission="change.view_driftalert", find=alert_markers))

@@ -25,18 +25,24 @@ from evaluation.propositions.schema import AGENT_NAME
 
 def suggestions(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
     """Suggestions in the files' order; none where files cannot be used, which the first page says."""
-    return [
-        Waits(key, None, entry.owner)
-        for key, entry in _entries().items()
-        if entry.state == "suggested" and (not agent or entry.owner == agent) and (keys is None or key in keys)
-    ][: MOST_COUNTED + 1]
+    waits = []
+    for entry in _entries():
+        if entry.state == "suggested" and (not agent or entry.owner == agent):
+            key = _key(entry)
+            if keys is None or key in keys:
+                waits.append(Waits(key, None, entry.owner))
+    return waits[: MOST_COUNTED + 1]
 
 
-def _entries() -> dict[str, Entry]:
+def _entries() -> list[Entry]:
     try:
-        return {f"{entry.owner}:{entry.key}": entry for entry in all_entries()}
+        return all_entries()
     except PropositionError:
-        return {}
+        return []
+
+
+def _key(entry: Entry) -> str:
+    return f"{entry.owner}:{entry.key}"
 
 
 class Suggested(NamedTuple):
@@ -47,7 +53,7 @@ class Suggested(NamedTuple):
 
 
 def _suggestions(keys: Collection[str]) -> dict[str, Suggested]:
-    entries = {key: entry for key, entry in _entries().items() if key in keys}
+    entries = {key: entry for entry in _entries() if (key := _key(entry)) in keys}
     agents = Agent.objects.filter(slug__in={entry.owner for entry in entries.values()})
     names = dict(agents.values_list("slug", "display_name"))
     return {key: Suggested(entry, names.get(entry.owner, "the agent")) for key, entry in entries.items()}
