@@ -29,7 +29,7 @@ from agents.kit.ops.sums import LEDGER, end_for_page, says_end
 from agents.kit.text.wording import counted
 from correction.admin.display import attempt_badge, endings, share
 from correction.admin.matrix import gate_url
-from correction.costs import budgets_today
+from correction.costs import any_budget, budgets_today
 from correction.gate.statistics import GATE, PASSED_UNJUDGED, lately_at_the_gate
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, Outcome, synthetic_logs
 
@@ -92,7 +92,7 @@ def _logs(*, hours: int = HOURS, **filters: object) -> str:
 def spend_card(request: HttpRequest, answers: Answers) -> SafeString:
     """What today cost (UTC), and of which budget."""
     end = answers["end of the ledger's sums"]
-    today, matrix = budgets_today(end=end), display.list_url(AgentEvaluationConfig)
+    today, matrix = budgets_today(end=end, has_budgets=answers["budgets"]), display.list_url(AgentEvaluationConfig)
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     calls = {"created_at__gte": midnight}
     lines: list[object] = [says_end(end), f"{display.dollars(today.checking)} of it on checking and measuring."]
@@ -202,7 +202,7 @@ add_home(
         place="cards",
         order=50,
         permission="kit.view_llmcall",
-        asks=lambda request: {"end of the ledger's sums": end_for_page(LEDGER)},
+        asks=lambda request: {"end of the ledger's sums": end_for_page(LEDGER), "budgets": any_budget()},
         render=spend_card,
     ),
 )

@@ -109,10 +109,19 @@ class CountUpTo(Subquery):
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
-    """The sidebar (``UNFOLD["SIDEBAR"]``): the pages of `CONSOLE_MENU` and the registered tables that the user may view.
+    """Return the sidebar (``UNFOLD["SIDEBAR"]``): the pages of `CONSOLE_MENU` and the registered tables that the user may view.
 
-    An entry with `tabs` stands for several tables; it leads to the first one that the user may view.
+    An entry with `tabs` stands for several tables; it leads to the first one that the user may view. It is made once for a request: the
+    theme asks for the sidebar and twice for the tabs, and the header for the breadcrumbs.
     """
+    made: list[dict[str, Any]] | None = getattr(request, "console_navigation", None)
+    if made is None:
+        made = _navigation(request)
+        request.console_navigation = made  # type: ignore[attr-defined]
+    return made
+
+
+def _navigation(request: HttpRequest) -> list[dict[str, Any]]:
     groups: list[dict[str, Any]] = []
     if not admin.site.has_permission(request):  # on the sign-in page
         return groups

@@ -19,14 +19,14 @@ from evaluation.drafting import editing
 from evaluation.drafting.admin.propositions import PAGES, card_of, carry_out, marks_of, propositions_url
 from evaluation.drafting.editing import CannotSave
 from evaluation.models import PatternTimeout
-from evaluation.propositions.files import Entry, PropositionError, all_entries
+from evaluation.propositions.files import Entry, PropositionError, all_entries, load_all
 from evaluation.propositions.schema import AGENT_NAME
 
 
 def suggestions(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
     """Suggestions in the files' order; none where files cannot be used, which the first page says."""
     waits = []
-    for entry in _entries():
+    for entry in _entries(in_files_with="suggested"):
         if entry.state == "suggested" and (not agent or entry.owner == agent):
             key = _key(entry)
             if keys is None or key in keys:
@@ -34,9 +34,14 @@ def suggestions(request: HttpRequest, agent: str, keys: Collection[str] | None) 
     return waits[: MOST_COUNTED + 1]
 
 
-def _entries() -> list[Entry]:
+def _entries(in_files_with: str = "") -> list[Entry]:
+    """Return the propositions of all files, or of those in which one is in this state; none where files cannot be used."""
     try:
-        return all_entries()
+        files = load_all()
+        if in_files_with:
+            # Few files have a suggestion, and the first page waits for this.
+            files = [file for file in files if any(each.state == in_files_with for each in file.inactive)]
+        return all_entries(files)
     except PropositionError:
         return []
 
