@@ -216,17 +216,18 @@ NAMED_CHANGES = 3  # differences named of one change
 
 
 def config_changes(agents: Collection[int], since: datetime, until: datetime) -> list[Marker]:
-    """The newest changes of these agents' configurations and of the defaults, each with what it changed; two queries."""
+    """Return the newest changes of these agents' configurations and of the defaults, each with what it changed; in one query."""
     history: Any = AgentEvaluationConfig.history
     rows = history.filter(Q(agent__in=agents) | Q(is_defaults=True), history_date__lte=until)
-    newest = list(rows.select_related("history_user").order_by("-history_id")[: 2 * MOST_OF_A_KIND])
-    named = Agent.objects.only("display_name").in_bulk({row.agent_id for row in newest} - {None})
+    rows = rows.select_related("history_user", "agent").defer("agent__system_prompt", "agent__description")
+    newest = list(rows.order_by("-history_id")[: 2 * MOST_OF_A_KIND])
+    named = {row.agent_id: row.agent for row in newest}
     markers: list[Marker] = []
     for change in changes_of(newest):
         if change.at < since or len(markers) == MOST_OF_A_KIND:
             break
         if said := _said(change):
-            agent = named.get(change.agent_id) if change.agent_id is not None else None
+            agent = named[change.agent_id]
             title = f"{agent.display_name if agent is not None else 'Defaults'}: {said}"
             markers.append(Marker(at=change.at, title=title, url=history_url(agent), kind="config"))
     return markers

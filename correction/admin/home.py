@@ -146,6 +146,7 @@ def never_observed(request: HttpRequest, answers: Answers) -> SafeString | None:
     )
 
 
+EXTERNAL = CorrectionLog.Source.EXTERNAL
 CHECKS, CHECKS_AT_HOME = 20, 5
 
 
@@ -163,16 +164,18 @@ def checks_panel(request: HttpRequest, _token: object) -> SafeString:
 
 def checks_list(request: HttpRequest, answers: Answers) -> SafeString | None:
     """The same on the first page, once there are any."""
+    if not answers["checks of other programs"]:
+        return None
     rows = _checks(request, CHECKS_AT_HOME)
     more = [(_logs(source__exact="external"), "All checks")]
-    return listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=more) if rows else None
+    return listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=more)
 
 
 CHECK_HEADS = ("Check", "Speaker", "Draft", "Outcome")
 
 
 def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
-    newest = CorrectionLog.objects.filter(source=CorrectionLog.Source.EXTERNAL).order_by("-created_at", "-pk")
+    newest = CorrectionLog.objects.filter(source=EXTERNAL).order_by("-created_at", "-pk")
     logs = list(newest.select_related("agent")[:most])
     ended, may_read = endings(logs), request.user.has_perm("agents.view_message")
     return [
@@ -187,7 +190,13 @@ def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
 
 
 add_home(
-    HomePart(place="lists", order=40, permission="correction.view_correctionlog", render=checks_list),
+    HomePart(
+        place="lists",
+        order=40,
+        permission="correction.view_correctionlog",
+        asks=lambda request: {"checks of other programs": Exists(CorrectionLog.objects.filter(source=EXTERNAL))},
+        render=checks_list,
+    ),
     HomePart(
         place="setup", order=70, permission="correction.view_correctionlog", asks=count_gate, render=never_observed
     ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Exists, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
@@ -23,7 +23,14 @@ from agents.kit.templatetags.display import register as templates
 from agents.kit.text.wording import counted
 from agents.models import Agent, Run
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, problems_of, unstorable
-from correction.interventions.counts import ENOUGH, NEWEST, counts_of, names_in_use, never_past_precondition
+from correction.interventions.counts import (
+    ENOUGH,
+    NEWEST,
+    counts_of,
+    evaluated_lately,
+    names_in_use,
+    never_past_precondition,
+)
 from correction.interventions.functions import known_functions
 from correction.interventions.models import Intervention, InterventionLog
 from correction.interventions.nudges import VARIABLES, NudgeType
@@ -247,7 +254,7 @@ def run_panel(request: HttpRequest, run: Run) -> SafeString:
 
 def never_past(request: HttpRequest, answers: Answers) -> SafeString | None:
     """Interventions that can hardly fire as they are written, for the first page."""
-    stuck = never_past_precondition()
+    stuck = never_past_precondition() if answers["interventions evaluated"] else []
     if not stuck:
         return None
     named = " · ".join(f"{one.name}: {display.shortened(one.why, 160)}" for one in stuck[:MOST_STUCK])
@@ -260,5 +267,13 @@ def never_past(request: HttpRequest, answers: Answers) -> SafeString | None:
 
 
 extend(Run, "interventions.view_interventionlog", panels=(run_panel,))
-add_home(HomePart(place="setup", order=90, permission="interventions.view_interventionlog", render=never_past))
+add_home(
+    HomePart(
+        place="setup",
+        order=90,
+        permission="interventions.view_interventionlog",
+        asks=lambda request: {"interventions evaluated": Exists(evaluated_lately())},
+        render=never_past,
+    )
+)
 extend(Agent, "interventions.view_interventionlog", order=1, sections=(nudges_panel,), anchors=(("nudges", "Nudges"),))

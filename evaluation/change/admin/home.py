@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -31,6 +32,7 @@ from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationSched
 DIMENSIONS = [(value, label) for value, label in Dimension.choices if value not in COUNTED]
 MOST_LINES, USUAL_LINES = COLOURS, 5
 MOST_OFFERED = 60  # agents to choose from
+MOST_DRAWN = 600  # messages of all that are drawn together
 MOST_ALERTS = 30
 NAMED = 4
 COMPARED: tuple[State, ...] = ("drifted", "possibly drifted", "steady", "improved", "not enough data")  # states
@@ -88,6 +90,13 @@ def no_schedule(request: HttpRequest, answers: Answers) -> SafeString | None:
 
 
 # -- who drifts, since when, and the scores of their messages
+def ask_last_measured(request: HttpRequest) -> Questions:
+    """Ask when an agent was measured last."""
+    measured = EvaluationRun.objects.filter(status=EvaluationRun.Status.COMPLETED, agent__isnull=False)
+    last = measured.order_by("-created_at").annotate(at=Coalesce("finished_at", "created_at"))
+    return {"last measured": Subquery(last.values("at")[:1])}
+
+
 def drifting_now(request: HttpRequest, answers: Answers) -> SafeString | None:
     """Who drifted and since when, how many did not or are not known, and a few agents' scores over time.
 
@@ -98,8 +107,6 @@ def drifting_now(request: HttpRequest, answers: Answers) -> SafeString | None:
     now = usual_overview(state=None, stop=MOST_LINES)
     drifted, overview = now.states.get("drifted", 0), reverse("admin:evaluation_drift_overview")
     fallen = [one for one in now.cards if one.state == "drifted"]
-    measured = EvaluationRun.objects.filter(status=EvaluationRun.Status.COMPLETED, agent__isnull=False)
-    last = measured.order_by("-created_at").only("finished_at", "created_at").first()
     context = {
         "drifted": drifted,
         "compared": sum(now.states.get(state, 0) for state in COMPARED),
@@ -113,7 +120,7 @@ def drifting_now(request: HttpRequest, answers: Answers) -> SafeString | None:
             for state in STATES
             if state != "drifted" and now.states.get(state)
         ],
-        "last": display.moment(last.finished_at or last.created_at) if last is not None else "",
+        "last": display.moment(answers["last measured"]) if answers["last measured"] else "",
         "overview_url": overview,
         **(_drawn(request, now.cards) if request.user.has_perm("evaluation.view_evaluationrun") else {}),
     }
@@ -156,9 +163,8 @@ def _drawn(request: HttpRequest, cards: Sequence[Card]) -> dict[str, Any]:
         )
         pks = list(dict.fromkeys(newest.order_by("-created_at").values_list("agent_id", flat=True)[:MOST_OFFERED]))
         agents = list(Agent.objects.filter(pk__in=pks[:USUAL_LINES]))
-    drawn = [
-        one for one in histories(agents=[agent.pk for agent in agents], dimensions=[dimension]) if one.now is not None
-    ]
+    measured = histories(agents=[agent.pk for agent in agents], dimensions=[dimension], most=MOST_DRAWN)
+    drawn = [one for one in measured if one.now is not None]
     ways = list(dict.fromkeys(one.judged for one in drawn))
     usual = next((one.judged for one in cards if one.judged in ways), next(iter(ways), None))
     way = next((way for way in ways if str(way) == asked.get("judge")), usual)
@@ -222,6 +228,6 @@ add_home(
         asks=count_baselines,
         render=no_schedule,
     ),
-    HomePart(place="first", order=10, permission="change.view_baseline", render=drifting_now),
+    HomePart(place="first", order=10, permission="change.view_baseline", asks=ask_last_measured, render=drifting_now),
 )
 add_markers(MarkerSource(permission="change.view_driftalert", find=alert_markers))
