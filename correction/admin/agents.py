@@ -47,7 +47,7 @@ from correction.config.settings import (
 from correction.costs import CORRECTION, CostSums, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, Outcome
 from evaluation.change.admin.drift_overview import Step
-from evaluation.change.overview import Card
+from evaluation.change.overview import AgentDrift
 from evaluation.wording import judge_label
 
 
@@ -160,9 +160,12 @@ def _in_effect(agents: QuerySet[Agent]) -> dict[int, ResolvedConfig]:
 PERMISSION = "correction.change_agentevaluationconfig"
 
 
-def gate_steps(request: HttpRequest, cards: Sequence[Card]) -> dict[int, list[Step]]:
-    """Have the gate check what fell, or enforce what it only observes. Two queries for any number of cards."""
-    fallen = {card.agent.pk: card.main.dimension for card in cards if card.state == "drifted" and card.main is not None}
+def gate_steps(request: HttpRequest, drifts: Sequence[AgentDrift]) -> dict[int, list[Step]]:
+    """Have the gate check what fell, or enforce what it only observes. Two queries for any number of agents."""
+    fallen = {}
+    for drift in drifts:
+        if drift.state == "drifted" and drift.main is not None:
+            fallen[drift.agent.pk] = drift.main.dimension
     if not fallen or not request.user.has_perm(PERMISSION):
         return {}
     agents = Agent.objects.filter(pk__in=fallen).select_related("evaluation_config")

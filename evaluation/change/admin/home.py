@@ -26,7 +26,7 @@ from evaluation.change.admin.drift import MOST_POINTS, axis_of, history_line, le
 from evaluation.change.admin.drift_overview import MOST_AGENTS, STATES, by_name, usual_overview, way_name
 from evaluation.change.history import ROLLING, History, histories
 from evaluation.change.models import Baseline, DriftAlert
-from evaluation.change.overview import Card, State, numbers_of, short_name, tag_name
+from evaluation.change.overview import AgentDrift, State, numbers_of, short_name, tag_name
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationSchedule
 
 DIMENSIONS = [(value, label) for value, label in Dimension.choices if value not in COUNTED]
@@ -106,7 +106,7 @@ def drifting_now(request: HttpRequest, answers: Answers) -> SafeString | None:
         return None
     now = usual_overview(state=None, stop=MOST_LINES)
     drifted, overview = now.states.get("drifted", 0), reverse("admin:evaluation_drift_overview")
-    fallen = [one for one in now.cards if one.state == "drifted"]
+    fallen = [drift for drift in now.drifts if drift.state == "drifted"]
     context = {
         "drifted": drifted,
         "compared": sum(now.states.get(state, 0) for state in COMPARED),
@@ -122,41 +122,47 @@ def drifting_now(request: HttpRequest, answers: Answers) -> SafeString | None:
         ],
         "last": display.moment(answers["last measured"]) if answers["last measured"] else "",
         "overview_url": overview,
-        **(_drawn(request, now.cards) if request.user.has_perm("evaluation.view_evaluationrun") else {}),
+        **(_drawn(request, now.drifts) if request.user.has_perm("evaluation.view_evaluationrun") else {}),
     }
     return render_to_string("admin/change/home.html", context)
 
 
-def _since_when(fallen: Sequence[Card]) -> list[dict[str, Any]]:
+def _since_when(fallen: Sequence[AgentDrift]) -> list[dict[str, Any]]:
     """Who fell, by since when: the first message of a tag that all their messages have now, else the baseline; most agents first."""
     groups: dict[str, dict[str, Any]] = {}
-    for one in fallen:
-        since = one.main.since if one.main is not None else None
-        name = tag_name(since) if since is not None else one.compared.baseline_name
+    for drift in fallen:
+        name, at = drift.baseline_name, None
+        if drift.main is not None and drift.main.since is not None:
+            name, at = tag_name(drift.main.since), drift.main.since_at
         group = groups.setdefault(name, {"since": display.visible(name), "at": None, "who": []})
-        group["at"] = min(filter(None, (group["at"], one.since_at)), default=None)
-        group["who"].append(_fallen(one))
+        group["at"] = min(filter(None, (group["at"], at)), default=None)
+        group["who"].append(_fallen(drift))
     return sorted(groups.values(), key=lambda group: -len(group["who"]))
 
 
-def _fallen(one: Card) -> SafeString:
+def _fallen(drift: AgentDrift) -> SafeString:
     """An agent, linked to its card, with the proposition that fell most and its scores."""
-    url = f"{reverse('admin:agents_agent_change', args=[one.agent.pk])}#change"
-    name = short_name(one.main.proposition, one.agent.slug, one.main.dimension) if one.main else ""
+    url = f"{reverse('admin:agents_agent_change', args=[drift.agent.pk])}#change"
+    name, scores = "", ""
+    if (main := drift.main) is not None:
+        name, scores = short_name(main.proposition, drift.agent.slug, main.dimension), numbers_of(main.result)
     return format_html(
         '{} <a class="pl-link pl-number" href="{}">{} {}</a>',
-        *(agent_chip(one.agent), url, display.visible(name), numbers_of(one.main) if one.main else ""),
+        agent_chip(drift.agent),
+        url,
+        display.visible(name),
+        scores,
     )
 
 
-def _drawn(request: HttpRequest, cards: Sequence[Card]) -> dict[str, Any]:
+def _drawn(request: HttpRequest, drifts: Sequence[AgentDrift]) -> dict[str, Any]:
     """The chart with its form: those who lost most, or those who were chosen."""
     asked, label_of = request.GET, dict(DIMENSIONS)
     dimension = asked.get("dimension", "")
     dimension = dimension if dimension in label_of else Dimension.ADHERENCE.value
     offered = list(by_name().filter(is_active=True).only("slug", "display_name", "avatar_color")[:MOST_OFFERED])
     chosen = [agent for agent in offered if agent.slug in asked.getlist("agent")][:MOST_LINES]
-    agents = chosen or [one.agent for one in cards if one.state != "never measured"][:USUAL_LINES]
+    agents = chosen or [drift.agent for drift in drifts if drift.state != "never measured"][:USUAL_LINES]
     if not agents:  # nothing has a baseline: whoever was measured last
         newest = EvaluationRun.objects.filter(
             status=EvaluationRun.Status.COMPLETED, agent__isnull=False, simulated=False
@@ -166,7 +172,7 @@ def _drawn(request: HttpRequest, cards: Sequence[Card]) -> dict[str, Any]:
     measured = histories(agents=[agent.pk for agent in agents], dimensions=[dimension], most=MOST_DRAWN)
     drawn = [one for one in measured if one.now is not None]
     ways = list(dict.fromkeys(one.judged for one in drawn))
-    usual = next((one.judged for one in cards if one.judged in ways), next(iter(ways), None))
+    usual = next((drift.judged for drift in drifts if drift.judged in ways), next(iter(ways), None))
     way = next((way for way in ways if str(way) == asked.get("judge")), usual)
     by_agent = {one.agent: one.daily(MOST_POINTS // len(agents)) for one in drawn if one.judged == way}
     shown = [(agent, by_agent[agent.pk]) for agent in agents if agent.pk in by_agent]

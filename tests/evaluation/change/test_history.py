@@ -14,6 +14,7 @@ from agents.models import Agent
 from evaluation.change import history
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, histories
+from evaluation.change.stored import store_ended
 from evaluation.models import EvaluationRun
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
 from tests.factories import MONDAY, make_agent, make_channel, talk
@@ -31,6 +32,7 @@ def scored(agent: Agent, score: int | None, *, days_ago: float = 0, build: str =
     (message,) = talk(agent, [f"Said {days_ago} days ago."], sent_at=at, tags=tags)
     run = make_run(agent, **fields)
     make_score(run, score, message=message)
+    store_ended(run)
     return run
 
 
