@@ -22,6 +22,7 @@ from agents.kit.console.home import (
     add_home,
     add_search,
     card,
+    count_of_work,
     number_link,
     step,
     up_to,
@@ -73,10 +74,7 @@ def workers_alive(answers: Answers) -> int:
 
 def count_work(request: HttpRequest) -> Questions:
     """Ask also how much work waits in each table."""
-    waiting = {
-        model._meta.label: CountUpTo(model._default_manager.filter(status=model.Status.PENDING))
-        for model in work_models()
-    }
+    waiting = {model._meta.label: count_of_work(model, model.Status.PENDING) for model in work_models()}
     return {**count_workers(request), **waiting}
 
 

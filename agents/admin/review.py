@@ -17,7 +17,7 @@ from agents.admin.display import agent_chip
 from agents.kit.admin.access import user_of
 from agents.kit.alerting import AlertKind, pages_with_alerts
 from agents.kit.console import display
-from agents.kit.console.home import FAILURE_DAYS, MOST_COUNTED, CountUpTo, since
+from agents.kit.console.home import FAILURE_DAYS, MOST_COUNTED, count_of_work, since
 from agents.kit.console.logs import READING
 from agents.kit.console.panels import facts
 from agents.kit.console.review import (
@@ -50,7 +50,7 @@ def failures(request: HttpRequest, agent: str, keys: Collection[str] | None) -> 
     for model in _viewable(request):
         if agent and not _has_agent(model):
             continue
-        rows = _failed(model)
+        rows: QuerySet[Any] = model._default_manager.filter(status__in=WENT_WRONG, created_at__gte=lately)
         if agent:
             rows = rows.filter(agent__slug=agent)
         if keys is not None:
@@ -68,7 +68,8 @@ def failures(request: HttpRequest, agent: str, keys: Collection[str] | None) -> 
 
 def count_failures(request: HttpRequest) -> BaseExpression:
     """Return how many failed, as an expression; the dismissed ones among them."""
-    counts = [CountUpTo(_failed(model)) for model in _viewable(request)]
+    lately = since(24 * FAILURE_DAYS)
+    counts = [count_of_work(model, *WENT_WRONG, since=lately) for model in _viewable(request)]
     return sum(counts, start=Value(0))  # type: ignore[return-value]  # a sum of expressions is one
 
 
@@ -76,11 +77,6 @@ def _viewable(request: HttpRequest) -> list[type[Any]]:
     """Return the tables of work that the user may view."""
     admins = admin.site._registry
     return [model for model in work_models() if model in admins and admins[model].has_view_permission(request)]
-
-
-def _failed(model: type[Any]) -> QuerySet[Any]:
-    rows: QuerySet[Any] = model._default_manager.filter(status__in=WENT_WRONG, created_at__gte=since(24 * FAILURE_DAYS))
-    return rows
 
 
 def _has_agent(model: type[Any]) -> bool:

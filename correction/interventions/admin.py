@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Exists, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.home import Answers, HomePart, add_home, step
+from agents.kit.console.home import Answers, CountUpTo, HomePart, add_home, step
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import JSONText, ModelAdmin, Select, extend
@@ -27,7 +27,6 @@ from correction.interventions.counts import (
     ENOUGH,
     NEWEST,
     counts_of,
-    evaluated_lately,
     names_in_use,
     never_past_precondition,
 )
@@ -254,7 +253,7 @@ def run_panel(request: HttpRequest, run: Run) -> SafeString:
 
 def never_past(request: HttpRequest, answers: Answers) -> SafeString | None:
     """Interventions that can hardly fire as they are written, for the first page."""
-    stuck = never_past_precondition() if answers["interventions evaluated"] else []
+    stuck = never_past_precondition() if answers["evaluations of interventions"] >= ENOUGH else []
     if not stuck:
         return None
     named = " · ".join(f"{one.name}: {display.shortened(one.why, 160)}" for one in stuck[:MOST_STUCK])
@@ -272,7 +271,7 @@ add_home(
         place="setup",
         order=90,
         permission="interventions.view_interventionlog",
-        asks=lambda request: {"interventions evaluated": Exists(evaluated_lately())},
+        asks=lambda request: {"evaluations of interventions": CountUpTo(InterventionLog.objects.all(), ENOUGH)},
         render=never_past,
     )
 )

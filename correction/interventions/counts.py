@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from correction.interventions.models import Intervention, InterventionLog
@@ -72,15 +71,11 @@ def _entries(logged: Any) -> list[dict[str, Any]]:
     return [entry for entry in logged if isinstance(entry, dict)] if isinstance(logged, list) else []
 
 
-def evaluated_lately() -> QuerySet[InterventionLog]:
-    """Return the evaluations of seven days, newest first."""
-    return InterventionLog.objects.filter(created_at__gte=timezone.now() - RECENT).order_by("-created_at")
-
-
 def names_in_use() -> dict[str, bool]:
     """Return the names that were evaluated within seven days, and whether one of these evaluations fired or asked a judge."""
+    logs = InterventionLog.objects.filter(created_at__gte=timezone.now() - RECENT).order_by("-created_at")
     names: dict[str, bool] = {}
-    for name, fired, judge in evaluated_lately().values_list("name", "fired", "judge")[:MOST_LOGS]:
+    for name, fired, judge in logs.values_list("name", "fired", "judge")[:MOST_LOGS]:
         names[name] = names.get(name, False) or fired or bool(judge)
     return names
 

@@ -56,8 +56,10 @@ class AgentDrift:
     Attributes:
         baseline_name, candidate_name: As people call them, e.g. ``the baseline of 3 Nov 2026``, ``build 41``; the latter is empty for the
             newest evidence.
-        has_baseline: Whether there is something to compare with; `baseline_newest` is when its newest message was said.
-        baseline_runs, candidate_runs: The evaluations that are compared, by dimension.
+        has_baseline: Whether there is something to compare with; `baseline_newest` is when its newest message was said, and
+            `baseline_scores` are its scores by dimension.
+        is_measured: Whether something was measured that could be compared.
+        baseline_runs, candidate_runs: The evaluations that are compared, by dimension; only of those that are described.
         dimensions: Over the propositions that were asked in both and are still the same, with the verdict that `compare` gives.
         propositions: Those that were scored in both, or of which hits are compared, the largest fall first.
         main: The one the sentence is about, if any; `claim` is its claim, as it was last asked.
@@ -74,6 +76,8 @@ class AgentDrift:
     candidate_name: str = ""
     has_baseline: bool = False
     baseline_newest: datetime | None = None
+    baseline_scores: dict[str, float | None] = field(default_factory=dict)
+    is_measured: bool = False
     baseline_runs: Mapping[str, EvaluationRun] = field(default_factory=dict)
     candidate_runs: Mapping[str, EvaluationRun] = field(default_factory=dict)
     dimensions: Sequence[ChangeResult] = ()
@@ -128,6 +132,7 @@ def drift_overview(
     state: State | None = None,
     start: int = 0,
     stop: int | None = None,
+    describe: bool = True,
     quotes: bool = True,
 ) -> Overview:
     """Rank agents by what they lost between two measurements, and describe some of them.
@@ -140,12 +145,13 @@ def drift_overview(
         candidate: The same; default the newest evidence from newer messages than those of the baseline.
         state: Agents in this state only; default all.
         start, stop: The places to describe, from 0.
-        quotes: Whether to look for the messages behind the sentences.
+        describe: Whether to look for the evaluations and claims that sentences are about.
+        quotes: Whether to look for the messages behind the sentences, too.
     """
     if judged is None:
         drifts = [AgentDrift(agent=agent, judged=None) for agent in agents]
     elif baseline is None and candidate is None:
-        drifts = _stored_drifts(agents, judged)
+        drifts = _stored_drifts(agents, judged, with_runs=describe)
     else:
         drifts = [_drift_of_tags(agent, judged, baseline, candidate) for agent in agents]
     _look_at_together(drifts)
@@ -155,7 +161,8 @@ def drift_overview(
     states = Counter(drift.state for drift in drifts)
     wanted = [drift for drift in drifts if state in (None, drift.state)]
     shown = wanted[start:stop]
-    _describe(shown, quotes=quotes, stored=baseline is None and candidate is None)
+    if describe:
+        _describe(shown, quotes=quotes, stored=baseline is None and candidate is None)
     return Overview(drifts=shown, total=len(wanted), states=states)
 
 
@@ -163,19 +170,19 @@ def drift_overview(
 READ = ("where", "simulated", "persona_digest", "window_end", "finished_at", "created_at")  # of an evaluation
 
 
-def _stored_drifts(agents: Sequence[Agent], judged: Judged) -> list[AgentDrift]:
+def _stored_drifts(agents: Sequence[Agent], judged: Judged, *, with_runs: bool) -> list[AgentDrift]:
     """What is stored of these agents, in five statements at most, however many they are."""
     drifts = {agent.pk: AgentDrift(agent=agent, judged=judged) for agent in agents}
     _add_baselines(drifts, judged)
     rows: dict[int, list[Change]] = defaultdict(list)
     for row in current_changes(drifts, judged):
         rows[row.agent_id].append(row)
-    runs = _runs(row for of_agent in rows.values() for row in of_agent)
+    runs = _runs(row for of_agent in rows.values() for row in of_agent) if with_runs else {}
     for pk, of_agent in rows.items():
         _fill(drifts[pk], of_agent, runs)
     without = [pk for pk, drift in drifts.items() if not drift.has_baseline]
     for pk, newest in (newest_evidence(without, judged) if without else {}).items():
-        drifts[pk].candidate_runs = runs_of(newest)
+        drifts[pk].candidate_runs, drifts[pk].is_measured = runs_of(newest), True
     return list(drifts.values())
 
 
@@ -183,8 +190,10 @@ def _add_baselines(drifts: Mapping[int, AgentDrift], judged: Judged) -> None:
     newest = Evidence.objects.filter(evaluation_run=OuterRef("evaluation_run"), dimension=OuterRef("dimension"))
     baselines = Baseline.objects.filter(agent__in=drifts, judge=judged.judge, procedure=judged.procedure)
     baselines = baselines.annotate(newest=Subquery(newest.values("newest_message_at")[:1]))
-    for pk, captured_at, at in baselines.order_by("captured_at", "pk").values_list("agent", "captured_at", "newest"):
+    about = ("agent", "dimension", "score", "captured_at", "newest")
+    for pk, dimension, score, captured_at, at in baselines.order_by("captured_at", "pk").values_list(*about):
         drift = drifts[pk]
+        drift.baseline_scores[dimension] = score
         drift.has_baseline = True
         drift.baseline_name = f"the baseline of {date_format(timezone.localtime(captured_at), 'j M Y')}"
         drift.baseline_newest = max(filter(None, (drift.baseline_newest, at)), default=None)
@@ -216,6 +225,7 @@ def _drift_of_tags(agent: Agent, judged: Judged, baseline: Tag | None, candidate
         keys = set(now.runs.values())
         by_key = EvaluationRun.objects.only(*READ).in_bulk(keys)
         drift.candidate_runs = {name: by_key[pk] for name, pk in now.runs.items()}
+        drift.is_measured = True
     return drift
 
 
@@ -223,8 +233,10 @@ def _fill(drift: AgentDrift, rows: Sequence[Change], runs: Mapping[int, Evaluati
     """Add what changed. Counts, and what was scored in one of the two only, say nothing of drift."""
     rows = [row for row in rows if not row.result.counted]
     of_dimensions = [row for row in rows if not row.proposition]
-    drift.baseline_runs = {row.dimension: runs[row.baseline_run_id] for row in of_dimensions}
-    drift.candidate_runs = {row.dimension: runs[row.evaluation_run_id] for row in of_dimensions}
+    drift.is_measured = bool(of_dimensions)
+    if runs:
+        drift.baseline_runs = {row.dimension: runs[row.baseline_run_id] for row in of_dimensions}
+        drift.candidate_runs = {row.dimension: runs[row.evaluation_run_id] for row in of_dimensions}
     results = [row.result for row in of_dimensions]
     drift.dimensions = [d for d in results if d.delta is not None or (d.too_little_scored and d.baseline is not None)]
     drift.propositions = [row for row in rows if row.proposition and row.points is not None]
@@ -252,8 +264,8 @@ def state_of(drift: AgentDrift) -> tuple[State, Change | None]:
     A dimension that fell, surely or sharply, is drift too; it is steady where each dimension surely is.
     """
     if not drift.has_baseline:
-        return "no baseline" if drift.candidate_runs else "never measured", None
-    if not drift.candidate_runs:
+        return "no baseline" if drift.is_measured else "never measured", None
+    if not drift.is_measured:
         return "not measured since", None
     falls = [row for row in drift.propositions if (row.points or 0.0) <= -MARGIN]
     sure = [row for row in falls if row.result.is_sure]

@@ -10,8 +10,9 @@ from typing import Any, Literal, get_args
 from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.models import User
+from django.db import connection
 from django.db.models import IntegerField, QuerySet, Subquery
-from django.db.models.expressions import BaseExpression
+from django.db.models.expressions import BaseExpression, RawSQL
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -20,6 +21,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
+from agents.kit.models.lease import Leasable
 from agents.kit.registry import Table, in_menu
 
 Place = Literal["header", "first", "setup", "waiting", "cards", "charts", "lists"]
@@ -106,6 +108,22 @@ class CountUpTo(Subquery):
 
     def __init__(self, rows: QuerySet[Any], most: int = MOST_COUNTED) -> None:
         super().__init__(rows.order_by().values("pk")[: most + 1])
+
+
+def count_of_work(model: type[Leasable], *statuses: str, since: datetime | None = None) -> RawSQL:
+    """Return how many rows of a table of work have one of these statuses, made since a moment, up to `MOST_COUNTED` + 1.
+
+    In SQL, because the first page asks this of all tables at once: the ORM takes 10 ms to write it.
+    """
+    quoted = connection.ops.quote_name
+    conditions = f"{quoted('status')} IN ({', '.join(['%s'] * len(statuses))})"
+    given: list[Any] = list(statuses)
+    if since is not None:
+        conditions += f" AND {quoted('created_at')} >= %s"
+        given.append(connection.ops.adapt_datetimefield_value(since))
+    table = quoted(model._meta.db_table)
+    rows = f"SELECT 1 FROM {table} WHERE {conditions} LIMIT {MOST_COUNTED + 1}"  # noqa: S608 (the names are ours)
+    return RawSQL(f"SELECT COUNT(*) FROM ({rows}) AS counted", given, IntegerField())  # noqa: S608, S611
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:

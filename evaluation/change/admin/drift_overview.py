@@ -234,10 +234,9 @@ def by_name() -> QuerySet[Agent]:
     return Agent.objects.listed().order_by("display_name", "slug")
 
 
-def usual_overview(*, state: State | None, stop: int) -> Overview:
-    """What the page counts where no filter is set, with the first cards of a state: what the console's first page shows."""
-    agents = list(by_name().filter(is_active=True)[:MOST_AGENTS])
-    return drift_overview(agents, next(iter(judged_ways()), None), state=state, stop=stop, quotes=False)
+def usual_overview(agents: Sequence[Agent], *, stop: int) -> Overview:
+    """Return what the page counts where no filter is set, and the first agents: what the console's first page shows."""
+    return drift_overview(agents, next(iter(judged_ways()), None), stop=stop, describe=False)
 
 
 def read_tag(text: str) -> Tag | None:

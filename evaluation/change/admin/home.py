@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +16,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.display import agent_chip
+from agents.admin.markers import builds
+from agents.builds import first_of_tags
 from agents.kit.console import display
 from agents.kit.console.charts import COLOURS, Line, Marker, MarkerSource, add_markers, line_chart, markers_of
 from agents.kit.console.home import Answers, HomePart, Questions, add_home, number_link, step
@@ -32,7 +34,7 @@ from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationSched
 DIMENSIONS = [(value, label) for value, label in Dimension.choices if value not in COUNTED]
 MOST_LINES, USUAL_LINES = COLOURS, 5
 MOST_OFFERED = 60  # agents to choose from
-MOST_DRAWN = 600  # messages of all that are drawn together
+MOST_RUNS, MOST_DRAWN = 100, 600  # the newest evaluations and messages of all that are drawn together
 MOST_ALERTS = 30
 NAMED = 4
 COMPARED: tuple[State, ...] = ("drifted", "possibly drifted", "steady", "improved", "not enough data")  # states
@@ -104,7 +106,8 @@ def drifting_now(request: HttpRequest, answers: Answers) -> SafeString | None:
     """
     if not request.user.has_perm("agents.view_agent"):
         return None
-    now = usual_overview(state=None, stop=MOST_LINES)
+    agents = list(by_name().filter(is_active=True).only("slug", "display_name", "avatar_color")[:MOST_AGENTS])
+    now = usual_overview(agents, stop=MOST_LINES)
     drifted, overview = now.states.get("drifted", 0), reverse("admin:evaluation_drift_overview")
     fallen = [drift for drift in now.drifts if drift.state == "drifted"]
     context = {
@@ -122,7 +125,11 @@ def drifting_now(request: HttpRequest, answers: Answers) -> SafeString | None:
         ],
         "last": display.moment(answers["last measured"]) if answers["last measured"] else "",
         "overview_url": overview,
-        **(_drawn(request, now.drifts) if request.user.has_perm("evaluation.view_evaluationrun") else {}),
+        **(
+            _drawn(request, agents[:MOST_OFFERED], now.drifts)
+            if request.user.has_perm("evaluation.view_evaluationrun")
+            else {}
+        ),
     }
     return render_to_string("admin/change/home.html", context)
 
@@ -155,21 +162,23 @@ def _fallen(drift: AgentDrift) -> SafeString:
     )
 
 
-def _drawn(request: HttpRequest, drifts: Sequence[AgentDrift]) -> dict[str, Any]:
-    """The chart with its form: those who lost most, or those who were chosen."""
+def _drawn(request: HttpRequest, offered: Sequence[Agent], drifts: Sequence[AgentDrift]) -> dict[str, Any]:
+    """Return the chart with its form: those who lost most, or those who were chosen of the ones that are offered."""
     asked, label_of = request.GET, dict(DIMENSIONS)
     dimension = asked.get("dimension", "")
     dimension = dimension if dimension in label_of else Dimension.ADHERENCE.value
-    offered = list(by_name().filter(is_active=True).only("slug", "display_name", "avatar_color")[:MOST_OFFERED])
     chosen = [agent for agent in offered if agent.slug in asked.getlist("agent")][:MOST_LINES]
     agents = chosen or [drift.agent for drift in drifts if drift.state != "never measured"][:USUAL_LINES]
     if not agents:  # nothing has a baseline: whoever was measured last
         newest = EvaluationRun.objects.filter(
             status=EvaluationRun.Status.COMPLETED, agent__isnull=False, simulated=False
         )
-        pks = list(dict.fromkeys(newest.order_by("-created_at").values_list("agent_id", flat=True)[:MOST_OFFERED]))
-        agents = list(Agent.objects.filter(pk__in=pks[:USUAL_LINES]))
-    measured = histories(agents=[agent.pk for agent in agents], dimensions=[dimension], most=MOST_DRAWN)
+        by_time = newest.order_by("-created_at").values_list("agent_id", flat=True)
+        last_measured = list(dict.fromkeys(by_time[:MOST_OFFERED]))[:USUAL_LINES]
+        agents = list(Agent.objects.filter(pk__in=last_measured))
+    pks = [agent.pk for agent in agents]
+    tags = first_of_tags(pks) if pks else {}
+    measured = histories(agents=pks, tags=tags, dimensions=[dimension], most_runs=MOST_RUNS, most=MOST_DRAWN)
     drawn = [one for one in measured if one.now is not None]
     ways = list(dict.fromkeys(one.judged for one in drawn))
     usual = next((drift.judged for drift in drifts if drift.judged in ways), next(iter(ways), None))
@@ -179,12 +188,12 @@ def _drawn(request: HttpRequest, drifts: Sequence[AgentDrift]) -> dict[str, Any]
     chart: SafeString | str = ""
     if shown:
         first, last = axis_of(one for _, one in shown)
-        levels = levels_of(by_agent)
+        levels = _levels(drifts, by_agent, dimension)
         chart = line_chart(
-            [_line(request, agent, one, levels.get((agent.pk, one.judged, dimension))) for agent, one in shown],
+            [_line(request, agent, one, levels.get(agent.pk)) for agent, one in shown],
             label=f"{label_of[dimension]} over time, 0 to 9",
             unit="of 9",
-            markers=markers_of(request, list(by_agent), first, last),
+            markers=markers_of(request, list(by_agent), first, last, known=builds(request, tags, first, last)),
             since=first,
             until=last,
         )
@@ -201,6 +210,15 @@ def _drawn(request: HttpRequest, drifts: Sequence[AgentDrift]) -> dict[str, Any]
         "agents_url": display.list_url(Agent, is_active__exact=1),
         "runs_url": display.list_url(EvaluationRun),
     }
+
+
+def _levels(drifts: Sequence[AgentDrift], drawn: Mapping[int, History], dimension: str) -> dict[int, float | None]:
+    """Return the baselines' scores by agent, of which those of the usual judge are read already."""
+    known = {drift.agent.pk: drift for drift in drifts}
+    if all(pk in known and known[pk].judged == history.judged for pk, history in drawn.items()):
+        return {pk: known[pk].baseline_scores.get(dimension) for pk in drawn}
+    levels = levels_of(drawn)
+    return {pk: levels.get((pk, history.judged, dimension)) for pk, history in drawn.items()}
 
 
 def _line(request: HttpRequest, agent: Agent, history: History, level: float | None) -> Line:

@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from agents.builds import first_of_tags
 from agents.models import Agent
 from evaluation.change import history
 from evaluation.change.evidence import Judged
@@ -48,7 +49,8 @@ def imported(agent: Agent, scores: list[int | None], *, start: datetime = MONDAY
 
 
 def read(*agents: Agent, **choice: Any) -> list[History]:
-    return histories(agents=[agent.pk for agent in agents], **choice)
+    pks = [agent.pk for agent in agents]
+    return histories(agents=pks, tags=first_of_tags(pks), **choice)
 
 
 def values(one: History) -> list[float | None]:
