@@ -212,15 +212,8 @@ def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int,
     An evaluation that was made before the baseline counts, too, if it was of the same persona.
     """
     baselines = Baseline.objects.filter(agent__in=agents, judge=judged.judge, procedure=judged.procedure)
-    return _by_agent(_since(baselines))
-
-
-def newest_in_lists(agents: Collection[int]) -> dict[tuple[int, Judged, str], EvaluationRun]:
-    """The evaluations of `newest_since_baselines` by every judge and procedure, in two queries."""
-    keys = {key for key in _since(Baseline.objects.filter(agent__in=agents)) if key is not None}
-    rows = Evidence.objects.filter(pk__in=keys).select_related("evaluation_run").order_by()
-    ways = ((row, Judged(judge=row.judge, procedure=row.procedure)) for row in rows)
-    return {(row.agent_id, way, row.dimension): row.evaluation_run for row, way in ways}
+    first = Subquery(_newest_since().order_by(*_FIRST).values("pk")[:1])
+    return _by_agent(baselines.order_by().values_list(first, flat=True))
 
 
 def compared_evaluations(
@@ -244,11 +237,6 @@ def compared_evaluations(
         agent, judge, procedure, *evaluations = row
         compared[agent, Judged(judge=judge, procedure=procedure)].add(tuple(evaluations))
     return dict(compared)
-
-
-def _since(baselines: QuerySet[Baseline]) -> QuerySet[Baseline, int | None]:
-    first = Subquery(_newest_since().order_by(*_FIRST).values("pk")[:1])
-    return baselines.order_by().values_list(first, flat=True)
 
 
 def _newest_since() -> QuerySet[Evidence]:
