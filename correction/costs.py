@@ -364,7 +364,9 @@ def _caps(agents: list[int]) -> _Caps:
     on = Coalesce(f"{path}budget_enabled", Value(bool(defaults["budget_enabled"])))
     capped = rows.annotate(cap_on=on, cap=cap).filter(cap_on=True, cap__isnull=False).order_by()
     sums = capped.aggregate(number=Count("pk"), sum=Sum("cap"))
-    of: dict[int | None, Decimal] = dict(capped.filter(**{f"{whose}__in": agents}).values_list(whose, "cap"))
+    of: dict[int | None, Decimal] = {}
+    if agents:
+        of = dict(capped.filter(**{f"{whose}__in": agents}).values_list(whose, "cap"))
     number, amount = sums["number"], sums["sum"] or Decimal(0)
     if by_default:
         of[None] = defaults["daily_budget_usd"]

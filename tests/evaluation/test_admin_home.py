@@ -1,4 +1,4 @@
-"""What measuring has on the console's first page: drift, the judge, the newest evaluations, and what is missing."""
+"""What measuring has on the console's first page: drift, the judge, and what is missing."""
 
 from __future__ import annotations
 
