@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import UTC, datetime
 
-from django.db.models import Min
+from django.db.models import DateTimeField, Min, Subquery, Value
+from django.db.models.functions import Coalesce
 
 from agents.models import Message
 
@@ -16,18 +17,26 @@ BEFORE = 500  # older ones; a tag that is among them began before, so it has no 
 
 
 def first_of_tags(agents: Collection[int]) -> dict[tuple[int, Tag], datetime]:
-    """When each of these agents first said something with a tag of `BUILD_TAGS`, in two queries.
+    """Return when each of these agents first said something with a tag of `BUILD_TAGS`, in one query.
 
     Args:
         agents: Primary keys; of their messages together the newest 20,000 are looked through.
     """
     said = Message.objects.filter(agent__in=agents)
-    older = list(said.order_by("-said_at").values_list("said_at", flat=True)[NEWEST : NEWEST + BEFORE])
-    if older:
-        said = said.filter(said_at__gte=older[-1])
+    newest_first = said.order_by("-said_at").values("said_at")
+    newest_older, oldest_older = newest_first[NEWEST : NEWEST + 1], newest_first[NEWEST + BEFORE - 1 : NEWEST + BEFORE]
+    always = Value(datetime.min.replace(tzinfo=UTC), output_field=DateTimeField())
+    rows = (
+        said.filter(said_at__gte=Coalesce(Subquery(oldest_older), always))
+        .order_by()
+        .values_list("agent", "tags")
+        .annotate(at=Min("said_at"), older=Subquery(newest_older))
+    )
     first: dict[tuple[int, Tag], datetime] = {}
-    for agent, tags, at in said.order_by().values_list("agent", "tags").annotate(at=Min("said_at")):
+    before: datetime | None = None
+    for agent, tags, at, older in rows:
+        before = older
         for key in BUILD_TAGS:
             if value := tags.get(key):
                 first[agent, (key, value)] = min(at, first.get((agent, (key, value)), at))
-    return {key: at for key, at in first.items() if not older or at > older[0]}
+    return {key: at for key, at in first.items() if before is None or at > before}

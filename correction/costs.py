@@ -13,7 +13,7 @@ from decimal import Decimal
 from operator import add
 from typing import Any, Literal, get_args
 
-from django.db.models import Case, CharField, Count, F, Q, QuerySet, Sum, Value, When
+from django.db.models import Case, CharField, Count, Exists, F, Q, QuerySet, Sum, Value, When
 from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_serializer
@@ -293,9 +293,18 @@ class BudgetDay:
     nearly: int
 
 
-def budgets_today(*, now: datetime | None = None, end: datetime | None = None) -> BudgetDay:
-    """What today cost (up to `end`) and what of the budgets that is; four queries."""
-    total, unpriced, spent, caps = _today(now, end)
+def any_budget() -> Exists:
+    """Return whether a configuration turns a budget on, as an expression."""
+    return Exists(AgentEvaluationConfig.objects.filter(budget_enabled=True))
+
+
+def budgets_today(*, now: datetime | None = None, end: datetime | None = None, has_budgets: bool = True) -> BudgetDay:
+    """Return what today cost (up to `end`) and what of the budgets that is; four queries, or one.
+
+    Args:
+        has_budgets: False where `any_budget` is known to be false.
+    """
+    total, unpriced, spent, caps = _today(now, end, has_budgets=has_budgets)
     shares = [spent.get(agent, Decimal(0)) / cap if cap else Decimal(1) for agent, cap in caps.of.items()]
     return BudgetDay(
         total=total,
@@ -315,17 +324,22 @@ def used_up_today() -> dict[int | None, tuple[Decimal, Decimal]]:
     return {agent: (spent[agent], cap) for agent, cap in caps.of.items() if spent[agent] and spent[agent] >= cap}
 
 
-def _today(now: datetime | None, end: datetime | None) -> tuple[Decimal, int, dict[int | None, Decimal], _Caps]:
+def _today(
+    now: datetime | None, end: datetime | None, *, has_budgets: bool = True
+) -> tuple[Decimal, int, dict[int | None, Decimal], _Caps]:
     """What all calls of today cost, how many were unpriced, what budgets are about by agent, and the budgets."""
     midnight = (now or timezone.now()).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     spent: dict[int | None, Decimal] = defaultdict(Decimal)
     total, unpriced = Decimal(0), 0
     keys = {"agent": F("agent"), "purpose": F("purpose")}
-    for row in read(LEDGER, LEDGER.tables[0], start=midnight, end=end, raw_keys=keys, keys=keys):
+    columns = ("cost_usd", "unpriced")
+    for row in read(LEDGER, LEDGER.tables[0], start=midnight, end=end, raw_keys=keys, keys=keys, columns=columns):
         total += row["s_cost_usd"]
         unpriced += row["s_unpriced"]
         if row["k_purpose"] in BUDGETED:
             spent[row["k_agent"]] += row["s_cost_usd"]
+    if not has_budgets:
+        return total, unpriced, spent, _Caps(0, Decimal(0), {})
     dearest = sorted(spent, key=lambda agent: -spent[agent])[:MOST_SPENDERS]
     return total, unpriced, spent, _caps([agent for agent in dearest if agent is not None])
 
@@ -350,7 +364,9 @@ def _caps(agents: list[int]) -> _Caps:
     on = Coalesce(f"{path}budget_enabled", Value(bool(defaults["budget_enabled"])))
     capped = rows.annotate(cap_on=on, cap=cap).filter(cap_on=True, cap__isnull=False).order_by()
     sums = capped.aggregate(number=Count("pk"), sum=Sum("cap"))
-    of: dict[int | None, Decimal] = dict(capped.filter(**{f"{whose}__in": agents}).values_list(whose, "cap"))
+    of: dict[int | None, Decimal] = {}
+    if agents:
+        of = dict(capped.filter(**{f"{whose}__in": agents}).values_list(whose, "cap"))
     number, amount = sums["number"], sums["sum"] or Decimal(0)
     if by_default:
         of[None] = defaults["daily_budget_usd"]

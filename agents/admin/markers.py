@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
+from django.http import HttpRequest
 from django.urls import reverse
 
-from agents.builds import Tag, first_of_tags
+from agents.builds import Tag
 from agents.kit.console import display
 from agents.kit.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
 from agents.models import PersonaVersion
@@ -27,10 +28,14 @@ def persona_edits(agents: Collection[int], since: datetime, until: datetime) -> 
     return markers
 
 
-def builds(agents: Collection[int], since: datetime, until: datetime) -> list[Marker]:
-    """The first message of each tag such as ``build=41``, of any of these agents."""
+def builds(
+    request: HttpRequest, tags: Mapping[tuple[int, Tag], datetime], since: datetime, until: datetime
+) -> list[Marker]:
+    """Return the first message of each tag such as ``build=41``, of any agent, from `first_of_tags`."""
+    if not request.user.has_perm("agents.view_agent"):
+        return []
     first: dict[Tag, datetime] = {}
-    for (_, tag), at in first_of_tags(agents).items():
+    for (_, tag), at in tags.items():
         first[tag] = min(at, first.get(tag, at))
     newest = sorted((at, tag) for tag, at in first.items() if since <= at <= until)[-MOST_OF_A_KIND:]
     return [build_marker(tag, at) for at, tag in newest]
@@ -42,4 +47,3 @@ def build_marker(tag: Tag, at: datetime) -> Marker:
 
 
 add_markers(MarkerSource(permission="agents.view_personaversion", find=persona_edits))
-add_markers(MarkerSource(permission="agents.view_agent", find=builds))

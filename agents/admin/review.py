@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import CharField, Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models.expressions import BaseExpression
+from django.db.models.functions import Cast, Concat
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
@@ -16,7 +18,7 @@ from agents.admin.display import agent_chip
 from agents.kit.admin.access import user_of
 from agents.kit.alerting import AlertKind, pages_with_alerts
 from agents.kit.console import display
-from agents.kit.console.home import FAILURE_DAYS, MOST_COUNTED, since
+from agents.kit.console.home import FAILURE_DAYS, MOST_COUNTED, count_of_work, since
 from agents.kit.console.logs import READING
 from agents.kit.console.panels import facts
 from agents.kit.console.review import (
@@ -35,38 +37,63 @@ from agents.models import Agent
 
 FAILURES = "failures"
 WENT_WRONG = ("failed", "errored")
-MOST_LEFT_OUT = 1_000  # newest that are looked through
+MOST_LEFT_OUT = 1_000  # newest alerts that are looked through
 
 
 def failures(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    """Work that failed in the last days and was not dismissed, newest first: a query for each table that the user may view.
-
-    What an alert is about is among the alerts.
-    """
-    lately = since(24 * FAILURE_DAYS)
-    pages = pages_with_alerts(kind=AlertKind.EVALUATION_FAILED, since=lately, most=MOST_LEFT_OUT)
-    gone = ReviewItem.objects.filter(kind=FAILURES, dismissed_at__gte=lately).order_by("-dismissed_at")
-    dismissed = set(gone.values_list("key", flat=True)[:MOST_LEFT_OUT])
-    waits: list[Waits] = []
-    for model in work_models():
-        name, about = model._meta.label_lower, "agent__slug" if _has_agent(model) else ""
-        its_admin = admin.site._registry.get(model)
-        if its_admin is None or not its_admin.has_view_permission(request) or (agent and not about):
+    """Return work that failed in the last days and was not dismissed, newest first."""
+    tables: list[QuerySet[Any, Any]] = []
+    for model in _viewable(request):
+        if agent and not _has_agent(model):
             continue
-        rows: QuerySet[Any] = model._default_manager.filter(status__in=WENT_WRONG, created_at__gte=lately)
+        rows = _failed(model)
         if agent:
             rows = rows.filter(agent__slug=agent)
         if keys is not None:
-            rows = rows.filter(pk__in=numbers([key.removeprefix(f"{name}/") for key in keys]))
-        fields = ("pk", "created_at", *filter(None, [about]))
-        for pk, at, *slug in rows.order_by("-created_at").values_list(*fields)[
-            : MOST_COUNTED + 1 + len(dismissed) + len(pages)
-        ]:
-            key = f"{name}/{pk}"
-            page = f"{model._meta.app_label}/{model._meta.model_name}/{pk}/change/"
-            if key not in dismissed and page not in pages and (keys is None or key in keys):
-                waits.append(Waits(key, at, slug[0] or "" if slug else ""))
-    return sorted(waits, key=lambda one: one.at or timezone.now(), reverse=True)[: MOST_COUNTED + 1]
+            rows = rows.filter(key__in=keys)
+        # SQLite allows no LIMIT in a part of a UNION itself.
+        newest = rows.order_by("-created_at").values("pk")[: MOST_COUNTED + 1]
+        slug = F("agent__slug") if _has_agent(model) else Value("")
+        waiting = model._default_manager.order_by().filter(pk__in=newest)
+        tables.append(waiting.values_list(_key(model), "created_at", slug))
+    if not tables:
+        return []
+    waits = [Waits(key, at, slug or "") for key, at, slug in tables[0].union(*tables[1:], all=True)]
+    return sorted(waits, key=lambda item: item.at or timezone.now(), reverse=True)[: MOST_COUNTED + 1]
+
+
+def _failed(model: type[Any]) -> QuerySet[Any]:
+    """Return the rows of a table of work that failed in the last days, with their `key` in the queue.
+
+    Those that were dismissed are left out, and those that an alert is about: it is in the queue itself.
+    """
+    lately, options = since(24 * FAILURE_DAYS), model._meta
+    page = Concat(Value(f"{options.app_label}/{options.model_name}/"), Cast("pk", CharField()), Value("/change/"))
+    dismissed = ReviewItem.objects.filter(kind=FAILURES, dismissed_at__gte=lately, key=OuterRef("key"))
+    alerted = pages_with_alerts(kind=AlertKind.EVALUATION_FAILED, since=lately, most=MOST_LEFT_OUT)
+    failed = model._default_manager.filter(status__in=WENT_WRONG, created_at__gte=lately)
+    waiting: QuerySet[Any] = failed.annotate(key=_key(model), page=page).filter(
+        ~Exists(dismissed), ~Q(page__in=alerted)
+    )
+    return waiting
+
+
+def _key(model: type[Any]) -> Concat:
+    """Return the key in the queue of rows of a table, as an expression."""
+    return Concat(Value(f"{model._meta.label_lower}/"), Cast("pk", CharField()))
+
+
+def count_failures(request: HttpRequest) -> BaseExpression:
+    """Return how many failed, as an expression; the dismissed ones among them."""
+    lately = since(24 * FAILURE_DAYS)
+    counts = [count_of_work(model, *WENT_WRONG, since=lately) for model in _viewable(request)]
+    return sum(counts, start=Value(0))  # type: ignore[return-value]  # a sum of expressions is one
+
+
+def _viewable(request: HttpRequest) -> list[type[Any]]:
+    """Return the tables of work that the user may view."""
+    admins = admin.site._registry
+    return [model for model in work_models() if model in admins and admins[model].has_view_permission(request)]
 
 
 def _has_agent(model: type[Any]) -> bool:
@@ -130,6 +157,8 @@ add_review(
         permissions=(ASSIGNING,),
         fills=f"turns, evaluations and other work that failed in the last {FAILURE_DAYS} days, until it is dismissed.",
         waiting=failures,
+        count=count_failures,
+        counts_exactly=False,
         find=failed_rows,
         line=_line,
         show=_show,

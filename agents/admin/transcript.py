@@ -41,9 +41,18 @@ class Page:
 
 
 def transcript_url(message: Message) -> str:
-    """The place of a message in its channel's transcript."""
-    page = reverse("admin:agents_channel_transcript", args=[message.channel_id])
-    return f"{page}?at={message.position}#m{message.position}"
+    """Return the place of a message in its channel's transcript."""
+    return position_url(channel_url(message.channel_id), message.position)
+
+
+def channel_url(channel: int) -> str:
+    """Return the transcript of a channel (primary key)."""
+    return reverse("admin:agents_channel_transcript", args=[channel])
+
+
+def position_url(transcript: str, position: int) -> str:
+    """Return the place of a message in the transcript of this address."""
+    return f"{transcript}?at={position}#m{position}"
 
 
 def channel_link(channel: Channel) -> SafeString:

@@ -25,7 +25,7 @@ from agents.kit.admin.access import user_of
 from agents.kit.alerting import AlertKind
 from agents.kit.console import display
 from agents.kit.console.forms import confirmed, tell_done
-from agents.kit.console.home import MOST_COUNTED, HomePart, add_home
+from agents.kit.console.home import MOST_COUNTED, Answers, CountUpTo, HomePart, add_home
 from agents.kit.console.panels import facts, table
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from agents.kit.console.site import ModelAdmin, ReadOnlyAdmin, TextInput, console_action
@@ -215,8 +215,13 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
 
 
 # -- the review queue
+def unacknowledged() -> QuerySet[Alert]:
+    """Return the alerts that nobody has acknowledged, newest first."""
+    return Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk")
+
+
 def _waiting(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    return newest(Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk"), agent, keys)
+    return newest(unacknowledged(), agent, keys)
 
 
 def _show(request: HttpRequest, alert: Alert) -> SafeString:
@@ -249,6 +254,7 @@ add_review(
         permissions=("alerts.change_alert",),
         fills="raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed.",
         waiting=_waiting,
+        count=lambda request: CountUpTo(unacknowledged()),
         find=partial(by_key, Alert.objects.select_related("agent")),
         line=lambda alert: display.visible(alert.title),
         show=_show,
@@ -258,13 +264,12 @@ add_review(
 )
 
 
-def bell(request: HttpRequest) -> SafeString:
+def bell(request: HttpRequest, answers: Answers) -> SafeString:
     """The alerts that nobody has acknowledged: how many, and the newest."""
-    waiting = Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk").only("title", "created_at")
-    alerts = list(waiting[: MOST_COUNTED + 1])
+    alerts = list(unacknowledged().only("title", "created_at").annotate(waiting=CountUpTo(unacknowledged()))[:NEWEST])
     context = {
-        "number": f"{MOST_COUNTED}+" if len(alerts) > MOST_COUNTED else len(alerts),
-        "newest": alerts[:NEWEST],
+        "number": display.count_up_to(alerts[0].waiting if alerts else 0, MOST_COUNTED),
+        "newest": alerts,
         "all": display.list_url(Alert),
         "waiting": display.list_url(Alert, acknowledged_at__isempty=1),
     }

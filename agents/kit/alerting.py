@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import models
+from django.db.models import QuerySet
 from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared
@@ -65,9 +66,10 @@ def acknowledge_alerts(ids: Collection[int], *, user: Any, note: str = "") -> in
     return _call("acknowledge_alerts", ids=ids, user=user, note=note) or 0
 
 
-def pages_with_alerts(*, kind: str, since: datetime, most: int) -> set[str]:
-    """Return the pages, as stored by `raise_alert`, of alerts raised since a moment: those of the newest `most`."""
-    return _call("pages_with_alerts", kind=kind, since=since, most=most) or set()
+def pages_with_alerts(*, kind: str, since: datetime, most: int) -> QuerySet[Any, Any] | set[str]:
+    """Return the pages, as stored by `raise_alert`, of the newest `most` alerts raised since a moment, for a condition on rows."""
+    pages: QuerySet[Any, Any] | None = _call("pages_with_alerts", kind=kind, since=since, most=most)
+    return set() if pages is None else pages
 
 
 def alert_url(pk: int) -> str:

@@ -47,7 +47,7 @@ from correction.config.settings import (
 from correction.costs import CORRECTION, CostSums, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, Outcome
 from evaluation.change.admin.drift_overview import Step
-from evaluation.change.overview import Card
+from evaluation.change.overview import AgentDrift
 from evaluation.wording import judge_label
 
 
@@ -160,9 +160,12 @@ def _in_effect(agents: QuerySet[Agent]) -> dict[int, ResolvedConfig]:
 PERMISSION = "correction.change_agentevaluationconfig"
 
 
-def gate_steps(request: HttpRequest, cards: Sequence[Card]) -> dict[int, list[Step]]:
-    """Have the gate check what fell, or enforce what it only observes. Two queries for any number of cards."""
-    fallen = {card.agent.pk: card.main.dimension for card in cards if card.state == "drifted" and card.main is not None}
+def gate_steps(request: HttpRequest, drifts: Sequence[AgentDrift]) -> dict[int, list[Step]]:
+    """Have the gate check what fell, or enforce what it only observes. Two queries for any number of agents."""
+    fallen = {}
+    for drift in drifts:
+        if drift.state == "drifted" and drift.main is not None:
+            fallen[drift.agent.pk] = drift.main.dimension
     if not fallen or not request.user.has_perm(PERMISSION):
         return {}
     agents = Agent.objects.filter(pk__in=fallen).select_related("evaluation_config")
@@ -216,17 +219,18 @@ NAMED_CHANGES = 3  # differences named of one change
 
 
 def config_changes(agents: Collection[int], since: datetime, until: datetime) -> list[Marker]:
-    """The newest changes of these agents' configurations and of the defaults, each with what it changed; two queries."""
+    """Return the newest changes of these agents' configurations and of the defaults, each with what it changed; in one query."""
     history: Any = AgentEvaluationConfig.history
     rows = history.filter(Q(agent__in=agents) | Q(is_defaults=True), history_date__lte=until)
-    newest = list(rows.select_related("history_user").order_by("-history_id")[: 2 * MOST_OF_A_KIND])
-    named = Agent.objects.only("display_name").in_bulk({row.agent_id for row in newest} - {None})
+    rows = rows.select_related("history_user", "agent").defer("agent__system_prompt", "agent__description")
+    newest = list(rows.order_by("-history_id")[: 2 * MOST_OF_A_KIND])
+    named = {row.agent_id: row.agent for row in newest}
     markers: list[Marker] = []
     for change in changes_of(newest):
         if change.at < since or len(markers) == MOST_OF_A_KIND:
             break
         if said := _said(change):
-            agent = named.get(change.agent_id) if change.agent_id is not None else None
+            agent = named[change.agent_id]
             title = f"{agent.display_name if agent is not None else 'Defaults'}: {said}"
             markers.append(Marker(at=change.at, title=title, url=history_url(agent), kind="config"))
     return markers

@@ -4,34 +4,44 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from django.db.models import Exists
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.display import agent_chip
 from agents.kit.console import display
-from agents.kit.console.home import HomePart, add_home, card, listing, number_link, percent, since, step
+from agents.kit.console.home import (
+    Answers,
+    HomePart,
+    Questions,
+    add_home,
+    card,
+    listing,
+    number_link,
+    percent,
+    since,
+    step,
+)
 from agents.kit.console.panels import table
 from agents.kit.models import LLMCall
 from agents.kit.ops.sums import LEDGER, end_for_page, says_end
 from agents.kit.text.wording import counted
 from correction.admin.display import attempt_badge, endings, share
 from correction.admin.matrix import gate_url
-from correction.costs import budgets_today
-from correction.gate.statistics import GATE, PASSED_UNJUDGED, get_gate_statistics
+from correction.costs import any_budget, budgets_today
+from correction.gate.statistics import GATE, PASSED_UNJUDGED, lately_at_the_gate
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, Outcome, synthetic_logs
-from evaluation.windows import MessageWindow
 
 HOURS, DAYS = 24, 7
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
 
 
-def gate_card(request: HttpRequest) -> SafeString:
+def gate_card(request: HttpRequest, answers: Answers) -> SafeString:
     """How many first drafts passed, what became of the others, and what is counted apart."""
-    end = end_for_page(GATE)
-    last_day, last_week = (MessageWindow(start=since(hours), end=end) for hours in (HOURS, 24 * DAYS))
-    day, week = (get_gate_statistics(window=window, by_dimension=False) for window in (last_day, last_week))
-    synthetic = get_gate_statistics(window=last_day, synthetic=True, by_dimension=False)
+    end = answers["end of the gate's sums"]
+    lately = lately_at_the_gate(day=since(HOURS), week=since(24 * DAYS), end=end)
+    day, week, synthetic = lately.day, lately.week, lately.synthetic_day
     note, rate = says_end(end), day.original_success_rate
     lines: list[object] = [note]
     if day.judged_count:
@@ -79,10 +89,10 @@ def _logs(*, hours: int = HOURS, **filters: object) -> str:
     return display.list_url(CorrectionLog, **filters, created_at__gte=since(hours))
 
 
-def spend_card(request: HttpRequest) -> SafeString:
+def spend_card(request: HttpRequest, answers: Answers) -> SafeString:
     """What today cost (UTC), and of which budget."""
-    end = end_for_page(LEDGER)
-    today, matrix = budgets_today(end=end), display.list_url(AgentEvaluationConfig)
+    end = answers["end of the ledger's sums"]
+    today, matrix = budgets_today(end=end, has_budgets=answers["budgets"]), display.list_url(AgentEvaluationConfig)
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     calls = {"created_at__gte": midnight}
     lines: list[object] = [says_end(end), f"{display.dollars(today.checking)} of it on checking and measuring."]
@@ -107,15 +117,23 @@ def spend_card(request: HttpRequest) -> SafeString:
     )
 
 
-def never_observed(request: HttpRequest) -> SafeString | None:
-    """How often the gate would be wrong is not known yet: it never observed."""
-    if CorrectionLog.objects.filter(source=CorrectionLog.Source.OBSERVE).exists():
+def count_gate(request: HttpRequest) -> Questions:
+    """Ask whether the gate observed, whether a person marked what it holds back, and whether it held anything back."""
+    judged = CorrectionLog.objects.filter(~synthetic_logs(), source=CorrectionLog.Source.GATE)
+    return {
+        "gate observed": Exists(CorrectionLog.objects.filter(source=CorrectionLog.Source.OBSERVE)),
+        "gate marked": Exists(GateDimensionResult.objects.exclude(mark="")),
+        "gate enforced": Exists(judged),
+    }
+
+
+def never_observed(request: HttpRequest, answers: Answers) -> SafeString | None:
+    """How often the gate would be wrong is not known yet: it never observed, and no person looked at what it holds back."""
+    if answers["gate observed"] or answers["gate marked"]:
         return None
-    if GateDimensionResult.objects.exclude(mark="").exists():
-        return None  # a person looks at what it holds back
     text = (
         "It holds messages back, and how often it is wrong is not known: have it observe some agents, and mark its alarms."
-        if CorrectionLog.objects.filter(~synthetic_logs(), source=CorrectionLog.Source.GATE).exists()
+        if answers["gate enforced"]
         else "Every check is off until you turn it on. Observing judges messages after they were sent and holds nothing back."
     )
     may = request.user.has_perm("correction.change_agentevaluationconfig")
@@ -128,6 +146,7 @@ def never_observed(request: HttpRequest) -> SafeString | None:
     )
 
 
+EXTERNAL = CorrectionLog.Source.EXTERNAL
 CHECKS, CHECKS_AT_HOME = 20, 5
 
 
@@ -143,18 +162,20 @@ def checks_panel(request: HttpRequest, _token: object) -> SafeString:
     )
 
 
-def checks_list(request: HttpRequest) -> SafeString | None:
+def checks_list(request: HttpRequest, answers: Answers) -> SafeString | None:
     """The same on the first page, once there are any."""
+    if not answers["checks of other programs"]:
+        return None
     rows = _checks(request, CHECKS_AT_HOME)
     more = [(_logs(source__exact="external"), "All checks")]
-    return listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=more) if rows else None
+    return listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=more)
 
 
 CHECK_HEADS = ("Check", "Speaker", "Draft", "Outcome")
 
 
 def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
-    newest = CorrectionLog.objects.filter(source=CorrectionLog.Source.EXTERNAL).order_by("-created_at", "-pk")
+    newest = CorrectionLog.objects.filter(source=EXTERNAL).order_by("-created_at", "-pk")
     logs = list(newest.select_related("agent")[:most])
     ended, may_read = endings(logs), request.user.has_perm("agents.view_message")
     return [
@@ -169,8 +190,28 @@ def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
 
 
 add_home(
-    HomePart(place="lists", order=40, permission="correction.view_correctionlog", render=checks_list),
-    HomePart(place="setup", order=70, permission="correction.view_correctionlog", render=never_observed),
-    HomePart(place="cards", order=30, permission="correction.view_correctionlog", render=gate_card),
-    HomePart(place="cards", order=50, permission="kit.view_llmcall", render=spend_card),
+    HomePart(
+        place="lists",
+        order=40,
+        permission="correction.view_correctionlog",
+        asks=lambda request: {"checks of other programs": Exists(CorrectionLog.objects.filter(source=EXTERNAL))},
+        render=checks_list,
+    ),
+    HomePart(
+        place="setup", order=70, permission="correction.view_correctionlog", asks=count_gate, render=never_observed
+    ),
+    HomePart(
+        place="cards",
+        order=30,
+        permission="correction.view_correctionlog",
+        asks=lambda request: {"end of the gate's sums": end_for_page(GATE)},
+        render=gate_card,
+    ),
+    HomePart(
+        place="cards",
+        order=50,
+        permission="kit.view_llmcall",
+        asks=lambda request: {"end of the ledger's sums": end_for_page(LEDGER), "budgets": any_budget()},
+        render=spend_card,
+    ),
 )

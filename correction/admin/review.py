@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
-from django.db.models import Subquery
+from django.db.models import QuerySet, Subquery
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin.transcript import transcript_url
 from agents.kit.console import display
+from agents.kit.console.home import CountUpTo
 from agents.kit.console.logs import READING
 from agents.kit.console.panels import facts
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
@@ -26,11 +27,16 @@ NEWEST_LOGS = 2_000  # looked through for alarms without a mark
 Mark = GateDimensionResult.Mark
 
 
-def alarms(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    """Failed checks among the newest drafts without a mark, right or false alarm."""
+def alarms() -> QuerySet[GateDimensionResult]:
+    """Return failed checks among the newest drafts without a mark, right or false alarm."""
     newest_log = Subquery(CorrectionLog.objects.order_by("-pk").values("pk")[:1])
     rows = GateDimensionResult.objects.filter(log__gt=newest_log - NEWEST_LOGS, passed=False, mark="")
-    return newest(rows.order_by("-log_id", "pk"), agent, keys, at="log__created_at", of="log__agent__slug")
+    return rows.order_by("-log_id", "pk")
+
+
+def waiting_alarms(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
+    """Return what waits of them."""
+    return newest(alarms(), agent, keys, at="log__created_at", of="log__agent__slug")
 
 
 def _alarm_line(result: GateDimensionResult) -> SafeString:
@@ -66,7 +72,8 @@ add_review(
         order=30,
         permissions=(MARKING,),
         fills="drafts that failed a check of the gate. Marks say how often it is right, and which threshold to choose.",
-        waiting=alarms,
+        waiting=waiting_alarms,
+        count=lambda request: CountUpTo(alarms()),
         find=partial(
             by_key,
             GateDimensionResult.objects.select_related(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Exists, F, FloatField, OuterRef, Q, Sum
+from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, F, FloatField, OuterRef, Q, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -223,7 +224,16 @@ def get_gate_statistics(
     verdicts = (
         _sums(VERDICTS, ("source", "dimension", "judge"), agent, stretch, synthetic=synthetic) if by_dimension else []
     )
-    totals, dimensions = _counts(attempts), _dimensions(verdicts)
+    return _statistics(agent, stretch, _counts(attempts), _dimensions(verdicts))
+
+
+def _statistics(
+    agent: Agent | None,
+    window: MessageWindow,
+    totals: Mapping[str, Mapping[str, int]],
+    dimensions: Mapping[str, dict[str, DimensionStatistics]],
+) -> GateStatistics:
+    """Put together what was counted by source."""
     apart = {
         source: Checks(
             total=_checks(totals[source]),
@@ -235,14 +245,59 @@ def get_gate_statistics(
     }
     return GateStatistics(
         agent=agent.slug if agent else None,
-        since=stretch.start,
-        until=stretch.end,
+        since=window.start,
+        until=window.end,
         dimensions=dimensions.get(Source.GATE, {}),
         observed=apart.get(Source.OBSERVE, Checks()),
         external=apart.get(Source.EXTERNAL, Checks()),
         # That a draft of the gate's failed something, its outcome says.
         **{name: count for name, count in totals.get(Source.GATE, {}).items() if name != "failed"},
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatelyAtTheGate:
+    """Statistics of all agents without dimensions: of real messages in two windows, and of simulations in the shorter one."""
+
+    day: GateStatistics
+    week: GateStatistics
+    synthetic_day: GateStatistics
+
+
+def lately_at_the_gate(*, day: datetime, week: datetime, end: datetime | None) -> LatelyAtTheGate:
+    """Return what the gate did lately, in one query.
+
+    Args:
+        day, week: When the windows begin: full hours, `week` before `day`.
+        end: When both end; None for now.
+    """
+    attempts = read(
+        GATE,
+        ATTEMPTS,
+        start=week,
+        end=end,
+        raw_keys={**_LATELY_KEYS, "synthetic": ATTEMPTS.keys["synthetic"], "is_of_day": _is(created_at__gte=day)},
+        keys={**_LATELY_KEYS, "synthetic": F("synthetic"), "is_of_day": _is(hour__gte=day)},
+    )
+
+    def statistics(start: datetime, *, synthetic: bool) -> GateStatistics:
+        rows = [row for row in attempts if bool(row["k_synthetic"]) == synthetic]
+        if start == day:
+            rows = [row for row in rows if row["k_is_of_day"]]
+        return _statistics(None, MessageWindow(start=start, end=end), _counts(rows), {})
+
+    return LatelyAtTheGate(
+        day=statistics(day, synthetic=False),
+        week=statistics(week, synthetic=False),
+        synthetic_day=statistics(day, synthetic=True),
+    )
+
+
+_LATELY_KEYS = {"source": F("source"), "outcome": F("outcome")}
+
+
+def _is(**condition: Any) -> ExpressionWrapper:
+    return ExpressionWrapper(Q(**condition), output_field=BooleanField())
 
 
 def _sums(

@@ -14,7 +14,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.home import HomePart, add_home, step
+from agents.kit.console.home import Answers, CountUpTo, HomePart, add_home, step
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import JSONText, ModelAdmin, Select, extend
@@ -23,7 +23,13 @@ from agents.kit.templatetags.display import register as templates
 from agents.kit.text.wording import counted
 from agents.models import Agent, Run
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, problems_of, unstorable
-from correction.interventions.counts import ENOUGH, NEWEST, counts_of, names_in_use, never_past_precondition
+from correction.interventions.counts import (
+    ENOUGH,
+    NEWEST,
+    counts_of,
+    names_in_use,
+    never_past_precondition,
+)
 from correction.interventions.functions import known_functions
 from correction.interventions.models import Intervention, InterventionLog
 from correction.interventions.nudges import VARIABLES, NudgeType
@@ -245,9 +251,9 @@ def run_panel(request: HttpRequest, run: Run) -> SafeString:
     return SafeString(render_to_string("admin/interventions/run.html", {"logs": logs}, request))
 
 
-def never_past(request: HttpRequest) -> SafeString | None:
+def never_past(request: HttpRequest, answers: Answers) -> SafeString | None:
     """Interventions that can hardly fire as they are written, for the first page."""
-    stuck = never_past_precondition()
+    stuck = never_past_precondition() if answers["evaluations of interventions"] >= ENOUGH else []
     if not stuck:
         return None
     named = " · ".join(f"{one.name}: {display.shortened(one.why, 160)}" for one in stuck[:MOST_STUCK])
@@ -260,5 +266,13 @@ def never_past(request: HttpRequest) -> SafeString | None:
 
 
 extend(Run, "interventions.view_interventionlog", panels=(run_panel,))
-add_home(HomePart(place="setup", order=90, permission="interventions.view_interventionlog", render=never_past))
+add_home(
+    HomePart(
+        place="setup",
+        order=90,
+        permission="interventions.view_interventionlog",
+        asks=lambda request: {"evaluations of interventions": CountUpTo(InterventionLog.objects.all(), ENOUGH)},
+        render=never_past,
+    )
+)
 extend(Agent, "interventions.view_interventionlog", order=1, sections=(nudges_panel,), anchors=(("nudges", "Nudges"),))

@@ -72,7 +72,7 @@ def _entries(logged: Any) -> list[dict[str, Any]]:
 
 
 def names_in_use() -> dict[str, bool]:
-    """The names that were evaluated within seven days, and whether one of these evaluations fired or asked a judge."""
+    """Return the names that were evaluated within seven days, and whether one of these evaluations fired or asked a judge."""
     logs = InterventionLog.objects.filter(created_at__gte=timezone.now() - RECENT).order_by("-created_at")
     names: dict[str, bool] = {}
     for name, fired, judge in logs.values_list("name", "fired", "judge")[:MOST_LOGS]:

@@ -1,8 +1,8 @@
-"""Baselines: listed, captured, compared with (AC-6.5.5); and the falls that were found, to read."""
+"""Baselines: listed, captured, compared with (AC-6.5.5); what changed since, and the falls that were found, to read."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema_field
@@ -50,12 +50,12 @@ from evaluation.change.choosing import against_baselines
 from evaluation.change.comparison import Comparison
 from evaluation.change.evidence import Judged, dropped_tags, is_stale, newest_of_ways, nothing_newer, stale_reasons
 from evaluation.change.measurements import NotComparable
-from evaluation.change.models import Baseline, DriftAlert
+from evaluation.change.models import Baseline, Change, DriftAlert
 from evaluation.models import EvaluationRun
 from evaluation.runs.control import queue_run
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import NOTHING, Share, shares_of
-from evaluation.statistics.difference import MARGIN
+from evaluation.statistics.difference import MARGIN, Verdict
 
 MOST_MARGIN = 9.0
 
@@ -278,6 +278,47 @@ def _no_baseline(run: EvaluationRun) -> str:
     there = Baseline.objects.filter(agent=run.agent).order_by("judge", "procedure").values_list("judge", "procedure")
     named = "; ".join(dict.fromkeys(f"{judge} by {procedure}" for judge, procedure in there)) or "none"
     return f"no baseline by judge {run.judge} and procedure {run.procedure} to compare evaluation {run.pk} with; there are: {named}"
+
+
+# -- changes
+class ChangeRow(Row):
+    """How one number of an agent changed from its baseline to an evaluation: of a dimension, or of a proposition in it."""
+
+    heuristic = Heuristic(source="judge")
+    run_url = run_link()
+
+    class Meta:
+        model = Change
+        fields = (
+            *("id", "agent", "dimension", "proposition", "current", "verdict", "baseline", "candidate", "points"),
+            *("low", "high", "p", "n", "baseline_n", "n_more", "scored", "baseline_scored", "unscored", "inverted"),
+            *("judge", "heuristic", "procedure", "agreement", "labels", "evaluation_run", "run_url", "baseline_run"),
+            *("measured_at", "since_tag", "since_value", "since_at"),
+        )
+
+
+class ChangeFilters(Filters):
+    since = filters.since("measured_at")
+    until = filters.until("measured_at")
+    agent = of_agent()
+    judge = by_judge()
+    procedure = by_procedure()
+    dimension = by_dimension()
+    verdict = filters.choice(get_args(Verdict))
+    current = filters.flag()
+
+
+class Changes(View, ListModelMixin):
+    """What changed since the baselines, as it was stored when evaluations ended: per dimension (`proposition` is empty) and proposition.
+
+    `current=true`: of the newest evaluation of each agent, judge and dimension. Other filters: agent (slug), judge, procedure, dimension,
+    verdict, since, until (ISO times, of the newest message judged); `ordering=id` for the oldest first.
+    """
+
+    queryset = Change.objects.select_related("agent").defer("value").order_by("-pk")
+    serializer_class = ChangeRow
+    pagination_class = Log
+    filterset_class = ChangeFilters
 
 
 # -- alerts

@@ -6,5 +6,7 @@ class ChangeConfig(capability.Capability):
     verbose_name = "Change"
     alert_observers = {"drift": "evaluation.change.over_time.follow_alerts"}
     evaluation_completed = ["evaluation.change.evidence.store_completed"]
+    evaluation_ended = ["evaluation.change.stored.store_ended"]
     evaluation_alerts = ["evaluation.change.over_time.look_for_sharp_fall"]
     after_schedules = ["evaluation.change.over_time.look_at_next"]
+    chores = {"evaluation.change.stored.refresh_changes": 60}

@@ -23,7 +23,7 @@ from agents.kit.text.fences import new_nonce
 from agents.models import Agent, Message
 from agents.personas.persona import TraitLike
 from evaluation.budget import why_over_budget
-from evaluation.change.change import Change, Sample, change_of, mean_of
+from evaluation.change.change import ChangeResult, Sample, change_of, mean_of
 from evaluation.dimensions import OF_PERSONA
 from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
 from evaluation.propositions.files import presence
@@ -100,7 +100,7 @@ class BeforeAfter:
     plan: Plan
     before: tuple[Judged, ...]
     after: tuple[Judged, ...]
-    change: Change
+    change: ChangeResult
     spent: Totals
 
     @property

@@ -1,4 +1,4 @@
-"""Did a number change? Two samples of verdicts in, one `Change` out. Everything that compares measurements goes through here."""
+"""Did a number change? Two samples of verdicts in, one `ChangeResult` out. Everything that compares measurements goes through here."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from evaluation.statistics.bootstrap import (
 )
 from evaluation.statistics.difference import (
     ALPHA,
+    MARGIN,
     Scores,
     Verdict,
     decide,
@@ -45,7 +46,7 @@ WORDS_ALONE = "words: of repeated words alone, 0 (all repeat) to 9 (none do): an
 UNITS = {"message": "messages", "situation": "situations", "channel": "channels", "repeat": "repeats"}
 WHERE = ("in the baseline", "now")
 
-AnyChange = TypeVar("AnyChange", bound="Change")
+AnyChange = TypeVar("AnyChange", bound="ChangeResult")
 
 
 def to(digits: int) -> Any:
@@ -64,7 +65,7 @@ HitsShown = Annotated[
 ]
 
 
-class Change(BaseModel):
+class ChangeResult(BaseModel):
     """The change of one number: of a dimension, or of one proposition in it. Dumped it is what commands and the API show.
 
     Attributes:
@@ -79,7 +80,7 @@ class Change(BaseModel):
         share, baseline_share: How much was scored, of what the judge can score; None where that is not known.
         hits, baseline_hits: Messages that hit a cue or a rule, of those judged, where these shares are compared instead of the scores.
         sd: Standard deviation between messages, pooled (paired: of the differences), in points.
-        smallest_detectable: Change this comparison would detect with power 0.8, in points; None when it cannot be said.
+        smallest_detectable: ChangeResult this comparison would detect with power 0.8, in points; None when it cannot be said.
         paired: Whether the same situations (channels, messages) are in both and were compared one by one.
         counted: Whether it is a count of ideas, which is in no comparison of scores.
         too_little_scored: Whether there is no verdict because too little of what the judge can score was scored.
@@ -133,6 +134,11 @@ class Change(BaseModel):
         return rounded(HIGHEST * ((self.baseline_hits.value or 0.0) - (self.hits.value or 0.0)))
 
     @property
+    def is_sure(self) -> bool:
+        """Whether more than chance stands behind it, and it is more than nothing."""
+        return self.verdict in ("drifted", "improved") and abs(self.points or 0.0) >= MARGIN
+
+    @property
     def name(self) -> str:
         """``dimension`` or ``dimension/proposition``."""
         return f"{self.dimension}/{self.proposition}" if self.proposition else self.dimension
@@ -160,7 +166,7 @@ def change_of(
     margin: float,
     counted: bool = False,
     heuristic: bool = False,
-) -> Change:
+) -> ChangeResult:
     """Delta, interval and verdict of one number.
 
     Messages are drawn independently from the two. Where the same situations, channels or messages are in both they are compared one by
@@ -176,7 +182,7 @@ def change_of(
     first, second, note = _comparable(before.observations, now.observations)
     units = {_unit_of(first), _unit_of(second)} - {""}
     why = _why_no_interval(before, now, (first, second), units, counted=counted, heuristic=heuristic)
-    change = Change(
+    change = ChangeResult(
         dimension=dimension,
         proposition=proposition,
         counted=counted,
@@ -264,7 +270,7 @@ def goes_by_hits(hits: tuple[Share, Share], scored: tuple[Share | None, Share | 
 def change_of_hits(change: AnyChange, before: Share, now: Share, margin: float) -> AnyChange:
     """Return the change of a proposition by its hits: by the share of messages that had one, not by how low those scored.
 
-    The two shares are compared by Fisher's exact test; the interval is of the change in points, see `Change.points`.
+    The two shares are compared by Fisher's exact test; the interval is of the change in points, see `ChangeResult.points`.
 
     Args:
         before, now: Hits of the messages judged, of the baseline and of the candidate; both of at least one message.
@@ -315,7 +321,7 @@ def beyond_margin(change: AnyChange, margin: float, noise: str) -> AnyChange:
     return change.model_copy(update={"verdict": undecided(change.delta, margin), "reason": reason})
 
 
-def fell_sharply(change: Change) -> bool:
+def fell_sharply(change: ChangeResult) -> bool:
     """Whether it fell by at least 3 points with an interval clear of 0, judged at least 10 times on both sides: reason for an alert."""
     sides = (change.n, change.share), (change.baseline_n, change.baseline_share)
     judged = [n if share is None or change.of_words else share.scored for n, share in sides]

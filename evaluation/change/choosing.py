@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from django.db.models import Count, Max, Q, TextField
 from django.db.models.fields.json import KeyTextTransform
@@ -15,7 +14,7 @@ from django.db.models.functions import Cast
 
 from agents.builds import Tag
 from agents.models import Agent, Message
-from evaluation.change.comparison import Comparison, adjusted, compare, compare_runs
+from evaluation.change.comparison import ADHERENCE, Comparison, adjusted, compare, compare_runs
 from evaluation.change.evidence import (
     Judged,
     get_baseline,
@@ -29,6 +28,7 @@ from evaluation.change.evidence import (
 from evaluation.change.measurements import (
     Measurement,
     NotComparable,
+    Side,
     UnreadableFile,
     measurement_of,
     measurement_of_baselines,
@@ -36,14 +36,11 @@ from evaluation.change.measurements import (
     measurements_of_file,
 )
 from evaluation.change.models import Baseline, Evidence
-from evaluation.dimensions import Dimension
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.reuse import reusable
 from evaluation.runs.summary import refusal, summarize
-
-ADHERENCE = Dimension.ADHERENCE.value
 
 
 @dataclass(slots=True)
@@ -232,13 +229,6 @@ def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str])
 
 # -- what was measured already, for the console
 Asked = EvaluationRun | Tag | None  # None: the baseline, or the newest evidence
-
-
-class Side(NamedTuple):
-    """One of two measurements, and the evaluations it rests on, by dimension."""
-
-    measurement: Measurement
-    runs: Mapping[str, int]
 
 
 def ways_of(agent: Agent) -> list[Judged]:

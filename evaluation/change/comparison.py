@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field, field_seriali
 from agents.personas.persona import changes_between
 from evaluation.change.change import (
     WHERE,
-    Change,
+    ChangeResult,
     Lost,
     Sample,
     ScoredShare,
@@ -31,6 +31,7 @@ from evaluation.change.measurements import (
     MeasuredDimension,
     Measurement,
     NotComparable,
+    Side,
     is_message,
     measurement_of,
     measurement_of_baselines,
@@ -43,6 +44,7 @@ from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import ALPHA, MARGIN, n_to_detect
 
+ADHERENCE = Dimension.ADHERENCE.value
 NONE_IN_COMMON = "no proposition was scored in both"
 ONLY_NOW = "scored only now"
 ONLY_BEFORE = "scored only in the baseline"
@@ -51,10 +53,10 @@ NO_MORE_HITS = "no more hits"
 HITS_ALONE = "only hits are scored, and their score does not say how many there are: see the propositions"
 
 
-class DimensionChange(Change):
+class DimensionChange(ChangeResult):
     """A score now and in the baseline, of a dimension and of each proposition of it that is in both."""
 
-    propositions: dict[str, Change]
+    propositions: dict[str, ChangeResult]
 
 
 class Shown(BaseModel):
@@ -113,8 +115,8 @@ class Comparison(BaseModel):
 
     baseline: Measurement
     candidate: Measurement
-    dimensions: tuple[Change, ...]
-    propositions: dict[str, tuple[Change, ...]] = Field({}, exclude=True)
+    dimensions: tuple[ChangeResult, ...]
+    propositions: dict[str, tuple[ChangeResult, ...]] = Field({}, exclude=True)
     only_baseline: tuple[str, ...] = ()
     only_candidate: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -163,7 +165,7 @@ class Comparison(BaseModel):
         return {one.dimension for one in self.lost if not one.proposition}
 
     @field_serializer("dimensions")
-    def _with_propositions(self, dimensions: tuple[Change, ...]) -> dict[str, DimensionChange]:
+    def _with_propositions(self, dimensions: tuple[ChangeResult, ...]) -> dict[str, DimensionChange]:
         """By dimension; within it by proposition."""
         return {
             c.dimension: DimensionChange.model_construct(
@@ -172,18 +174,18 @@ class Comparison(BaseModel):
             for c in dimensions
         }
 
-    def of(self, dimension: str) -> tuple[Change, ...]:
+    def of(self, dimension: str) -> tuple[ChangeResult, ...]:
         """The changes of a dimension's propositions, worst first."""
         return self.propositions.get(dimension, ())
 
     @property
-    def worse(self) -> tuple[Change, ...]:
+    def worse(self) -> tuple[ChangeResult, ...]:
         """What surely got worse: dimensions, then propositions."""
         rows = (*self.dimensions, *(change for changes in self.propositions.values() for change in changes))
         return tuple(change for change in rows if change.worse)
 
 
-def shown_by(change: Change) -> Shown | None:
+def shown_by(change: ChangeResult) -> Shown | None:
     """Return what a change says by hits or by a score on one side only; None where scores are compared, or there is nothing."""
     about = {"dimension": change.dimension, "proposition": change.proposition}
     if change.hits is not None:
@@ -272,6 +274,20 @@ def compare_runs(
     propositions: bool = True,
 ) -> Comparison | None:
     """The same where each dimension may come from an evaluation of its own: of one agent, judge and procedure, the newest last."""
+    sides = sides_of_runs(runs, dimensions=dimensions)
+    if sides is None:
+        return None
+    before, now = sides
+    return compare(before.measurement, now.measurement, margin=margin, propositions=propositions)
+
+
+def sides_of_runs(runs: Mapping[str, EvaluationRun], *, dimensions: Collection[str] = ()) -> tuple[Side, Side] | None:
+    """Return the current baselines and these evaluations, by dimension, as `compare` takes them; None where nothing can be compared.
+
+    Args:
+        runs: By dimension, of one agent, judge and procedure, the newest last.
+        dimensions: Only these; default all.
+    """
     last = list(runs.values())[-1]
     if last.agent is None:
         return None
@@ -282,36 +298,40 @@ def compare_runs(
         return None
     candidate = measurement_of_runs({b.dimension: wanted[b.dimension] for b in rows})
     baseline = measurement_of_baselines(rows, candidate)
-    adherence = Dimension.ADHERENCE.value
-    if adherence not in wanted and adherence in last.dimensions and (not dimensions or adherence in dimensions):
-        has_baseline = adherence in baselines
-        before = newest_without_adherence(row.evaluation_run for row in rows)
-        if has_baseline:
-            before = baselines[adherence].evaluation_run
-        if before is not None:
-            baseline, candidate = _with_adherence(baseline, candidate, before, last, has_baseline=has_baseline)
-    return compare(baseline, candidate, margin=margin, propositions=propositions)
+    before = Side(baseline, {b.dimension: b.evaluation_run_id for b in rows})
+    now = Side(candidate, {b.dimension: wanted[b.dimension].pk for b in rows})
+    if ADHERENCE in wanted or ADHERENCE not in last.dimensions or (dimensions and ADHERENCE not in dimensions):
+        return before, now
+    has_baseline = ADHERENCE in baselines
+    run_before = newest_without_adherence(row.evaluation_run for row in rows)
+    if has_baseline:
+        run_before = baselines[ADHERENCE].evaluation_run
+    if run_before is None:
+        return before, now
+    return _with_adherence(before, now, run_before, last, has_baseline=has_baseline)
 
 
 def _with_adherence(
-    baseline: Measurement, candidate: Measurement, before: EvaluationRun, now: EvaluationRun, *, has_baseline: bool
-) -> tuple[Measurement, Measurement]:
+    before: Side, now: Side, run_before: EvaluationRun, run: EvaluationRun, *, has_baseline: bool
+) -> tuple[Side, Side]:
     """Add adherence, of which too little was scored for a baseline, or nothing now: that is a finding, too.
 
     Not where there is nothing to say: nothing was scored in either, or what was scored now is of messages
     that the baseline knows. Adherence alone: consistency takes earlier messages, which a first baseline often lacks.
     """
-    name = Dimension.ADHERENCE.value
-    if before.pk == now.pk:
-        return baseline, candidate
-    first, second = (measurement_of(run, dimensions=[name]).dimensions[name] for run in (before, now))
-    scored_before, scored_now = bool(first.sample.observations), bool(second.sample.observations)
+    if run_before.pk == run.pk:
+        return before, now
+    first, second = (measurement_of(each, dimensions=[ADHERENCE]).dimensions for each in (run_before, run))
+    scored_before, scored_now = (bool(of[ADHERENCE].sample.observations) for of in (first, second))
     if not (scored_before or scored_now) or (has_baseline and scored_now):
-        return baseline, candidate
-    return (
-        baseline.model_copy(update={"dimensions": {**baseline.dimensions, name: first}}),
-        candidate.model_copy(update={"dimensions": {**candidate.dimensions, name: second}}),
-    )
+        return before, now
+    return _with_dimension(before, first, run_before), _with_dimension(now, second, run)
+
+
+def _with_dimension(side: Side, measured: Mapping[str, MeasuredDimension], run: EvaluationRun) -> Side:
+    dimensions = {**side.measurement.dimensions, **measured}
+    runs = {**side.runs, **dict.fromkeys(measured, run.pk)}
+    return Side(side.measurement.model_copy(update={"dimensions": dimensions}), runs)
 
 
 def _check(baseline: Measurement, candidate: Measurement) -> None:
@@ -417,7 +437,7 @@ class _Dimension:
             step = f"write rules or cues for {', '.join(self.unjudged)}"
         return f"{counts}: {step}, or set a key (ANTHROPIC_API_KEY) so that a model judges them"
 
-    def change(self, margin: float, lost: Lost | None) -> Change:
+    def change(self, margin: float, lost: Lost | None) -> ChangeResult:
         """Of the dimension as a whole; where too little was scored for a score, or surely less than half as before, it says so."""
         before, now = self.both
         change = self._change_of(self._samples(), (before.share, now.share), margin)
@@ -427,7 +447,7 @@ class _Dimension:
         why = "; ".join(reasons)
         if why:
             about = {name: getattr(change, name) for name in ("n", "baseline_n", "unit", "share", "baseline_share")}
-            return Change(
+            return ChangeResult(
                 dimension=self.name,
                 baseline=before.score,
                 candidate=now.score if lost is None else None,
@@ -443,14 +463,14 @@ class _Dimension:
             return change.model_copy(update={"reason": NONE_IN_COMMON, "interval_note": NONE_IN_COMMON})
         return change
 
-    def changes(self, margin: float) -> tuple[Change, ...]:
+    def changes(self, margin: float) -> tuple[ChangeResult, ...]:
         """Of each proposition, worst first."""
         rows = [self._change_of(pair, (pair[0].share, pair[1].share), margin, p) for p, pair in self.same.items()]
         return tuple(sorted(rows, key=lambda row: (row.points is None, row.points or 0.0, row.proposition)))
 
     def _change_of(
         self, samples: Sequence[Sample], shares: Sequence[Share | None], margin: float, proposition: str = ""
-    ) -> Change:
+    ) -> ChangeResult:
         about: dict[str, Any] = {"dimension": self.name, "proposition": proposition, "margin": margin}
         change = change_of(*samples, **about, counted=self.counted, heuristic=self.heuristic)
         if proposition in self.by_hits:
@@ -557,7 +577,7 @@ def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
     ]
 
 
-def _with_lost(change: Change, lost: Sequence[Lost]) -> Change:
+def _with_lost(change: ChangeResult, lost: Sequence[Lost]) -> ChangeResult:
     of_it = [one for one in lost if one.dimension == change.dimension and change.proposition in ("", one.proposition)]
     lost_itself = not change.proposition and any(not one.proposition for one in of_it)  # and says so
     if not of_it or lost_itself or change.worse:
@@ -606,7 +626,7 @@ def detections(comparisons: Sequence[Comparison], change: float) -> list[Detecti
     return [_detection(target, row, row.sd, change, ALPHA / tested) for target, row in rows if row.sd is not None]
 
 
-def _detection(target: str, row: Change, sd: float, change: float, alpha: float) -> Detection:
+def _detection(target: str, row: ChangeResult, sd: float, change: float, alpha: float) -> Detection:
     fixed = not row.n or not row.baseline_n
     needed = n_to_detect(change, sd, alpha=alpha, paired=row.paired or fixed)
     alone = row.paired or fixed or row.baseline_n < 2

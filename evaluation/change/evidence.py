@@ -212,25 +212,42 @@ def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int,
     An evaluation that was made before the baseline counts, too, if it was of the same persona.
     """
     baselines = Baseline.objects.filter(agent__in=agents, judge=judged.judge, procedure=judged.procedure)
-    return _by_agent(_since(baselines))
+    first = Subquery(_newest_since().order_by(*_FIRST).values("pk")[:1])
+    return _by_agent(baselines.order_by().values_list(first, flat=True))
 
 
-def newest_in_lists(agents: Collection[int]) -> dict[tuple[int, Judged, str], EvaluationRun]:
-    """The evaluations of `newest_since_baselines` by every judge and procedure, in two queries."""
-    keys = {key for key in _since(Baseline.objects.filter(agent__in=agents)) if key is not None}
-    rows = Evidence.objects.filter(pk__in=keys).select_related("evaluation_run").order_by()
-    ways = ((row, Judged(judge=row.judge, procedure=row.procedure)) for row in rows)
-    return {(row.agent_id, way, row.dimension): row.evaluation_run for row, way in ways}
+def compared_evaluations(
+    agents: Collection[int] | None = None, judged: Judged | None = None
+) -> dict[tuple[int, Judged], set[tuple[str, int, int]]]:
+    """What is compared now, of these agents (default: all) by this judge (default: any), in one query.
+
+    Returns:
+        By agent and judge, for each dimension that has a baseline and newer evidence: the dimension, the evaluation of its baseline, and
+        the newest evaluation.
+    """
+    baselines = Baseline.objects.all()
+    if agents is not None:
+        baselines = baselines.filter(agent__in=agents)
+    if judged is not None:
+        baselines = baselines.filter(judge=judged.judge, procedure=judged.procedure)
+    newest = _newest_since().order_by(*_FIRST).values("evaluation_run")[:1]
+    rows = baselines.order_by().annotate(newest_run=Subquery(newest)).filter(newest_run__isnull=False)
+    compared: dict[tuple[int, Judged], set[tuple[str, int, int]]] = defaultdict(set)
+    for row in rows.values_list("agent", "judge", "procedure", "dimension", "evaluation_run", "newest_run"):
+        agent, judge, procedure, *evaluations = row
+        compared[agent, Judged(judge=judge, procedure=procedure)].add(tuple(evaluations))
+    return dict(compared)
 
 
-def _since(baselines: QuerySet[Baseline]) -> QuerySet[Baseline, int | None]:
+def _newest_since() -> QuerySet[Evidence]:
+    """The evidence that is newer than a baseline, in a subquery of baselines."""
     bound = Evidence.objects.filter(
         evaluation_run=OuterRef(OuterRef("evaluation_run")), dimension=OuterRef(OuterRef("dimension"))
     )
     same_persona = Q(evaluation_run__gt=OuterRef("evaluation_run")) | Q(
         evaluation_run__persona_digest=OuterRef("persona_digest")
     )
-    rows = Evidence.objects.filter(
+    return Evidence.objects.filter(
         same_persona,
         agent=OuterRef("agent"),
         judge=OuterRef("judge"),
@@ -238,8 +255,6 @@ def _since(baselines: QuerySet[Baseline]) -> QuerySet[Baseline, int | None]:
         dimension=OuterRef("dimension"),
         newest_message_at__gt=Subquery(bound.values("newest_message_at")[:1]),
     )
-    first = Subquery(rows.order_by(*_FIRST).values("pk")[:1])
-    return baselines.order_by().values_list(first, flat=True)
 
 
 def runs_of(newest: Newest) -> dict[str, EvaluationRun]:

@@ -1,16 +1,23 @@
-"""Messages that show what changed: the lowest judgements of a proposition, as values and for the terminal."""
+"""Messages that show what changed: the lowest judgements of a proposition, the best then beside the worst now, and since which tag."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import F, Q, Window
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import RowNumber
 from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
 
+from agents.builds import BUILD_TAGS, Tag
 from agents.kit.text.markdown import plain
 from agents.models import Message
+from evaluation.change.models import Change
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import worst_judgement
 
@@ -125,3 +132,114 @@ def print_example(worst: WorstMessage, console: Console, *, skip: Collection[str
     if worst.heard:
         console.print(f"  [dim]{escape(plain(worst.heard, 150))}[/]")
     console.print(f"  {place}scored {worst.score}: “{escape(plain(worst.text, 150))}”")
+
+
+# -- the best then beside the worst now
+Key = tuple[int, str, str]  # evaluation, dimension, proposition
+_KEY = ("evaluation_run", "dimension", "proposition_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """A message, and what it scored on a proposition."""
+
+    message: Message
+    score: int
+
+
+def quotes_of(changes: Sequence[tuple[Key, Key, bool]]) -> list[tuple[Quote | None, Quote | None]]:
+    """Return two messages for each change: the best before and the worst now, or the reverse where it rose.
+
+    Args:
+        changes: The judgements before and now, and whether the score rose.
+    """
+    best = _extremes([now if rose else before for before, now, rose in changes], F("score").desc())
+    worst = _extremes([before if rose else now for before, now, rose in changes], F("score").asc())
+    keys = {row["message"] for row in (*best.values(), *worst.values())}
+    messages = Message.objects.select_related("channel", "agent").in_bulk(keys)
+
+    def quote(row: Mapping[str, Any] | None) -> Quote | None:
+        message = messages.get(row["message"]) if row else None
+        return Quote(message=message, score=row["score"]) if row and message else None
+
+    pairs = []
+    for before, now, rose in changes:
+        first, second = (worst, best) if rose else (best, worst)
+        pairs.append((quote(first.get(before)), quote(second.get(now))))
+    return pairs
+
+
+def _rows_of(keys: Iterable[Key]) -> Any:
+    where = Q(pk__in=[])
+    for run, dimension, proposition in keys:
+        where |= Q(evaluation_run=run, dimension=dimension, proposition_id=proposition)
+    return EvaluationScore.objects.filter(where).order_by()
+
+
+def _extremes(keys: Iterable[Key], by_score: Any) -> dict[Key, dict[str, Any]]:
+    """The judgement of each that comes first by its score; of equals that of the newest message."""
+    place = Window(
+        RowNumber(),
+        partition_by=[F("evaluation_run"), F("dimension"), F("proposition_id")],
+        order_by=[by_score, F("message").desc()],
+    )
+    rows = _rows_of(keys).filter(status="scored", score__isnull=False, message__isnull=False)
+    first = rows.annotate(place=place).filter(place=1).values(*_KEY, "message", "score")
+    return {_key_of(row): row for row in first}
+
+
+def _key_of(row: Mapping[str, Any]) -> Key:
+    return row["evaluation_run"], row["dimension"], row["proposition_id"]
+
+
+def add_quotes(rows: Sequence[Change]) -> None:
+    """Set the messages that show these propositions' changes, and the tags since which they changed."""
+    both = [
+        (
+            (row.baseline_run_id, row.dimension, row.proposition),
+            (row.evaluation_run_id, row.dimension, row.proposition),
+        )
+        for row in rows
+    ]
+    rose = [(row.points or 0.0) > 0 for row in rows]
+    quotes = quotes_of([(before, now, up) for (before, now), up in zip(both, rose, strict=True)])
+    tags = _tags_since(both)
+    for row, (before, now), (_, key) in zip(rows, quotes, both, strict=True):
+        if before is not None:
+            row.baseline_quote, row.baseline_quote_score = before.message, before.score
+        if now is not None:
+            row.quote, row.quote_score = now.message, now.score
+        if (tag := tags.get(key)) is not None:
+            row.since_tag, row.since_value = tag
+
+
+def _tags_since(changes: Sequence[tuple[Key, Key]]) -> dict[Key, Tag]:
+    """The tag that every judged message carries now and none carried before; where there are several the first of `BUILD_TAGS`.
+
+    Of what was judged over whole windows: the tag that each of the two evaluations asked for.
+    """
+    tagged = {f"tag_{key}": KeyTextTransform(key, "message__tags") for key in BUILD_TAGS}
+    rows = _rows_of(key for both in changes for key in both).filter(status="scored", message__isnull=False)
+    seen: dict[Key, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows.annotate(**tagged).values(*_KEY, *tagged).distinct():
+        seen[_key_of(row)].append(row)
+    runs = EvaluationRun.objects.filter(pk__in={key[0] for both in changes for key in both}).order_by()
+    asked = dict(runs.values_list("pk", "where"))
+    tags = {}
+    for before, now in changes:
+        for name in BUILD_TAGS:
+            value = _value_since(name, seen[before], seen[now])
+            if value is None and asked[before[0]].get(name) not in (None, asked[now[0]].get(name)):
+                value = asked[now[0]].get(name)
+            if value is not None:
+                tags[now] = (name, str(value))
+                break
+    return tags
+
+
+def _value_since(name: str, before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> str | None:
+    """The value of a tag that every message has now and none had before; None where there is none."""
+    values, others = ({row[f"tag_{name}"] for row in rows} for rows in (now, before))
+    if len(values) != 1 or None in values or not others or values & others:
+        return None
+    return str(values.pop())

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, Q, Sum
+from django.db.models import F, OuterRef, Q, Subquery, Sum
 from django.utils import timezone
 
-from agents.builds import first_of_tags
+from agents.builds import Tag
 from evaluation.change.evidence import Judged
 from evaluation.change.models import Evidence
 from evaluation.dimensions import CHANNEL_DIMENSIONS
@@ -132,35 +132,49 @@ Key = tuple[int, Judged, str]  # agent, judge and procedure, dimension
 
 
 def histories(
-    *, agents: Collection[int], dimensions: Collection[str] = (), judged: Judged | None = None
+    *,
+    agents: Collection[int],
+    tags: Mapping[tuple[int, Tag], datetime],
+    dimensions: Collection[str] = (),
+    judged: Judged | None = None,
+    most_runs: int | None = None,
+    most: int | None = None,
 ) -> list[History]:
-    """The histories of these agents (primary keys), those by models before heuristics, in at most ten queries whatever there is.
+    """Return the histories of these agents (primary keys), those by models before heuristics, in at most eight queries whatever there is.
 
     Args:
+        tags: What `first_of_tags` says of them: at each build a rolling mean starts again.
         dimensions: Only these; default all but counts.
         judged: Only by this judge and procedure.
+        most_runs, most: Of the agents together the newest evaluations and messages; default `MOST_RUNS` and `MOST_JUDGED`.
     """
     ran = EvaluationRun.objects.filter(
         status=EvaluationRun.Status.COMPLETED, agent__in=agents, simulated=False, swap_test="", position_bins=[]
     )
     if judged is not None:
         ran = ran.filter(judge=judged.judge)
-    newest = ran.order_by("-created_at", "-pk").only(*READ)[:MOST_RUNS]
+    most_runs = MOST_RUNS if most_runs is None else most_runs
+    most = MOST_JUDGED if most is None else most
+    newest = ran.order_by("-created_at", "-pk").only(*READ)[:most_runs]
     runs = {run.pk: run for run in newest if judged is None or run.procedure == judged.procedure}
     measured = {name for run in runs.values() for name in run.dimensions if name not in COUNTED}
     wanted = {name for name in measured if not dimensions or name in dimensions}
     lines: dict[Key, list[Scored]] = defaultdict(list)
-    rows = _of_messages(runs, wanted & set(BY_MESSAGE))
+    rows = _of_messages(runs, wanted & set(BY_MESSAGE), most)
     newest_of = {(_line(runs[point.run], name), point.message): point for name, point in reversed(rows)}
     for (line, _), point in newest_of.items():
         lines[line].append(point)
     by_message = set(lines)
-    for name, point in _of_windows(runs, wanted):
+    others = {}  # evaluations in which something was not judged message by message
+    for pk, run in runs.items():
+        if any(_line(run, name) not in by_message for name in wanted & set(run.dimensions)):
+            others[pk] = run
+    for name, point in _of_windows(others, wanted):
         if (whose := _line(runs[point.run], name)) not in by_message:
             lines[whose].append(point)
-    older = len(rows) == MOST_JUDGED or len(runs) == MOST_RUNS
+    older = len(rows) == most or len(runs) == most_runs
     builds: dict[int, list[datetime]] = defaultdict(list)
-    for (agent, _), at in first_of_tags(agents).items() if by_message else ():
+    for (agent, _), at in tags.items():
         builds[agent].append(at)
     drawn = (
         _history(key, points, sorted(builds[key[0]]) if key in by_message else None, older=older)
@@ -177,8 +191,8 @@ _SCORED = Q(status="scored")
 _SUMS = {"points": Sum(F("weight") * F("score"), filter=_SCORED), "weights": Sum("weight", filter=_SCORED)}
 
 
-def _of_messages(runs: Collection[int], dimensions: Collection[str]) -> list[tuple[str, Scored]]:
-    """Dimension and score of each judged message, those of the newest evaluation first."""
+def _of_messages(runs: Collection[int], dimensions: Collection[str], most: int) -> list[tuple[str, Scored]]:
+    """Return dimension and score of each judged message, the newest `most` of them, those of the newest evaluation first."""
     if not dimensions:
         return []
     about = ("evaluation_run", "dimension", "message", "message__said_at", "message__channel", "message__position")
@@ -191,27 +205,34 @@ def _of_messages(runs: Collection[int], dimensions: Collection[str]) -> list[tup
     )
     return [
         (name, Scored(at=at, score=_mean(points, weights), run=run, message=pk, channel=channel, position=position))
-        for run, name, pk, at, channel, position, points, weights in rows[:MOST_JUDGED]
+        for run, name, pk, at, channel, position, points, weights in rows[:most]
     ]
 
 
 def _of_windows(runs: dict[int, EvaluationRun], dimensions: set[str]) -> Iterator[tuple[str, Scored]]:
-    """Dimension and score of what was judged over a window or a channel as a whole, at its newest message."""
+    """Return dimension and score of what was judged over a window or a channel as a whole, at its newest message."""
+    if not runs:
+        return
     whole = EvaluationScore.objects.filter(Q(over_window=True) | ~Q(dimension__in=BY_MESSAGE), message__isnull=True)
+    evidence = Evidence.objects.order_by().filter(dimension__in=dimensions)
+    its_own = evidence.filter(evaluation_run=OuterRef("evaluation_run"), dimension=OuterRef("dimension"))
     sums = (
         whole.filter(evaluation_run__in=runs, dimension__in=dimensions)
         .order_by()
         .values_list("evaluation_run", "dimension")
-        .annotate(**_SUMS)
+        .annotate(**_SUMS, newest=Subquery(its_own.values("newest_message_at")[:1]))
     )
-    scores = {(run, name): _mean(points, weights) for run, name, points, weights in sums}
+    scores: dict[tuple[int, str], float | None] = {}
+    newest: dict[tuple[int, str], datetime | None] = {}
+    for pk, name, points, weights, at in sums:
+        scores[pk, name], newest[pk, name] = _mean(points, weights), at
     linked = [run for run in runs.values() if dimensions & (set(run.dimensions) & set(CHANNEL_DIMENSIONS))]
-    for pk, by_name in linked_dimensions(linked[:MOST_LINKED]).items():
+    of_channels = linked_dimensions(linked[:MOST_LINKED])
+    for pk, by_name in of_channels.items():
         scores |= {(pk, name): one.score for name, one in by_name.items() if name in dimensions}
-    if not scores:
-        return
-    evidence = Evidence.objects.filter(evaluation_run__in={pk for pk, _ in scores}, dimension__in=dimensions).order_by()
-    newest = {row[:2]: row[2] for row in evidence.values_list("evaluation_run", "dimension", "newest_message_at")}
+    if of_channels:
+        rows = evidence.filter(evaluation_run__in=of_channels)
+        newest |= {row[:2]: row[2] for row in rows.values_list("evaluation_run", "dimension", "newest_message_at")}
     for (pk, name), score in scores.items():
         at = newest.get((pk, name)) or runs[pk].window_end or runs[pk].created_at
         yield name, Scored(at=at, score=score, run=pk)

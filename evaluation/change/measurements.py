@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median_low
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 from django.db import models
 from django.db.models import Case, Q, When
@@ -62,12 +62,19 @@ class Measured(Sample):
         by_message: Whether it is judged message by message.
         digest: Of everything in it that can change a score; empty where that is not known.
         unjudged: Whether it was asked and the judge could score nothing of it; of a file that is not known.
+        inverted: Whether a high score says that the claim does not hold.
+        scored, unscored: Judgements that were scored, and those that could not be, each repeat for itself; 0 in a file.
+        deleted: Judgements of messages that were deleted since.
     """
 
     share: Share | None = None
     by_message: bool = False
     digest: str = ""
     unjudged: bool = False
+    inverted: bool = False
+    scored: int = 0
+    unscored: int = 0
+    deleted: int = 0
 
     @property
     def hits(self) -> Share | None:
@@ -139,6 +146,13 @@ class Measurement(BaseModel):
     evaluation_run: int | None = None
     scope: str | None = Field(None, exclude=True)
     where: dict[str, str] | None = None
+
+
+class Side(NamedTuple):
+    """One of two measurements that are compared, and the evaluations it rests on (primary keys), by dimension."""
+
+    measurement: Measurement
+    runs: Mapping[str, int]
 
 
 # -- of evaluations
@@ -219,14 +233,18 @@ class _Judgements:
 
     Attributes:
         share: Of those that are of no message, or of one that was deleted.
-        unscored: Whether the judge could not score one of them.
+        unjudged: Whether the judge could not score one of them.
+        inverted, scored, unscored: As of `Measured`.
         messages: Per message the score or None, the weight, and whether the judge can score it, of each repeat.
         windows: Per window the repeat, score and weight of each scored judgement; `counts` the count of each repeat.
     """
 
     by_message: bool
     share: Share = NOTHING
-    unscored: bool = False
+    unjudged: bool = False
+    inverted: bool = False
+    scored: int = 0
+    unscored: int = 0
     messages: dict[int, list[tuple[int | None, float, bool]]] = field(default_factory=lambda: defaultdict(list))
     windows: dict[int, list[tuple[int, int, float]]] = field(default_factory=lambda: defaultdict(list))
     counts: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
@@ -280,7 +298,11 @@ def _judged(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, Measured
                 share=share,
                 by_message=of.by_message,
                 digest=digests.get(dimension, {}).get(name, ""),
-                unjudged=score is None and of.unscored,
+                unjudged=score is None and of.unjudged,
+                inverted=of.inverted,
+                scored=of.scored,
+                unscored=of.unscored,
+                deleted=len(of.deleted),
             )
         why = why_too_little(total(one.share or NOTHING for one in propositions.values() if one.by_message))
         scores = [one.score for one in propositions.values() if one.score is not None]
@@ -323,15 +345,18 @@ def _judgements(
     rows = rows.annotate(coverable=Case(When(COVERABLE, then=True), default=False))
     about = (
         *("dimension", "proposition_id", "evaluation_run", "message", "repeat", "over_window"),
-        *("status", "score", "count", "weight", "coverable", "judge"),
+        *("status", "score", "count", "weight", "coverable", "judge", "inverted"),
     )
     judgements: dict[str, dict[str, _Judgements]] = {d: {} for d in (*own, *linked)}
     for dimension, proposition, window, message, repeat, over_window, *judged in rows.values_list(*about).iterator():
-        status, score, count, weight, coverable, judge = judged
+        status, score, count, weight, coverable, judge, inverted = judged
         by_message = dimension in BY_MESSAGE and not over_window
         if (of := judgements[dimension].get(proposition)) is None:
             of = judgements[dimension][proposition] = _Judgements(by_message)
-        of.unscored |= status == "unscored" and judge != ""
+        of.unjudged |= status == "unscored" and judge != ""
+        of.inverted = inverted
+        of.scored += status == "scored"
+        of.unscored += status == "unscored"
         value = score if status == "scored" else None
         if message is not None:
             of.messages[message].append((value, weight, coverable))

@@ -1,15 +1,19 @@
-"""Which measurements are compared, and the falls that were found."""
+"""Which measurements are compared, what changed between them, and the falls that were found."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from functools import cached_property
+from typing import ClassVar, get_args
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from agents.models import Agent
+from agents.models import Agent, Message
+from evaluation.change.change import ChangeResult, Lost
 from evaluation.models import Dimension, EvaluationRun, EvaluationSchedule, Method
+from evaluation.runs.summary import Share
+from evaluation.statistics.difference import Verdict
 
 
 class Baseline(models.Model):
@@ -75,6 +79,117 @@ class Evidence(models.Model):
 
     def __str__(self) -> str:
         return f"{self.dimension} in evaluation {self.evaluation_run_id}"
+
+
+class Change(models.Model):
+    """How one number of an agent changed from its baseline to a later evaluation: of a dimension, or of one proposition in it.
+
+    Computed when an evaluation ends and read by every page (see `evaluation.change.stored`); never edited. Agent, judge and procedure
+    are those of the evaluation, repeated here for the index.
+    """
+
+    evaluation_run = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="changes")
+    baseline_run = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="+")
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="changes")
+    judge = models.CharField(max_length=200)
+    procedure = models.CharField(max_length=64)
+    dimension = models.CharField(max_length=32, choices=Dimension.choices)
+    proposition = models.CharField(max_length=120, blank=True, default="", help_text="empty = the dimension as a whole")
+    current = models.BooleanField(
+        default=True, help_text="of the newest evaluation since the baseline: how the agent is now"
+    )
+    measured_at = models.DateTimeField(help_text="when the newest message that was judged was said")
+    computed_at = models.DateTimeField(auto_now=True)
+
+    verdict = models.CharField(max_length=20, choices=[(name, name) for name in get_args(Verdict)])
+    baseline = models.FloatField(null=True, blank=True, help_text="score 0 to 9, or a count of ideas")
+    candidate = models.FloatField(null=True, blank=True, help_text="the same in the evaluation")
+    points = models.FloatField(null=True, blank=True, help_text="the change; empty = nothing to compare")
+    low = models.FloatField(null=True, blank=True, help_text="lower end of its 95 % interval")
+    high = models.FloatField(null=True, blank=True, help_text="upper end of its 95 % interval")
+    p = models.FloatField(
+        null=True, blank=True, help_text="chance of such a difference where there is none (Holm); empty = not tested"
+    )
+    n = models.PositiveIntegerField(default=0, help_text="messages it rests on in the evaluation")
+    baseline_n = models.PositiveIntegerField(default=0, help_text="messages it rests on in the baseline")
+    n_more = models.PositiveIntegerField(null=True, blank=True, help_text="more messages that would decide")
+    scored = models.PositiveIntegerField(default=0, help_text="judgements scored in the evaluation")
+    baseline_scored = models.PositiveIntegerField(default=0, help_text="judgements scored in the baseline")
+    unscored = models.PositiveIntegerField(default=0, help_text="judgements that could not be scored in the evaluation")
+    deleted = models.PositiveIntegerField(default=0, help_text="judgements, of both, whose message was deleted")
+    inverted = models.BooleanField(default=False, help_text="an anti-pattern: 9 means not at all")
+    value = models.JSONField(default=dict, help_text="the whole result, as the comparison gave it")
+    proposition_digest = models.TextField(blank=True, default="", help_text="of what was asked")
+    agreement = models.FloatField(
+        null=True, blank=True, help_text="the judge's agreement with people (kappa), as it was known then"
+    )
+    labels = models.PositiveIntegerField(default=0, help_text="human labels that this agreement rests on")
+
+    baseline_quote = models.ForeignKey(
+        Message, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="shows how it was"
+    )
+    baseline_quote_score = models.PositiveSmallIntegerField(null=True, blank=True)
+    quote = models.ForeignKey(
+        Message, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="shows how it is"
+    )
+    quote_score = models.PositiveSmallIntegerField(null=True, blank=True)
+    since_tag = models.CharField(
+        max_length=32,
+        blank=True,
+        default="",
+        help_text="the tag that all judged messages carry, and none before: build",
+    )
+    since_value = models.TextField(blank=True, default="", help_text="its value")
+    since_at = models.DateTimeField(null=True, blank=True, help_text="when the agent first said something with it")
+
+    class Meta:
+        db_table = "changes"
+        ordering: ClassVar = ["-evaluation_run", "dimension", "proposition"]
+        indexes: ClassVar = [
+            models.Index(fields=["agent", "judge", "procedure"], condition=Q(current=True), name="change_current"),
+            models.Index(
+                fields=["agent", "judge", "procedure", "dimension", "-measured_at"],
+                condition=Q(proposition=""),
+                name="change_of_dimensions",
+            ),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["evaluation_run", "dimension", "proposition"], name="change_once")
+        ]
+
+    def __str__(self) -> str:
+        name = f"{self.dimension}/{self.proposition}" if self.proposition else self.dimension
+        return f"{name} in evaluation {self.evaluation_run_id}: {self.verdict}"
+
+    @cached_property
+    def result(self) -> ChangeResult:
+        """The value as `compare` gives it; where several agents are looked at together its verdict allows for that."""
+        return ChangeResult.model_validate(self.value["result"])
+
+    @property
+    def lost(self) -> Lost | None:
+        """That surely less than half as much is scored as in the baseline; None where it is not so."""
+        lost = self.value.get("lost")
+        return Lost.model_validate(lost) if lost else None
+
+    @property
+    def halved(self) -> tuple[Share, Share] | None:
+        """The shares scored before and now, of a dimension of which less than half as much is scored, be it by chance."""
+        halved = self.value.get("halved")
+        if not halved:
+            return None
+        before, now = halved
+        return Share(**before), Share(**now)
+
+    @property
+    def reworded(self) -> list[str]:
+        """The propositions of a dimension that are not the same any more, so not compared."""
+        return list(self.value.get("reworded", ()))
+
+    @property
+    def since(self) -> tuple[str, str] | None:
+        """The tag since which it changed, e.g. ``("build", "41")``; None where there is none."""
+        return (self.since_tag, self.since_value) if self.since_tag else None
 
 
 class DriftAlert(models.Model):

@@ -23,9 +23,10 @@ from agents.kit.alerting import AlertKind, acknowledge_alerts, raise_alert
 from agents.models import Agent, Message
 from agents.personas.persona import changes_between
 from evaluation.calibration.agreement import calibration_of, figure_text, swap_text
-from evaluation.change.change import fell_sharply, mean_of
-from evaluation.change.models import DriftAlert
-from evaluation.change.overview import changes_since
+from evaluation.change.change import ChangeResult, fell_sharply, mean_of
+from evaluation.change.comparison import compare
+from evaluation.change.measurements import measurement_of
+from evaluation.change.models import Baseline, Change, DriftAlert, Evidence
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.runs.summary import rounded, summarize, window_statistics
 from evaluation.statistics.bootstrap import Observation
@@ -132,7 +133,7 @@ class Series(BaseModel):
 
 
 # -- points
-def points_of(run: EvaluationRun) -> dict[str, dict[str, Any]]:
+def series_points(run: EvaluationRun) -> dict[str, dict[str, Any]]:
     """By dimension: `score` (0 to 9), its standard `error` in points (None: not known) and `of`, a digest of the propositions.
 
     Dimensions that are counted, and those in which nothing was scored, have no point; an exact statistic has one.
@@ -317,7 +318,7 @@ def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
     """
     if run.agent is None or run.schedule_id is None:
         return []
-    points = points_of(run)
+    points = series_points(run)
     with transaction.atomic():
         # One look at a time per schedule: two runs of one series that end together must see each other.
         schedule = EvaluationSchedule.objects.select_for_update().get(pk=run.schedule_id)
@@ -334,11 +335,11 @@ def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
     """Raise an alert at once for each dimension in which a completed evaluation fell sharply (`fell_sharply`).
 
     Once for a fall: not again while the same baseline stands, or the same evaluation comes before it; and outside of schedules not where
-    a message has no time: an old transcript that was imported now is no news. Call it in the transaction that completes the
-    evaluation; it does the same however often it is called.
+    a message has no time: an old transcript that was imported now is no news. Call it when the evaluation's changes are stored; it does
+    the same however often it is called.
     """
     alerts = []
-    for name, (change, newest_before) in changes_since(run).items() if run.agent is not None else ():
+    for name, (change, newest_before) in _changes_since(run).items():
         if not fell_sharply(change):
             continue
         line = {"agent": run.agent, "dimension": name, "judge": run.judge, "procedure": run.procedure}
@@ -359,6 +360,36 @@ def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
         alert = DriftAlert(evaluation_run=run, schedule=run.schedule, **line, **fell)
         alerts.append(_announce(alert, remark=remark))
     return alerts
+
+
+def _changes_since(run: EvaluationRun) -> dict[str, tuple[ChangeResult, datetime]]:
+    """What a completed evaluation says of each dimension, with when the newest message was said that it is compared with.
+
+    That is what was stored against its baseline; without a baseline it is compared with the evaluation before it. Only of newer messages
+    than that judged, by the same judge, procedure and persona.
+    """
+    if run.agent is None or run.simulated or run.swap_test or run.position_bins:
+        return {}
+    way = {"agent": run.agent, "judge": run.judge, "procedure": run.procedure}
+    stored = {row.dimension: row for row in Change.objects.filter(evaluation_run=run, proposition="")}
+    captured = dict(Baseline.objects.filter(**way).values_list("dimension", "evaluation_run"))
+    changes = {}
+    for name, newest in Evidence.objects.filter(evaluation_run=run).values_list("dimension", "newest_message_at"):
+        earlier = Evidence.objects.filter(**way, dimension=name, newest_message_at__lt=newest).exclude(
+            evaluation_run=run
+        )
+        if name in captured:
+            earlier = earlier.filter(evaluation_run=captured[name])
+        before = earlier.select_related("evaluation_run__agent").order_by("-newest_message_at").first()
+        if before is None or before.evaluation_run.persona_digest != run.persona_digest:
+            continue
+        if name not in captured:
+            sides = (measurement_of(each, dimensions=[name]) for each in (before.evaluation_run, run))
+            (change,) = compare(*sides, propositions=False).dimensions
+            changes[name] = (change, before.newest_message_at)
+        elif name in stored and stored[name].baseline_run_id == captured[name]:
+            changes[name] = (stored[name].result, before.newest_message_at)
+    return changes
 
 
 def _raise(series: Series, drop: Drop) -> DriftAlert | None:

@@ -10,7 +10,7 @@ from django.db.models import Avg, Count, Max, Q
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from agents.models import Agent
-from evaluation.change.change import Change, decided, mean_of
+from evaluation.change.change import ChangeResult, decided, mean_of
 from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import COVERABLE, Share, ShareShown, rounded, total
@@ -53,7 +53,7 @@ class PositionBin(BaseModel):
     pending: int
 
 
-class PositionChange(Change):
+class PositionChange(ChangeResult):
     """The last stretch with scores against the first; negative: it fades.
 
     Attributes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agents.kit.registry import Erase, Table
-from evaluation.change.models import Baseline, DriftAlert, Evidence
+from agents.kit.registry import Erase, Table, export_of
+from evaluation.change.models import Baseline, Change, DriftAlert, Evidence
 
 TABLES = (
     Table(
@@ -21,6 +21,30 @@ TABLES = (
         empty="Choose Capture baseline on an agent's page, or run manage.py capture_baseline --agents all; --dry-run shows the cost first.",
         start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         no_speech="judge",
+    ),
+    Table(
+        model=Change,
+        order=3,
+        tab_of="evaluation.EvaluationRun",
+        columns="pk agent dimension proposition outcome scores points interval judged measured_at judge_mark",
+        filters="current verdict dimension judge agent measured_at",
+        fields=(
+            ("", "agent dimension proposition outcome scores points interval p judged n_more inverted current"),
+            (
+                "What was compared",
+                "baseline_run=baseline_evaluation evaluation_run=evaluation measured_at computed_at judge_mark",
+            ),
+            ("The judge, as it was known then", "agreement labels"),
+        ),
+        empty="An evaluation makes them when it ends and the agent has a baseline by the same judge.",
+        start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
+        export=export_of(
+            "id=pk agent=agent.slug dimension proposition current verdict baseline candidate points low high p n baseline_n n_more scored "
+            "baseline_scored unscored inverted judge procedure agreement labels baseline_run=baseline_run_id "
+            "evaluation_run=evaluation_run_id measured_at since_tag since_value since_at"
+        ),
+        erase=(Erase(columns="since_value", agent="agent"),),
+        no_speech="judge proposition since_tag value",
     ),
     Table(
         model=DriftAlert,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
 from agents.kit.text.wording import counted, interval_text, number, signed
-from evaluation.change.change import Change
+from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import MORE_HITS, NONE_IN_COMMON, ONLY_BEFORE, Comparison, shown_by
 from evaluation.change.examples import WorstMessage, lowest_messages, worst_message
 from evaluation.models import COUNTED, EvaluationRun
@@ -177,7 +177,7 @@ class AgentResult:
         return self.run.agent.slug if self.run.agent else str(self.run.channel)
 
     @property
-    def changes(self) -> Sequence[Change]:
+    def changes(self) -> Sequence[ChangeResult]:
         """Of its dimensions since the baseline; none without one."""
         return self.comparison.dimensions if self.comparison else ()
 
@@ -203,7 +203,7 @@ class AgentResult:
         summary = self.summary.dimensions.get(dimension)
         return None if summary is None else summary.share
 
-    def change(self, dimension: str) -> Change | None:
+    def change(self, dimension: str) -> ChangeResult | None:
         """How the dimension changed since the baseline; None without one."""
         return next((change for change in self.changes if change.dimension == dimension), None)
 
@@ -254,7 +254,7 @@ class Finding(BaseModel):
     worst: WorstMessage | None = None
     messages: tuple[WorstMessage, ...] = ()
     data: dict[str, Any] | None = None
-    of: Change | None = None
+    of: ChangeResult | None = None
 
     @property
     def name(self) -> str:
@@ -549,7 +549,7 @@ def _regressions(result: AgentResult, limits: Limits) -> Iterator[tuple[float, l
         yield dimension.delta or 0.0, rows
 
 
-def _compared(result: AgentResult, change: Change, kind: Kind, verdict: str, **more: Any) -> Finding:
+def _compared(result: AgentResult, change: ChangeResult, kind: Kind, verdict: str, **more: Any) -> Finding:
     reach = f" (95 %: {interval_text(change.interval)})" if change.interval else ""
     return Finding(
         kind=kind,
@@ -564,13 +564,13 @@ def _compared(result: AgentResult, change: Change, kind: Kind, verdict: str, **m
     )
 
 
-def _figure(change: Change, score: float | None, share: Share | None, hits: Share | None) -> str:
+def _figure(change: ChangeResult, score: float | None, share: Share | None, hits: Share | None) -> str:
     if hits is not None:
         return f"hits in {hits} messages"
     return words_or_share(number(score), share, of_words=change.of_words)
 
 
-def _falls(change: Change, limits: Limits) -> bool:
+def _falls(change: ChangeResult, limits: Limits) -> bool:
     return change.points is not None and change.points <= -limits.regression_delta
 
 

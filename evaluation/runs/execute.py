@@ -238,8 +238,8 @@ def _end(judging: Judging, summary: RunSummary, *, alerts: bool) -> None:
                 _completed(run, summary, judging.subject)
             if run.batch:
                 forget_answers(run.work_id)
-    if ended and status == Status.COMPLETED and alerts:
-        _raise_alerts(run)
+    if ended and status == Status.COMPLETED:
+        _follow_up(run, alerts=alerts)
 
 
 def _completed(run: EvaluationRun, summary: RunSummary, subject: Subject, *, linked: bool = False) -> None:
@@ -252,11 +252,16 @@ def _completed(run: EvaluationRun, summary: RunSummary, subject: Subject, *, lin
         import_string(path)(run, summary, spoken=subject.spoken(), linked=linked)
 
 
-def _raise_alerts(run: EvaluationRun) -> None:
-    """Have the apps above look whether a completed evaluation, but no baseline, is worth an alert (`evaluation_alerts` there)."""
-    if run.is_baseline:
-        return
-    for path in declared_list("evaluation_alerts"):
+def _follow_up(run: EvaluationRun, *, alerts: bool) -> None:
+    """Have the apps above compute what follows from a completed evaluation, now that it is stored (`evaluation_ended` there).
+
+    Args:
+        alerts: Whether they then look if it is worth an alert (`evaluation_alerts`); no baseline is.
+    """
+    followers = declared_list("evaluation_ended")
+    if alerts and not run.is_baseline:
+        followers += declared_list("evaluation_alerts")
+    for path in followers:
         import_string(path)(run)
 
 
@@ -278,8 +283,7 @@ def follow_links(runs: Iterable[EvaluationRun], *, alerts: bool = True) -> None:
             continue
         if isinstance(subject := subject_of(agent_run), Subject):
             _completed(agent_run, summary, subject, linked=True)
-        if alerts:
-            _raise_alerts(agent_run)
+        _follow_up(agent_run, alerts=alerts)
 
 
 def _why_no_channel(run: EvaluationRun) -> str:

@@ -14,9 +14,9 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.kit.models import WorkerHeartbeat
+from agents.kit.models import ReviewItem, WorkerHeartbeat
 from agents.models import Agent, Run
-from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser
+from tests.console import list_of, plain, queries, read, signed_in, staff, superuser
 from tests.factories import make_agent, make_channel
 
 pytestmark = pytest.mark.django_db
@@ -66,7 +66,6 @@ def test_an_empty_console_says_how_to_begin() -> None:
     assert "manage.py seed" in html
     assert f'href="{reverse("admin:agents_import_add")}"' in html
     assert card(html, "Agents") == "0 active"
-    assert "No agent has taken a turn yet" in plain(html)
 
 
 def test_the_agents_card_counts_active_and_inactive_ones() -> None:
@@ -117,22 +116,22 @@ def test_a_broker_that_is_away_is_said(settings: Settings) -> None:
     assert "not reached: ConnectionError" in plain(html)
 
 
-def test_newest_turns_and_what_went_wrong_lately_stand_apart() -> None:
+def test_what_failed_lately_waits_for_a_person() -> None:
     ada = make_agent("ada")
     old = turn(ada, "failed", error="long ago")
     Run.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=8))
-    wrong = turn(ada, "errored", error=f"crashed {HOSTILE}")
-    done = [turn(ada, channel=make_channel(), stop_reason="end_turn")] + [turn(ada) for _ in range(6)]
-    html = home()
-    turns = html[html.index("<h2>Turns</h2>") : html.index("<h2>Evaluations</h2>")]
-    newest, lately = turns.split("Went wrong in the last 7 days")
+    turn(ada)
+    client = signed_in(superuser())
+    assert "to look at" not in plain(read(client, HOME))
 
-    assert page_of(done[-1]) in newest
-    assert page_of(wrong) not in newest
-    assert page_of(wrong) in lately
-    assert page_of(old) not in turns
-    assert HOSTILE not in html
-    assert f"crashed {HOSTILE}" in plain(unescape(lately)) or "crashed &lt;script&gt;" in lately
+    turn(ada, "errored", error="crashed")
+    dismissed = turn(ada, "failed", error="no answer")
+    assert "2 failures to look at" in plain(read(client, HOME))
+
+    ReviewItem.objects.create(kind="failures", key=f"agents.run/{dismissed.pk}", dismissed_at=timezone.now())
+    html = read(client, HOME)
+    assert "1 failure to look at" in plain(html)
+    assert f'href="{reverse("admin:review")}?kind=failures"' in html
 
 
 def test_parts_need_their_permissions() -> None:
@@ -140,7 +139,6 @@ def test_parts_need_their_permissions() -> None:
     html = home(staff("agents.view_agent"))
 
     assert card(html, "Agents") == "1 active"
-    assert "<h2>Turns</h2>" not in html
     assert "Workers" not in plain(html[html.index('class="pl-home"') :])
     assert "No worker is alive" not in html
 

@@ -14,6 +14,7 @@ from pytest_django.live_server_helper import LiveServer
 from agents.models import Agent
 from correction.config.configure import configure
 from evaluation.change.models import DriftAlert
+from evaluation.change.stored import store_ended
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
 from tests.e2e.axe import grave_faults
@@ -63,6 +64,7 @@ def morning(live_server: LiveServer) -> Agent:
                 at = timezone.now() - timedelta(days=40 if run == first else 2)
                 for message in talk(ada, [f"Line {n} of {run.pk}." for n in range(6)], sent_at=at):
                     make_score(run, score, message=message)
+            store_ended(fell)
     configure(agent=ada, changes={"budget_enabled": True, "daily_budget_usd": "0.5"}, reason="trial")
     call(ada, cost="0.20")
     make_log(ada, {"adherence": 2.0}, outcome="forced_through", attempt=3)

@@ -1,4 +1,4 @@
-"""What measuring has on the console's first page: drift, the judge, the newest evaluations, and what is missing."""
+"""What measuring has on the console's first page: drift, the judge, and what is missing."""
 
 from __future__ import annotations
 
@@ -245,27 +245,13 @@ def test_persona_edits_and_alerts_are_marked_with_links() -> None:
     assert HOSTILE not in html
 
 
-# -- lists, rights, cost
-def test_newest_evaluations_and_those_that_went_wrong_are_listed() -> None:
-    ada = make_agent()
-    done = make_run(ada, overall_score=6.5)
-    paused = make_run(ada, status="paused_budget", error="the daily budget is used up")
-    html = home()
-    newest, wrong = html[html.index("<h2>Evaluations</h2>") :].split("Went wrong in the last 7 days")
-
-    assert page_of(done) in newest
-    assert page_of(done) not in wrong
-    assert page_of(paused) in wrong
-    assert "the daily budget is used up" in wrong
-
-
+# -- rights, cost
 def test_each_part_needs_its_own_permission() -> None:
     fell(make_agent())
     html = home(staff("change.view_baseline", "agents.view_agent"))
 
     assert "1 possibly drifted" in now(html)
     assert "<canvas" not in drift(html)
-    assert "<h2>Evaluations</h2>" not in html
     assert "Agents have no baseline" not in html
 
 

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.change.change import Change
+from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import compare
 from evaluation.change.measurements import measurement_of, measurements_of_file
 from evaluation.change.models import Baseline
@@ -47,7 +47,7 @@ def fluency(agent: Agent, build: str) -> EvaluationRun:
     return evaluate_agent(agent=agent, dimensions=("fluency",), where={"build": build}).run
 
 
-def change(before: list[str], now: list[str]) -> Change:
+def change(before: list[str], now: list[str]) -> ChangeResult:
     ada = two_builds(before, now)
     (found,) = compare(*(measurement_of(fluency(ada, build)) for build in ("40", "41"))).dimensions
     return found

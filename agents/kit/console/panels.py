@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from django.template.defaultfilters import striptags
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -21,10 +22,18 @@ def table(
         label: What it holds; read aloud.
         stacking: On a phone its cells stand one below the other, each with its head; else the table scrolls sideways.
     """
-    shown = [list(zip(heads, row, strict=True)) for row in rows]
+    _, *labels = [striptags(head) for head in heads]
+    shown = [_row(row, labels) for row in rows]
     if not shown:
         return SafeString("")
     return render_to_string("admin/table.html", {"heads": heads, "rows": shown, "label": label, "stacking": stacking})
+
+
+def _row(cells: Sequence[object], labels: Sequence[str]) -> SafeString:
+    """Return a row of a table; without a template, which takes five times as long for a chart's hundreds of rows."""
+    name, *others = cells
+    values = format_html_join("", '<td data-label="{}">{}</td>', zip(labels, others, strict=True))
+    return format_html('<tr><th scope="row">{}</th>{}</tr>', name, values)
 
 
 def facts(*rows: tuple[str, object]) -> SafeString:

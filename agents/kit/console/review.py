@@ -13,6 +13,7 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
+from django.db.models.expressions import BaseExpression
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -21,7 +22,7 @@ from django.utils.safestring import SafeString
 
 from agents.kit.console import display
 from agents.kit.console.filters import number_in
-from agents.kit.console.home import MOST_COUNTED, HomePart, add_home, waiting
+from agents.kit.console.home import MOST_COUNTED, Answers, HomePart, Questions, add_home, waiting
 from agents.kit.console.site import add_pages, unreadable
 from agents.kit.models import ReviewItem
 
@@ -74,6 +75,8 @@ class ReviewKind:
         order: Smaller numbers come first.
         fills: What makes such items; said where there are none.
         waiting: The newest at most `MOST_COUNTED` + 1, from the request, the slug of an agent (empty = all) and keys (None = all).
+        count: How many wait, from the request, as an expression such as `CountUpTo`; None: the first page counts what `waiting` gives.
+        counts_exactly: False: fewer than `count` says may wait, and the first page counts what `waiting` gives unless it is 0.
         find: Rows by key, also of those that are decided; in as many queries for many as for one.
         line: A row in a line, without the words of a message. `show`: all that is needed to decide.
         decisions: What can be decided. `url`: where more of it is; by default the row's own page.
@@ -93,6 +96,8 @@ class ReviewKind:
     line: Callable[[Any], SafeString]
     show: Callable[[HttpRequest, Any], SafeString]
     decisions: tuple[Decision, ...]
+    count: Callable[[HttpRequest], BaseExpression] | None = None
+    counts_exactly: bool = True
     url: Callable[[Any], str] = display.page_url
     note: str = ""
     seen: Callable[[Any], str] = lambda row: ""
@@ -127,14 +132,29 @@ def add_review(kind: ReviewKind) -> None:
     _kinds.append(kind)
     _kinds.sort(key=lambda one: one.order)
     add_home(
-        HomePart(place="waiting", order=kind.order, permission=kind.permissions[0], render=partial(_on_home, kind))
+        HomePart(
+            place="waiting",
+            order=kind.order,
+            permission=kind.permissions[0],
+            asks=partial(_asks, kind),
+            render=partial(_on_home, kind),
+        )
     )
 
 
-def _on_home(kind: ReviewKind, request: HttpRequest) -> SafeString | None:
+def _asks(kind: ReviewKind, request: HttpRequest) -> Questions:
+    if kind.count is None or not request.user.has_perms(kind.permissions):
+        return {}
+    return {f"review {kind.name}": kind.count(request)}
+
+
+def _on_home(kind: ReviewKind, request: HttpRequest, answers: Answers) -> SafeString | None:
     if not request.user.has_perms(kind.permissions):
         return None
-    return waiting(len(list(kind.waiting(request, "", None))), kind.one, kind.many, review_url(kind=kind.name))
+    number = answers[f"review {kind.name}"] if kind.count is not None else 1
+    if number and (kind.count is None or not kind.counts_exactly):
+        number = len(list(kind.waiting(request, "", None)))
+    return waiting(number, kind.one, kind.many, review_url(kind=kind.name))
 
 
 def review_url(**query: object) -> str:

@@ -260,6 +260,7 @@ def call_health(*, role: Role, since: datetime, end: datetime | None = None) -> 
         end=end,
         raw_keys=by_status,
         keys=by_status,
+        columns=("calls", "latency_ms"),
         raw_where=of_role,
         where=of_role,
     ):

@@ -6,7 +6,7 @@ change late. A sum over any window adds whole hours from the tables of sums and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -14,8 +14,23 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Count, DateTimeField, DecimalField, F, Model, Q, QuerySet, Subquery, Sum, Value
+from django.db.models import (
+    Case,
+    Count,
+    DateTimeField,
+    DecimalField,
+    F,
+    Model,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+)
+from django.db.models.expressions import BaseExpression
 from django.db.models.functions import Coalesce, Greatest, Least
+from django.db.models.lookups import IsNull
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -70,9 +85,9 @@ class HourlySums:
             batch_size=1000,
         )
 
-    def added(self) -> dict[str, Any]:
-        """Per sum column, its sum over rows of the table."""
-        fields: dict[str, Any] = {name: self.table._meta.get_field(name) for name in self.sums}
+    def added(self, columns: Collection[str]) -> dict[str, Any]:
+        """Per sum column of these, its sum over rows of the table."""
+        fields: dict[str, Any] = {name: self.table._meta.get_field(name) for name in columns}
         return {name: Coalesce(Sum(name), 0, output_field=field) for name, field in fields.items()}
 
 
@@ -217,6 +232,7 @@ def read(
     end: datetime | None = None,
     raw_keys: Expressions,
     keys: Expressions,
+    columns: Collection[str] = (),
     raw_where: Q = Q(),  # noqa: B008 (never changed)
     where: Q = Q(),  # noqa: B008
 ) -> list[dict[str, Any]]:
@@ -226,18 +242,20 @@ def read(
         sums: One of the tables of `rolled`.
         start, end: The window; both belong to it, None is without end. Of a pruned hour that an edge cuts nothing is counted.
         raw_keys, keys: What tells the groups apart, on raw rows and on rows of sums, under the same names.
+        columns: Of the sums, those that are wanted; none named = all.
         raw_where, where: Conditions on raw rows and on rows of sums.
 
     Returns:
         Rows with ``k_NAME`` and ``s_NAME``; a group may stand in several rows, to be added up.
     """
+    wanted = {name: sums.sums[name] for name in columns or sums.sums}
     raw = sums.raw().filter(raw_where)
     if start is not None:
         raw = raw.filter(**{f"{sums.time}__gte": start})
     if end is not None:
         raw = raw.filter(**{f"{sums.time}__lte": end})
     if start is not None and start > timezone.now():
-        return list(_grouped(raw, raw_keys, sums.sums))
+        return list(_grouped(raw, raw_keys, wanted))
     # Whole hours are those from `first` up to, not including, `last`.
     first = start and (floor(start) if start == floor(start) else floor(start) + HOUR)
     closed = Rollup.objects.filter(name=rolled.name).values("closed_before")[:1]
@@ -246,26 +264,27 @@ def read(
         last = Least(last, Value(floor(end), output_field=DateTimeField()))
     summed = sums.table._default_manager.filter(where, hour__lt=last)
     late = raw.filter(**{f"{sums.time}__gte": last})
-    parts = [_grouped(late, raw_keys, sums.sums)]
+    parts = [_grouped(late, raw_keys, wanted)]
     if first is not None:
         summed = summed.filter(hour__gte=first)
         early = raw.filter(**{f"{sums.time}__lt": Least(Value(first, output_field=DateTimeField()), last)})
-        parts.append(_grouped(early, raw_keys, sums.sums))
-    return list(_grouped(summed, keys, sums.added()).union(*parts, all=True))
+        parts.append(_grouped(early, raw_keys, wanted))
+    return list(_grouped(summed, keys, sums.added(wanted)).union(*parts, all=True))
 
 
 MOST_RAW = 50_000  # rows that a page sums while a person waits for it
 
 
-def end_for_page(rolled: Rolled) -> datetime | None:
-    """Where the sums of a page end: None for now; how far hours are summed where more than `MOST_RAW` rows wait for it.
+def end_for_page(rolled: Rolled) -> BaseExpression:
+    """Return, as an expression, where the sums of a page end: null for now; how far hours are summed where more than `MOST_RAW` rows wait.
 
     The beginning of time where none is summed: there is nothing to show, and the page has to say so.
     """
-    closed = rolled.closed_before()
-    rows = rolled.model._default_manager.order_by("created_at")
-    waiting = rows.filter(created_at__gte=closed) if closed else rows
-    return (closed or _BEGINNING) if waiting.values("pk")[MOST_RAW : MOST_RAW + 1] else None
+    state = Rollup.objects.filter(name=rolled.name).values("closed_before")[:1]
+    closed = Coalesce(Subquery(state), Value(_BEGINNING, output_field=DateTimeField()))
+    waiting = rolled.model._default_manager.filter(created_at__gte=closed).order_by("created_at")
+    first_too_many = Subquery(waiting.values("pk")[MOST_RAW : MOST_RAW + 1])
+    return Case(When(IsNull(first_too_many, False), then=closed), default=None, output_field=DateTimeField())
 
 
 def says_end(end: datetime | None) -> str:

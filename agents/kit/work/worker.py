@@ -18,7 +18,8 @@ from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Concat
 from django.utils import timezone
 
 from agents.kit.llm.ledger import write_late
@@ -229,14 +230,14 @@ def silence_allowed() -> timedelta:
 
 
 def alive() -> QuerySet[WorkerHeartbeat]:
-    """The workers that have not stopped and were heard of lately, or hold the lease of a long piece of work."""
+    """Return the workers that have not stopped and were heard of lately, or hold the lease of a long piece of work."""
     now = timezone.now()
-    holding: set[str] = set()
+    is_alive = Q(seen_at__gte=now - silence_allowed())
     for model in work_models():
         held = model._default_manager.filter(status=model.Status.RUNNING, lease_expires_at__gte=now)
-        holding.update(owner.partition("/")[0] for owner in held.values_list("lease_owner", flat=True))
-    heard_of = Q(seen_at__gte=now - silence_allowed()) | Q(name__in=holding)
-    return WorkerHeartbeat.objects.filter(heard_of, stopped_at=None)
+        by_a_thread = Q(lease_owner__startswith=Concat(OuterRef("name"), Value("/")))
+        is_alive |= Exists(held.filter(by_a_thread | Q(lease_owner=OuterRef("name"))))
+    return WorkerHeartbeat.objects.filter(is_alive, stopped_at=None)
 
 
 def alive_here() -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from django.db.models import Exists
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from agents.kit.console.home import HomePart, add_home, since, step
+from agents.kit.console.home import Answers, HomePart, Questions, add_home, since, step
 from correction.admin.matrix import config_url
 from correction.behavior.models import BehaviorRequest
 from correction.models import AgentEvaluationConfig
@@ -14,16 +15,20 @@ DAYS = 7
 HEAR = "manage.py configure defaults behavior_requesters=anyone"
 
 
-def people_unheard(request: HttpRequest) -> SafeString | None:
-    """People who may not ask write to agents, and it was never decided who may."""
-    if AgentEvaluationConfig.objects.filter(is_defaults=True, behavior_requesters__isnull=False).exists():
-        return None
+def count_unheard(request: HttpRequest) -> Questions:
+    """Ask whether requests were refused because of who wrote them, where nobody decided whose count."""
+    decided = AgentEvaluationConfig.objects.filter(is_defaults=True, behavior_requesters__isnull=False)
     refused = BehaviorRequest.objects.filter(
         status=BehaviorRequest.Status.CANCELLED,
         created_at__gte=since(24 * DAYS),
         error__contains="(behavior_requesters)",
     ).exclude(agent__evaluation_config__behavior_requesters__isnull=False)
-    if not refused.exists():
+    return {"people unheard": Exists(refused.filter(~Exists(decided)))}
+
+
+def people_unheard(request: HttpRequest, answers: Answers) -> SafeString | None:
+    """People who may not ask write to agents, and it was never decided who may."""
+    if not answers["people unheard"]:
         return None
     may = request.user.has_perm("correction.change_agentevaluationconfig")
     return step(
@@ -37,4 +42,8 @@ def people_unheard(request: HttpRequest) -> SafeString | None:
     )
 
 
-add_home(HomePart(place="setup", order=80, permission="behavior.view_behaviorrequest", render=people_unheard))
+add_home(
+    HomePart(
+        place="setup", order=80, permission="behavior.view_behaviorrequest", asks=count_unheard, render=people_unheard
+    )
+)

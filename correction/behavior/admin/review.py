@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from functools import partial
 
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from agents.kit.admin.access import user_of
+from agents.kit.console.home import CountUpTo
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from correction.behavior.admin.requests import DECIDING, change, request_panel
 from correction.behavior.applying import apply_request, reject_request, reopen_request, revert_request
 from correction.behavior.models import BehaviorRequest
 
 
-def requests_pending(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    """Return the newest requests that a person decides on."""
+def pending() -> QuerySet[BehaviorRequest]:
+    """Return the requests that a person decides on, newest first."""
     rows = BehaviorRequest.objects.filter(status=BehaviorRequest.Status.PENDING_REVIEW)
-    return newest(rows.order_by("-created_at", "-pk"), agent, keys)
+    return rows.order_by("-created_at", "-pk")
+
+
+def waiting_requests(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
+    """Return what waits of them."""
+    return newest(pending(), agent, keys)
 
 
 add_review(
@@ -30,7 +37,8 @@ add_review(
         permissions=DECIDING,
         fills="messages that ask an agent to behave differently, where a person decides.",
         note="Why (stored with a rejection)",
-        waiting=requests_pending,
+        waiting=waiting_requests,
+        count=lambda request: CountUpTo(pending()),
         find=partial(
             by_key, BehaviorRequest.objects.select_related("agent", "message__channel", "message__user", "reviewed_by")
         ),

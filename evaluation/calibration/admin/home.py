@@ -7,7 +7,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.home import HomePart, add_home, card, number_link, percent, since
+from agents.kit.console.home import Answers, HomePart, add_home, card, number_link, percent, since
 from agents.kit.llm.endpoints import model_of
 from agents.kit.models import LLMCall
 from agents.kit.ops.health import call_health
@@ -21,10 +21,10 @@ from evaluation.models import Dimension, Method
 ADHERENCE = Dimension.ADHERENCE
 
 
-def judge_card(request: HttpRequest) -> SafeString:
+def judge_card(request: HttpRequest, answers: Answers) -> SafeString:
     """How the judge's calls went in the last 24 hours, the newest failure, and how well it agrees with people."""
     day = since(24)
-    end, judge = end_for_page(LEDGER), model_of("judge")
+    end, judge = answers["end of the ledger's sums"], model_of("judge")
     health = call_health(role="judge", since=day, end=end)
     lately = {"role": "judge", "created_at__gte": day.isoformat()}
     lines: list[object] = [judge_badge(judge), says_end(end)]
@@ -56,4 +56,12 @@ def judge_card(request: HttpRequest) -> SafeString:
     )
 
 
-add_home(HomePart(place="cards", order=60, permission="kit.view_llmcall", render=judge_card))
+add_home(
+    HomePart(
+        place="cards",
+        order=60,
+        permission="kit.view_llmcall",
+        asks=lambda request: {"end of the ledger's sums": end_for_page(LEDGER)},
+        render=judge_card,
+    )
+)

@@ -39,13 +39,14 @@ from evaluation.calibration.admin.trust import agreement_badge
 from evaluation.calibration.agreement import all_agreements, calibration_of
 from evaluation.calibration.labels import Key
 from evaluation.change.admin.drift_overview import compare_url, overview_page
-from evaluation.change.evidence import Judged, dropped_tags, is_stale, newest_in_lists, stale_reasons
+from evaluation.change.evidence import Judged, dropped_tags, is_stale, stale_reasons
 from evaluation.change.models import Baseline
+from evaluation.change.stored import current_changes
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
 from evaluation.runs.planning import ENOUGH, RunSpec
-from evaluation.runs.summary import Share, dimension_scores, shares_of
+from evaluation.runs.summary import Share, shares_of
 
 What = Literal["evaluate", "capture"]
 TITLES: dict[What, str] = {"evaluate": "Evaluate {} now", "capture": "Capture a baseline of {}"}
@@ -166,14 +167,13 @@ def fill_now(agents: list[Any]) -> tuple[object, object] | None:
         The judge of all their baselines, where it is one; then the column does not name it (`names_judge`).
     """
     prefetch_related_objects(agents, NEWEST_BASELINES, "traits")
-    newest = newest_in_lists([agent.pk for agent in agents])
-    scores = dimension_scores(list({run.pk: run for run in newest.values()}.values()))
     judges = {judged for agent in agents for judged, _ in _by_judge(agent.newest_baselines)}
     for agent in agents:
         agent.now, agent.names_judge = {}, len(judges) > 1
     by_key = {agent.pk: agent for agent in agents}
-    for (pk, way, dimension), run in newest.items():
-        by_key[pk].now[way, dimension] = scores.get(run.pk, {}).get(dimension)
+    about = ("agent_id", "judge", "procedure", "dimension", "candidate")
+    for pk, judge, procedure, dimension, score in current_changes(by_key).filter(proposition="").values_list(*about):
+        by_key[pk].now[Judged(judge=judge, procedure=procedure), dimension] = score
     return ("judge", judged_by(*judges)) if len(judges) == 1 else None
 
 

@@ -35,13 +35,12 @@ from evaluation.admin.display import (
 from evaluation.calibration.admin.trust import trust
 from evaluation.calibration.agreement import with_trust
 from evaluation.change.admin.drift_overview import MOST_AGENTS, by_name, compare_url, read_tag, way_name
-from evaluation.change.change import Change
-from evaluation.change.choosing import Asked, Side, sides_of, ways_of, with_undated
+from evaluation.change.change import ChangeResult
+from evaluation.change.choosing import Asked, sides_of, ways_of, with_undated
 from evaluation.change.comparison import Comparison, Shown, compare
 from evaluation.change.evidence import Judged
-from evaluation.change.examples import lowest_scores
-from evaluation.change.measurements import NotComparable
-from evaluation.change.overview import Quote, quotes_of
+from evaluation.change.examples import Quote, lowest_scores, quotes_of
+from evaluation.change.measurements import NotComparable, Side
 from evaluation.commands import as_text
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import Share
@@ -54,7 +53,7 @@ READING = "agents.view_message"
 Claims = Mapping[tuple[str, str], tuple[str, bool]]
 
 
-def _row(change: Change, name: SafeString | None = None) -> tuple[object, ...]:
+def _row(change: ChangeResult, name: SafeString | None = None) -> tuple[object, ...]:
     """A row of a change, called `name` (default: the dimension).
 
     It has what a reader must know of the verdict: what would decide, or why nothing does, and what its interval is of.
@@ -84,7 +83,7 @@ def _row(change: Change, name: SafeString | None = None) -> tuple[object, ...]:
     )
 
 
-def _number(change: Change, value: float | None, share: Share | None) -> SafeString:
+def _number(change: ChangeResult, value: float | None, share: Share | None) -> SafeString:
     if change.counted and value is not None:
         return number(None, int(value), share=share)
     if change.of_words:
@@ -314,7 +313,7 @@ def _behind(side: Side) -> tuple[SafeString, SafeString, str]:
     return display.visible(name), links, "" if scope in name else scope
 
 
-def _named(change: Change, now: Side, claim: str, inverted: bool) -> SafeString:
+def _named(change: ChangeResult, now: Side, claim: str, inverted: bool) -> SafeString:
     """The claim in words, and its id, which leads to the judgements in B."""
     run = now.runs.get(change.dimension)
     url = display.list_url(
@@ -344,7 +343,7 @@ def _shown(shown: Shown, before: Side, now: Side, claims: Claims, *, may_read: b
     }
 
 
-def _pairs(shown: Sequence[Change], before: Side, now: Side, claims: Claims) -> list[dict[str, Any]]:
+def _pairs(shown: Sequence[ChangeResult], before: Side, now: Side, claims: Claims) -> list[dict[str, Any]]:
     """The largest changes, each with a message of A and one of B that show it."""
     moved = [c for c in shown if c.delta is not None and abs(c.delta) >= MARGIN and not c.counted]
     largest = sorted(moved, key=lambda c: (c.verdict not in ("drifted", "improved"), -abs(c.delta or 0.0), c.name))

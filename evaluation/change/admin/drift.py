@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -15,7 +15,9 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin.transcript import transcript_url
+from agents.admin.markers import builds
+from agents.admin.transcript import channel_url, position_url
+from agents.builds import Tag, first_of_tags
 from agents.kit.admin.access import user_of
 from agents.kit.alerting import alert_url
 from agents.kit.console import display
@@ -24,7 +26,7 @@ from agents.kit.console.forms import tell_done
 from agents.kit.console.panels import table
 from agents.kit.console.site import ReadOnlyAdmin
 from agents.kit.text.wording import counted, interval_text, signed
-from agents.models import Agent, Message
+from agents.models import Agent
 from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter
 from evaluation.calibration.admin.trust import trust
 from evaluation.change.evidence import Judged
@@ -42,10 +44,11 @@ MOST_JUDGED = 2_000  # messages of an evaluation by position that a page waits f
 
 def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """The agent's scores over time, a chart per dimension, judge and procedure, or how to get some."""
-    drawn = histories(agents=[agent.pk])
+    tags = first_of_tags([agent.pk])
+    drawn = histories(agents=[agent.pk], tags=tags)
     scored = [one for one in drawn if one.now is not None]
     context = {
-        "charts": history_charts(request, agent, scored[:MOST_CHARTS]),
+        "charts": history_charts(request, agent, scored[:MOST_CHARTS], tags),
         "more": max(0, len(scored) - MOST_CHARTS),
         "unscored": [(dimension_badge(one.dimension), judged_by(one.judged)) for one in drawn if one.now is None],
         "slug": agent.slug,
@@ -58,12 +61,14 @@ def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return render_to_string("admin/change/drift/panel.html", context)
 
 
-def history_charts(request: HttpRequest, agent: Agent, drawn: Sequence[History]) -> list[dict[str, Any]]:
-    """A chart for each, with the baseline, and with what happened to the agent meanwhile."""
+def history_charts(
+    request: HttpRequest, agent: Agent, drawn: Sequence[History], tags: Mapping[tuple[int, Tag], datetime]
+) -> list[dict[str, Any]]:
+    """Return a chart for each, with the baseline, and with what happened to the agent meanwhile."""
     if not drawn:
         return []
     first, last = axis_of(drawn)
-    markers = markers_of(request, [agent.pk], first, last)
+    markers = markers_of(request, [agent.pk], first, last, known=builds(request, tags, first, last))
     levels = levels_of([agent.pk])
     charts = []
     for one in drawn:
@@ -97,8 +102,13 @@ def history_line(request: HttpRequest, history: History, name: str, *, band: boo
         band: Whether it has one.
         line: More of the line: `level`, `note`, `url`.
     """
-    may = request.user.has_perm("agents.view_message")
-    points = [Point(at=one.at, value=one.score, **(_place(one) if may else {})) for one in history.points]
+    points = []
+    channels = {point.channel for point in history.points if point.channel is not None}
+    transcripts = {channel: channel_url(channel) for channel in channels}
+    may_read = request.user.has_perm("agents.view_message")
+    for point in history.points:
+        where = _where(point, transcripts) if may_read else {}
+        points.append(Point(at=point.at, value=point.score, **where))
     means = []
     for one in history.rolled:
         within = one.interval if band else None
@@ -107,13 +117,13 @@ def history_line(request: HttpRequest, history: History, name: str, *, band: boo
     return Line(name=name, points=points, means=means, **line)
 
 
-def _place(one: Scored) -> dict[str, Any]:
-    """Where a point leads, and what its hint says of that."""
-    if one.message is None or one.channel is None:
-        url = reverse("admin:evaluation_evaluationrun_change", args=[one.run])
+def _where(point: Scored, transcripts: Mapping[int, str]) -> dict[str, Any]:
+    """Return where a point leads, and what its hint says of that; `transcripts` are addresses by channel."""
+    if point.message is None or point.channel is None:
+        url = reverse("admin:evaluation_evaluationrun_change", args=[point.run])
         return {"url": url, "note": ", opens the evaluation"}
-    note = f", mean of {one.of} messages, opens the lowest" if one.of > 1 else ", opens the message"
-    return {"url": transcript_url(Message(pk=one.message, channel_id=one.channel, position=one.position)), "note": note}
+    note = f", mean of {point.of} messages, opens the lowest" if point.of > 1 else ", opens the message"
+    return {"url": position_url(transcripts[point.channel], point.position), "note": note}
 
 
 def said_of(history: History) -> str:
@@ -191,8 +201,9 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
         panels = super().get_panels(request, obj)
         way = Judged(judge=obj.judge, procedure=obj.procedure)
-        drawn = histories(agents=[obj.agent_id], dimensions=[obj.dimension], judged=way)
-        charts = history_charts(request, obj.agent, [one for one in drawn if one.now is not None])
+        tags = first_of_tags([obj.agent_id])
+        drawn = histories(agents=[obj.agent_id], tags=tags, dimensions=[obj.dimension], judged=way)
+        charts = history_charts(request, obj.agent, [one for one in drawn if one.now is not None], tags)
         context: dict[str, object] = {"evaluation": evaluation_link(obj.evaluation_run_id)}
         changed = f"what changed in {obj.agent.display_name}, and what to do"
         context["trust"] = trust(obj.judge, obj.procedure, [obj.dimension], request.user, agent=obj.agent.slug)

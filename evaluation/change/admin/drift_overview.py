@@ -1,4 +1,4 @@
-"""The drift overview: one card per agent, those who lost most first; and the same card with every proposition on the agent's own page."""
+"""The drift overview: one card per agent, those who lost most first; and the same with every proposition on the agent's own page."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from agents.kit.text.wording import signed
 from agents.models import Agent
 from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words
 from evaluation.calibration.admin.trust import trust
+from evaluation.change.change import ChangeResult
 from evaluation.change.evidence import Judged, judged_ways
-from evaluation.change.models import Baseline
+from evaluation.change.models import Baseline, Change
 from evaluation.change.overview import (
-    Card,
-    Move,
+    AgentDrift,
     Overview,
     State,
     candidate_words,
@@ -46,7 +46,7 @@ from evaluation.runs.summary import Share, percent
 
 INVERTED = "an anti-pattern: 9 means not at all"
 PAGE = 12  # cards
-MOST_MOVES = 60  # propositions in the table of an agent's page; the largest falls
+MOST_PROPOSITIONS = 60  # propositions in the table of an agent's page; the largest falls
 MOST_AGENTS = 200  # ranked at once
 NEEDED = ("change.view_baseline", "agents.view_agent")
 ACTIVE = (("", "active agents"), ("all", "all agents"), ("no", "inactive agents"))
@@ -75,7 +75,7 @@ class Step(NamedTuple):
     why: str = ""
 
 
-Finder = Callable[[HttpRequest, Sequence[Card]], Mapping[int, Sequence[Step]]]
+Finder = Callable[[HttpRequest, Sequence[AgentDrift]], Mapping[int, Sequence[Step]]]
 _finders: list[Finder] = []
 
 
@@ -84,23 +84,22 @@ def add_steps(finder: Finder) -> None:
     _finders.append(finder)
 
 
-def _measuring_steps(request: HttpRequest, card: Card) -> list[Step]:
+def _measuring_steps(request: HttpRequest, drift: AgentDrift) -> list[Step]:
     """Read what fell, measure what is not known, capture a baseline of what was meant to change."""
-    state, steps = card.state, []
+    state = drift.state
+    steps = []
     if state in ("drifted", "possibly drifted") and request.user.has_perm("evaluation.view_evaluationscore"):
-        steps.append(
-            Step("Read what was judged", scores_behind(card.main), "its judgements now, with the judge's reasons")
-        )
+        url = scores_behind(drift.main)
+        steps.append(Step("Read what was judged", url, "its judgements now, with the judge's reasons"))
     if not request.user.has_perm(MEASURE):
         return steps
-    capture, evaluate = (
-        reverse(f"admin:evaluation_agent_{what}", args=[card.agent.pk]) for what in ("capture", "evaluate")
-    )
+    capture = reverse("admin:evaluation_agent_capture", args=[drift.agent.pk])
+    evaluate = reverse("admin:evaluation_agent_evaluate", args=[drift.agent.pk])
     if state in ("never measured", "no baseline"):
         steps.append(Step("Capture a baseline", capture, "so that there is something to compare with"))
     elif state in ("not measured since", "not comparable"):
         steps.append(Step("Evaluate now", evaluate, "nothing was measured since"))
-    elif card.compared.persona_edited:
+    elif drift.persona_edited:
         why = "the persona was edited since; if the change was meant, measure from here on"
         steps.append(Step("Capture a new baseline", capture, why))
     elif state == "possibly drifted":
@@ -108,11 +107,11 @@ def _measuring_steps(request: HttpRequest, card: Card) -> list[Step]:
     return steps
 
 
-def scores_behind(move: Move | None) -> str:
+def scores_behind(row: Change | None) -> str:
     """The candidate's judgements of a proposition; without one all there are."""
-    if move is None:
+    if row is None:
         return display.list_url(EvaluationScore)
-    where = {"run": move.candidate_run, "dimension__exact": move.dimension, "proposition_id": move.proposition}
+    where = {"run": row.evaluation_run_id, "dimension__exact": row.dimension, "proposition_id": row.proposition}
     return display.list_url(EvaluationScore, **where)
 
 
@@ -122,53 +121,61 @@ def compare_url(**asked: object) -> str:
     return f"{reverse('admin:evaluation_evaluationrun_compare')}?{urlencode(given)}"
 
 
-def _compare_url(card: Card) -> str:
-    """Where the two measurements of a card stand proposition by proposition; empty where there are not two."""
-    compared = card.compared
-    if not (compared.baseline and compared.candidate and card.judged):
+def _compare_url(drift: AgentDrift) -> str:
+    """Where the two measurements of an agent stand proposition by proposition; empty where there are not two."""
+    if not (drift.baseline_runs and drift.candidate_runs and drift.judged):
         return ""
-    runs = set(compared.baseline.values()), {run.pk for run in compared.candidate.values()}
-    baseline, candidate = (of.pop() if len(of) == 1 else "" for of in runs)  # several by dimension: those of today
-    return compare_url(agent=card.agent.slug, judge=card.judged, baseline=baseline, candidate=candidate)
+    before = {run.pk for run in drift.baseline_runs.values()}
+    now = {run.pk for run in drift.candidate_runs.values()}
+    return compare_url(  # several by dimension: those of today
+        agent=drift.agent.slug,
+        judge=drift.judged,
+        baseline=before.pop() if len(before) == 1 else "",
+        candidate=now.pop() if len(now) == 1 else "",
+    )
 
 
 # -- cards
-def shown_cards(request: HttpRequest, cards: Sequence[Card]) -> list[dict[str, Any]]:
-    """The cards for the template, with what to do next, the most urgent first."""
+def shown_cards(request: HttpRequest, drifts: Sequence[AgentDrift]) -> list[dict[str, Any]]:
+    """The agents for the template, with what to do next, the most urgent first."""
     steps: dict[int, list[Step]] = defaultdict(list)
-    for card in cards:
-        steps[card.agent.pk] += _measuring_steps(request, card)
+    for drift in drifts:
+        steps[drift.agent.pk] += _measuring_steps(request, drift)
     for finder in _finders:
-        for agent, more in finder(request, cards).items():
+        for agent, more in finder(request, drifts).items():
             steps[agent] += more
-    return [_shown(card, steps[card.agent.pk]) for card in cards]
+    return [_shown(drift, steps[drift.agent.pk]) for drift in drifts]
 
 
-def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
-    quotes = ("Baseline", card.baseline_quote), ("Now", card.candidate_quote)
+def _shown(drift: AgentDrift, steps: Sequence[Step]) -> dict[str, Any]:
+    quotes = ("Baseline", drift.baseline_quote), ("Now", drift.candidate_quote)
     return {
-        "card": card,
-        "badge": display.badge(card.state, *STATES[card.state]),
-        "sentence": sentence_of(card),
-        "sure": why_drifted(card),
-        "scores_url": scores_behind(card.main),
-        "compare_url": _compare_url(card),
+        "drift": drift,
+        "badge": display.badge(drift.state, *STATES[drift.state]),
+        "sentence": sentence_of(drift),
+        "sure": why_drifted(drift),
+        "scores_url": scores_behind(drift.main),
+        "compare_url": _compare_url(drift),
         "quotes": [(name, quote) for name, quote in quotes if quote is not None],
         "dimensions": [
             (
-                move.dimension,
-                of_words(move.baseline)
-                if move.of_words
-                else meter(move.baseline, share=move.baseline_share, why=move.reason),
-                of_words(move.candidate) if move.of_words else meter(move.candidate, share=move.share, why=move.reason),
-                signed(move.delta),
+                change.dimension,
+                _score(change, change.baseline, change.baseline_share),
+                _score(change, change.candidate, change.share),
+                signed(change.delta),
             )
-            for move in card.dimensions
+            for change in drift.dimensions
         ],
-        "now": candidate_words(card),
-        "now_runs": sorted({run.pk for run in card.compared.candidate.values()}),
+        "now": candidate_words(drift),
+        "now_runs": sorted({run.pk for run in drift.candidate_runs.values()}),
         "steps": steps[:3],
     }
+
+
+def _score(change: ChangeResult, score: float | None, share: Share | None) -> str:
+    if change.of_words:
+        return of_words(score)
+    return meter(score, share=share, why=change.reason)
 
 
 # -- filters
@@ -227,10 +234,9 @@ def by_name() -> QuerySet[Agent]:
     return Agent.objects.listed().order_by("display_name", "slug")
 
 
-def usual_overview(*, state: State | None, stop: int) -> Overview:
-    """What the page counts where no filter is set, with the first cards of a state: what the console's first page shows."""
-    agents = list(by_name().filter(is_active=True)[:MOST_AGENTS])
-    return drift_overview(agents, next(iter(judged_ways()), None), state=state, stop=stop, quotes=False)
+def usual_overview(agents: Sequence[Agent], *, stop: int) -> Overview:
+    """Return what the page counts where no filter is set, and the first agents: what the console's first page shows."""
+    return drift_overview(agents, next(iter(judged_ways()), None), stop=stop, describe=False)
 
 
 def read_tag(text: str) -> Tag | None:
@@ -277,8 +283,8 @@ def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
     return {
         "judge": judged_by(judged) if judged else "",
         "heuristic": judged is not None and is_heuristic(judged.judge),
-        "trust": _trust(judged, overview.cards, request.user),
-        "cards": shown_cards(request, overview.cards),
+        "trust": _trust(judged, overview.drifts, request.user),
+        "cards": shown_cards(request, overview.drifts),
         "states": [
             (state, overview.states[state], tone, hint)
             for state, (tone, hint) in STATES.items()
@@ -293,12 +299,12 @@ def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
     }
 
 
-def _trust(judged: Judged | None, cards: Sequence[Card], user: Any) -> SafeString | str:
-    """How far the judge of these cards can be trusted; of one card also for its agent."""
+def _trust(judged: Judged | None, drifts: Sequence[AgentDrift], user: Any) -> SafeString | str:
+    """How far the judge of these agents can be trusted; of one agent also for that one."""
     if judged is None:
         return ""
-    dimensions = sorted({change.dimension for card in cards for change in card.dimensions})
-    agent = cards[0].agent.slug if len(cards) == 1 else ""
+    dimensions = sorted({change.dimension for drift in drifts for change in drift.dimensions})
+    agent = drifts[0].agent.slug if len(drifts) == 1 else ""
     return trust(judged.judge, judged.procedure, dimensions, user, agent=agent)
 
 
@@ -320,15 +326,19 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """The agent's card with every proposition, by the judge that comes first on the overview among those of its baselines."""
     own = set(Baseline.objects.filter(agent=agent).order_by().values_list("judge", "procedure").distinct())
     judged = next((way for way in judged_ways() if (way.judge, way.procedure) in own), None) if own else None
-    card = drift_overview([agent], judged, quotes=request.user.has_perm("agents.view_message")).cards[0]
+    drift = drift_overview([agent], judged, quotes=request.user.has_perm("agents.view_message")).drifts[0]
     context = {
-        "shown": shown_cards(request, [card])[0],
+        "shown": shown_cards(request, [drift])[0],
         "judge": judged_by(judged) if judged else "",
-        "trust": _trust(judged, [card], request.user),
-        "moves": table(MOVE_HEADS, [_move(card, move) for move in card.moves[:MOST_MOVES]], label="Every proposition"),
-        "more": max(0, len(card.moves) - MOST_MOVES),
-        "changed": card.changed,
-        "lost": [f"{lost} ({percent(lost.before)} → {percent(lost.now)})" for lost in card.lost],
+        "trust": _trust(judged, [drift], request.user),
+        "propositions": table(
+            PROPOSITION_HEADS,
+            [_proposition(drift, row) for row in drift.propositions[:MOST_PROPOSITIONS]],
+            label="Every proposition",
+        ),
+        "more": max(0, len(drift.propositions) - MOST_PROPOSITIONS),
+        "changed": drift.changed,
+        "lost": [f"{lost} ({percent(lost.before)} → {percent(lost.now)})" for lost in drift.lost],
         "may_ask": request.user.has_perm(MEASURE),
         "overview_url": reverse("admin:evaluation_drift_overview"),
         "slug": agent.slug,
@@ -336,34 +346,34 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return SafeString(render_to_string("admin/change/overview/panel.html", context, request))
 
 
-MOVE_HEADS = ("Proposition", "Baseline", "Now", "Change", "Judged, baseline · now", "Verdict")
+PROPOSITION_HEADS = ("Proposition", "Baseline", "Now", "Change", "Judged, baseline · now", "Verdict")
 
 
-def _move(card: Card, move: Move) -> tuple[object, ...]:
-    name = short_name(move.proposition, card.agent.slug, move.dimension)
-    if move.is_sure:
-        fell = move.points < 0
-        verdict = display.badge("drifted" if fell else "improved", "bad" if fell else "good", "more than chance")
-    elif move.p_adjusted is None:
-        verdict = display.badge("judged once", "plain", "one judgement of a whole window decides nothing")
-    else:
-        verdict = display.badge(
-            "within chance", "plain", f"p {move.p_adjusted:.2g}, corrected for all propositions here"
-        )
-    inverted = display.badge("inverted", "plain", INVERTED) if move.inverted else ""
-    link = display.link(scores_behind(move), name, f"the judgements of {move.proposition} now")
-    judged = f"{move.baseline_scored:,} · {move.scored:,}"
+def _proposition(drift: AgentDrift, row: Change) -> tuple[object, ...]:
+    result = row.result
+    name = short_name(row.proposition, drift.agent.slug, row.dimension)
+    inverted = display.badge("inverted", "plain", INVERTED) if row.inverted else ""
+    link = display.link(scores_behind(row), name, f"the judgements of {row.proposition} now")
+    judged = f"{row.baseline_scored:,} · {row.scored:,}"
     return (
-        format_html("{} {} {}", link, dimension_badge(move.dimension), inverted),
-        _number(move, move.baseline, move.baseline_share, move.baseline_hits),
-        _number(move, move.candidate, move.share, move.hits),
-        signed(move.points),
-        f"{judged}, {move.unscored:,} unscored" if move.unscored else judged,
-        verdict,
+        format_html("{} {} {}", link, dimension_badge(row.dimension), inverted),
+        _number(result, result.baseline, result.baseline_share, result.baseline_hits),
+        _number(result, result.candidate, result.share, result.hits),
+        signed(result.points),
+        f"{judged}, {row.unscored:,} unscored" if row.unscored else judged,
+        _verdict(result),
     )
 
 
-def _number(move: Move, score: float | None, share: Share | None, hits: Share | None) -> str:
+def _verdict(result: ChangeResult) -> SafeString:
+    if result.is_sure:
+        return display.badge(result.verdict, "bad" if result.verdict == "drifted" else "good", "more than chance")
+    if result.p_adjusted is None:
+        return display.badge("judged once", "plain", "one judgement of a whole window decides nothing")
+    return display.badge("within chance", "plain", f"p {result.p_adjusted:.2g}, corrected for all propositions here")
+
+
+def _number(result: ChangeResult, score: float | None, share: Share | None, hits: Share | None) -> str:
     if hits is not None:
         return f"hits in {hits} messages"
-    return of_words(score) if move.of_words else meter(score, share=share)
+    return of_words(score) if result.of_words else meter(score, share=share)

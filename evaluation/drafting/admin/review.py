@@ -19,24 +19,35 @@ from evaluation.drafting import editing
 from evaluation.drafting.admin.propositions import PAGES, card_of, carry_out, marks_of, propositions_url
 from evaluation.drafting.editing import CannotSave
 from evaluation.models import PatternTimeout
-from evaluation.propositions.files import Entry, PropositionError, all_entries
+from evaluation.propositions.files import Entry, PropositionError, all_entries, load_all
 from evaluation.propositions.schema import AGENT_NAME
 
 
 def suggestions(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
     """Suggestions in the files' order; none where files cannot be used, which the first page says."""
-    return [
-        Waits(key, None, entry.owner)
-        for key, entry in _entries().items()
-        if entry.state == "suggested" and (not agent or entry.owner == agent) and (keys is None or key in keys)
-    ][: MOST_COUNTED + 1]
+    waits = []
+    for entry in _entries(in_files_with="suggested"):
+        if entry.state == "suggested" and (not agent or entry.owner == agent):
+            key = _key(entry)
+            if keys is None or key in keys:
+                waits.append(Waits(key, None, entry.owner))
+    return waits[: MOST_COUNTED + 1]
 
 
-def _entries() -> dict[str, Entry]:
+def _entries(in_files_with: str = "") -> list[Entry]:
+    """Return the propositions of all files, or of those in which one is in this state; none where files cannot be used."""
     try:
-        return {f"{entry.owner}:{entry.key}": entry for entry in all_entries()}
+        files = load_all()
+        if in_files_with:
+            # Few files have a suggestion, and the first page waits for this.
+            files = [file for file in files if any(each.state == in_files_with for each in file.inactive)]
+        return all_entries(files)
     except PropositionError:
-        return {}
+        return []
+
+
+def _key(entry: Entry) -> str:
+    return f"{entry.owner}:{entry.key}"
 
 
 class Suggested(NamedTuple):
@@ -47,7 +58,7 @@ class Suggested(NamedTuple):
 
 
 def _suggestions(keys: Collection[str]) -> dict[str, Suggested]:
-    entries = {key: entry for key, entry in _entries().items() if key in keys}
+    entries = {key: entry for entry in _entries() if (key := _key(entry)) in keys}
     agents = Agent.objects.filter(slug__in={entry.owner for entry in entries.values()})
     names = dict(agents.values_list("slug", "display_name"))
     return {key: Suggested(entry, names.get(entry.owner, "the agent")) for key, entry in entries.items()}

@@ -8,7 +8,8 @@ from typing import Any
 from agents.models import Agent, Message
 from agents.personas.persona import current_digest
 from evaluation.change.evidence import judged_ways
-from evaluation.change.overview import Card, drift_overview
+from evaluation.change.overview import AgentDrift, drift_overview
+from evaluation.change.stored import refresh_changes, store_ended
 from evaluation.models import EvaluationRun, EvaluationScore
 from tests.evaluation.judged import LLM, make_baseline, make_run
 from tests.factories import make_channel, talk
@@ -35,6 +36,7 @@ def measure(agent: Agent, scores: Scores, *, build: str = "41", **fields: Any) -
         for name, values in scores.items()
         for message, score in zip(messages, values, strict=False)
     )  # fmt: skip
+    store_ended(run)
     return run
 
 
@@ -52,6 +54,14 @@ def flattened(agent: Agent, *, judge: str = LLM) -> EvaluationRun:
     return measure(agent, {f"{agent.slug}-dry-wit": [3, 3, 4, 3, 3, 2, 4, 3], "default-voice": steady}, judge=judge)
 
 
-def card_of(agent: Agent, **choice: Any) -> Card:
-    """The agent's card, by the judge that comes first."""
-    return drift_overview([agent], next(iter(judged_ways()), None), **choice).cards[0]
+def drift_of(agent: Agent, **choice: Any) -> AgentDrift:
+    """How the agent changed, by the judge that comes first, after its evaluations ended."""
+    store_all(agent)
+    return drift_overview([agent], next(iter(judged_ways()), None), **choice).drifts[0]
+
+
+def store_all(*agents: Agent) -> None:
+    """Compute what the evaluations of these agents changed, as when the last of them ends."""
+    for run in EvaluationRun.objects.filter(agent__in=agents, status="completed"):
+        store_ended(run)
+    refresh_changes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.change.change import Change, mean_of
+from evaluation.change.change import ChangeResult, mean_of
 from evaluation.change.comparison import Comparison
 from evaluation.change.measurements import Measured, MeasuredDimension, Measurement, observations_json
 from evaluation.statistics.bootstrap import Observation
@@ -51,7 +51,7 @@ def adherence(scores: Scores, *, first: int = 1, unit: str = "message", **fields
     return measurement({"adherence": {"voice": of(scores, first=first, unit=unit)}}, **fields)
 
 
-def only(comparison: Comparison) -> Change:
+def only(comparison: Comparison) -> ChangeResult:
     """The change of its one dimension."""
     (change,) = comparison.dimensions
     return change

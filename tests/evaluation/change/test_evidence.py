@@ -16,7 +16,7 @@ from pytest_django import Settings
 from agents.models import Agent, Message
 from agents.personas.persona import TraitValue, save_persona
 from evaluation.change.evidence import Judged, judged_ways, newest_since_baselines
-from evaluation.change.overview import Card, drift_overview, sentence_of
+from evaluation.change.overview import AgentDrift, drift_overview, sentence_of
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs.execute import capture, work_one
 from evaluation.runs.planning import RunSpec
@@ -67,8 +67,8 @@ def say(agent: Agent, build: str, at: datetime | None) -> list[Message]:
     return talk(agent, [f"Line {n} of {build}." for n in range(8)], channel=channel, sent_at=at, tags={"build": build})
 
 
-def overview() -> Card:
-    return drift_overview([Agent.objects.get(slug="ada")], next(iter(judged_ways()), None)).cards[0]
+def overview() -> AgentDrift:
+    return drift_overview([Agent.objects.get(slug="ada")], next(iter(judged_ways()), None)).drifts[0]
 
 
 def chosen() -> dict[str, int]:

@@ -10,10 +10,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from agents.builds import first_of_tags
 from agents.models import Agent
 from evaluation.change import history
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, histories
+from evaluation.change.stored import store_ended
 from evaluation.models import EvaluationRun
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
 from tests.factories import MONDAY, make_agent, make_channel, talk
@@ -31,6 +33,7 @@ def scored(agent: Agent, score: int | None, *, days_ago: float = 0, build: str =
     (message,) = talk(agent, [f"Said {days_ago} days ago."], sent_at=at, tags=tags)
     run = make_run(agent, **fields)
     make_score(run, score, message=message)
+    store_ended(run)
     return run
 
 
@@ -46,7 +49,8 @@ def imported(agent: Agent, scores: list[int | None], *, start: datetime = MONDAY
 
 
 def read(*agents: Agent, **choice: Any) -> list[History]:
-    return histories(agents=[agent.pk for agent in agents], **choice)
+    pks = [agent.pk for agent in agents]
+    return histories(agents=pks, tags=first_of_tags(pks), **choice)
 
 
 def values(one: History) -> list[float | None]:

@@ -16,7 +16,7 @@ from evaluation.change.evidence import judged_ways
 from evaluation.change.models import Baseline
 from evaluation.change.overview import drift_overview, sentence_of, short_name, why_drifted
 from evaluation.models import EvaluationRun
-from tests.evaluation.change.measured import capture, card_of, flattened, measure
+from tests.evaluation.change.measured import capture, drift_of, flattened, measure
 from tests.evaluation.judged import LLM, OFFLINE
 from tests.factories import make_agent
 
@@ -35,7 +35,7 @@ def test_those_who_lost_most_stand_first_and_those_of_whom_nothing_is_known_last
     capture(dan, {"dry": STEADY})
     found = drift_overview([bob, cleo, ada, dan, eve], judged_ways()[0])
 
-    assert [card.agent.slug for card in found.cards] == ["cleo", "ada", "bob", "dan", "eve"]
+    assert [drift.agent.slug for drift in found.drifts] == ["cleo", "ada", "bob", "dan", "eve"]
     assert found.states == {"drifted": 2, "steady": 1, "not measured since": 1, "never measured": 1}
 
 
@@ -46,8 +46,8 @@ def test_heuristics_and_models_never_share_a_ranking() -> None:
     by_model, by_heuristic = judged_ways()
 
     assert (by_model.judge, by_heuristic.judge) == (LLM, OFFLINE)
-    assert [card.state for card in drift_overview([ada, bob], by_model).cards] == ["drifted", "never measured"]
-    assert [card.agent for card in drift_overview([ada, bob], by_heuristic).cards] == [ada, bob]
+    assert [drift.state for drift in drift_overview([ada, bob], by_model).drifts] == ["drifted", "never measured"]
+    assert [drift.agent for drift in drift_overview([ada, bob], by_heuristic).drifts] == [ada, bob]
 
 
 def test_other_procedures_failed_runs_samples_by_position_and_earlier_ones_are_no_measurement_since() -> None:
@@ -58,7 +58,7 @@ def test_other_procedures_failed_runs_samples_by_position_and_earlier_ones_are_n
     measure(ada, {"dry": [1] * 8}, status="failed", overall_score=None)
     measure(ada, {"dry": [1] * 8}, position_bins=[[1, 5], [6, None]])
 
-    assert card_of(ada).state == "not measured since"
+    assert drift_of(ada).state == "not measured since"
 
 
 def test_two_builds_are_compared_by_the_evaluations_of_their_messages() -> None:
@@ -70,12 +70,12 @@ def test_two_builds_are_compared_by_the_evaluations_of_their_messages() -> None:
     both = {"baseline": ("build", "40"), "candidate": ("build", "41")}
     found = drift_overview([ada, bob], judged_ways()[0], **both)  # type: ignore[arg-type]
 
-    assert [sentence_of(card) for card in found.cards] == [
+    assert [sentence_of(drift) for drift in found.drifts] == [
         "Stopped “dry”: 8.7 → 2.3 since build 41.",
         "There is no evaluation of build 40 and none of build 41.",
     ]
-    assert sentence_of(card_of(ada, candidate=("build", "43"))).endswith(": there is no evaluation of build 43.")
-    assert sentence_of(card_of(ada, baseline=("build", "7"))).endswith(
+    assert sentence_of(drift_of(ada, candidate=("build", "43"))).endswith(": there is no evaluation of build 43.")
+    assert sentence_of(drift_of(ada, baseline=("build", "7"))).endswith(
         "there is no evaluation of build 7 to compare it with."
     )
 
@@ -85,14 +85,14 @@ def test_chance_is_corrected_for_all_claims_that_are_looked_at() -> None:
     ada = make_agent()
     capture(ada, {"dry": [8, 7, 8, 7, 8, 7]})
     measure(ada, {"dry": [7, 6, 7, 7, 6, 7]})
-    assert card_of(ada).state == "drifted"
+    assert drift_of(ada).state == "drifted"
     others = [make_agent(f"other-{n}") for n in range(12)]
     for other in others:
         capture(other, {"dry": STEADY[:6]})
         measure(other, {"dry": STEADY[:6]})
-    (card,) = (card for card in drift_overview([ada, *others], judged_ways()[0]).cards if card.agent == ada)
+    (drift,) = (drift for drift in drift_overview([ada, *others], judged_ways()[0]).drifts if drift.agent == ada)
 
-    assert card.state == "possibly drifted"
+    assert drift.state == "possibly drifted"
 
 
 def test_simulated_speech_is_not_tested_as_if_its_turns_were_independent() -> None:
@@ -101,14 +101,14 @@ def test_simulated_speech_is_not_tested_as_if_its_turns_were_independent() -> No
     ada.baselines.update(procedure="plumbline+simulated")
     measure(ada, {"dry": [1] * 8}, simulated=True)
 
-    assert card_of(ada).state == "possibly drifted"
+    assert drift_of(ada).state == "possibly drifted"
 
 
 def test_the_number_of_queries_does_not_grow_with_the_agents() -> None:
     def asked(agents: list[Agent]) -> int:
         with CaptureQueriesContext(connection) as captured:
             found = drift_overview(agents, judged_ways()[0])
-        assert len(found.cards) == len(agents)
+        assert len(found.drifts) == len(agents)
         return len(captured.captured_queries)
 
     agents = [make_agent(f"agent-{n}") for n in range(6)]
@@ -170,13 +170,13 @@ def test_a_change_is_called_by_what_it_is(
     inverted = ["default-generic-assistant"]
     capture(ada, before, inverted=inverted)
     measure(ada, now, inverted=inverted)
-    card = card_of(ada)
+    drift = drift_of(ada)
 
-    assert card.state == state
-    assert sentence_of(card).startswith(sentence)
+    assert drift.state == state
+    assert sentence_of(drift).startswith(sentence)
     if state == "possibly drifted":
-        assert card.main is not None
-        assert why_drifted(card) == "3 judgements in the baseline, 3 now; too few to tell from chance"
+        assert drift.main is not None
+        assert why_drifted(drift) == "3 judgements in the baseline, 3 now; too few to tell from chance"
 
 
 @pytest.mark.databases_differ
@@ -202,8 +202,8 @@ def test_a_dimension_has_the_verdict_that_compare_gives(
 
     assert compared is not None
     expected = {c.dimension: (c.verdict, c.n, c.baseline_n) for c in compared.dimensions}
-    assert {c.dimension: (c.verdict, c.n, c.baseline_n) for c in card_of(ada).dimensions} == expected
-    for change, other in zip(card_of(ada).dimensions, compared.dimensions, strict=True):
+    assert {c.dimension: (c.verdict, c.n, c.baseline_n) for c in drift_of(ada).dimensions} == expected
+    for change, other in zip(drift_of(ada).dimensions, compared.dimensions, strict=True):
         assert change.interval is not None
         assert other.interval is not None
         assert change.interval.low == pytest.approx(other.interval.low, abs=0.35)
@@ -219,25 +219,25 @@ def test_a_fall_that_shows_only_in_the_dimension_is_drift_too(ada: Agent) -> Non
     for other in others:
         capture(other, {name: [8, 7, 8] for name in names})
         measure(other, {name: [8, 7, 8] for name in names})
-    (card,) = (card for card in drift_overview([ada, *others], judged_ways()[0]).cards if card.agent == ada)
+    (drift,) = (drift for drift in drift_overview([ada, *others], judged_ways()[0]).drifts if drift.agent == ada)
 
-    assert not any(move.is_sure for move in card.moves)
-    assert (card.state, [change.dimension for change in card.fallen]) == ("drifted", ["adherence"])
-    assert "as a whole adherence 8.3 → 3.0" in why_drifted(card)
+    assert not any(row.result.is_sure for row in drift.propositions)
+    assert (drift.state, [change.dimension for change in drift.fallen]) == ("drifted", ["adherence"])
+    assert "as a whole adherence 8.3 → 3.0" in why_drifted(drift)
 
 
 def test_its_quotes_are_the_best_message_then_and_the_worst_now(ada: Agent) -> None:
     flattened(ada)
-    card = card_of(ada)
+    drift = drift_of(ada)
 
-    assert card.baseline_quote is not None
-    assert card.candidate_quote is not None
-    assert (card.baseline_quote.score, card.baseline_quote.message.tags, card.baseline_quote.message.text) == (
+    assert drift.baseline_quote is not None
+    assert drift.candidate_quote is not None
+    assert (drift.baseline_quote.score, drift.baseline_quote.message.tags, drift.baseline_quote.message.text) == (
         9,
         {"build": "40"},
         "Noted. 2",
     )
-    assert (card.candidate_quote.score, card.candidate_quote.message.tags, card.candidate_quote.message.text) == (
+    assert (drift.candidate_quote.score, drift.candidate_quote.message.tags, drift.candidate_quote.message.text) == (
         2,
         {"build": "41"},
         "Noted. 5",
@@ -247,20 +247,22 @@ def test_its_quotes_are_the_best_message_then_and_the_worst_now(ada: Agent) -> N
 def test_one_judgement_of_a_whole_window_is_never_sure(ada: Agent) -> None:
     for run, score in ((capture(ada, {}), 9), (measure(ada, {}), 0)):
         run.scores.create(dimension="adherence", proposition_id="varied", claim="varied", status="scored", score=score)
-    card = card_of(ada)
+    drift = drift_of(ada)
 
-    assert card.state == "possibly drifted"
-    assert sentence_of(card).startswith("Possibly stopped “varied”: 9.0 → 0.0 since the baseline of")
-    assert (card.baseline_quote, card.candidate_quote) == (None, None)
+    assert drift.state == "possibly drifted"
+    assert sentence_of(drift).startswith("Possibly stopped “varied”: 9.0 → 0.0 since the baseline of")
+    assert (drift.baseline_quote, drift.candidate_quote) == (None, None)
 
 
 def test_nothing_is_said_of_what_was_not_measured(ada: Agent) -> None:
-    assert sentence_of(card_of(ada)) == "Not measured yet: there is no baseline."
+    assert sentence_of(drift_of(ada)) == "Not measured yet: there is no baseline."
     capture(ada, {"dry": STEADY})
     Baseline.objects.update(captured_at=datetime(2026, 11, 3, 12, tzinfo=UTC))
 
-    assert sentence_of(card_of(ada)).startswith("Not measured since the baseline of 3 Nov 2026: no evaluation scored a")
-    assert card_of(ada).dimensions == []
+    assert sentence_of(drift_of(ada)).startswith(
+        "Not measured since the baseline of 3 Nov 2026: no evaluation scored a"
+    )
+    assert drift_of(ada).dimensions == []
 
 
 def test_unscored_and_trivial_judgements_are_in_no_mean(ada: Agent) -> None:
@@ -269,19 +271,19 @@ def test_unscored_and_trivial_judgements_are_in_no_mean(ada: Agent) -> None:
     for status, score in (("unscored", None), ("trivial", 9)):
         for _ in range(5):
             run.scores.create(dimension="adherence", proposition_id="dry", claim="dry", status=status, score=score)
-    (move,) = card_of(ada).moves
+    (row,) = drift_of(ada).propositions
 
-    assert (move.candidate, move.scored, move.unscored) == (8.0, 4, 5)
+    assert (row.candidate, row.scored, row.unscored) == (8.0, 4, 5)
 
 
 def test_a_claim_that_was_reworded_is_named_and_not_compared(ada: Agent) -> None:
     capture(ada, {"dry": [9] * 4, "voice": STEADY}, proposition_digests={"adherence": {"dry": "old", "voice": "same"}})
     measure(ada, {"dry": [1] * 4, "voice": STEADY}, proposition_digests={"adherence": {"dry": "new", "voice": "same"}})
-    card = card_of(ada)
+    drift = drift_of(ada)
 
-    assert card.changed == ["adherence/dry"]
-    assert [move.proposition for move in card.moves] == ["voice"]
-    assert card.state == "steady"
+    assert drift.changed == ["adherence/dry"]
+    assert [row.proposition for row in drift.propositions] == ["voice"]
+    assert drift.state == "steady"
 
 
 def test_an_edit_of_the_persona_between_the_two_is_noticed(ada: Agent) -> None:
@@ -289,7 +291,7 @@ def test_an_edit_of_the_persona_between_the_two_is_noticed(ada: Agent) -> None:
     save_persona(agent=ada, traits=[TraitValue("dry", strength=0.0)], note="edit")
     measure(ada, {"dry": [1] * 8})
 
-    assert card_of(ada).compared.persona_edited
+    assert drift_of(ada).persona_edited
 
 
 @pytest.mark.parametrize(

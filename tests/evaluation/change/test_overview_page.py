@@ -62,7 +62,7 @@ def test_filters_stand_in_the_url(root: Client, overview_url: str, query: str, n
     flattened(ada)
     cards = root.get(overview_url + query).context["cards"]
 
-    assert sorted(card["card"].agent.slug for card in cards) == names
+    assert sorted(card["drift"].agent.slug for card in cards) == names
 
 
 def test_two_builds_are_compared_and_the_page_says_how_to_measure_them(root: Client, overview_url: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from pytest_django import Settings
 
-from tests.evaluation.change.measured import card_of
+from tests.evaluation.change.measured import drift_of
 from tests.evaluation.ci.building import run
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import MONDAY, make_agent, make_channel, talk
@@ -62,7 +62,7 @@ def verdicts_of(*builds: list[str]) -> tuple[str, int, int]:
             call_command("capture_baseline", *asked, "--where", "build=0", "--no-simulate", "--json", stdout=StringIO())
         else:
             evaluated, _, _ = run(*asked, "--where", f"build={day}")
-    return card_of(nora).state, compared("--agents", "nora")[0], evaluated
+    return drift_of(nora).state, compared("--agents", "nora")[0], evaluated
 
 
 def compared(*arguments: str) -> tuple[int, str]:

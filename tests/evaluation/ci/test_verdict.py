@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from agents.models import Agent
-from evaluation.change.change import Change
+from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison
 from evaluation.change.measurements import Measured, MeasuredDimension, Measurement
 from evaluation.ci.render import Report
@@ -27,7 +27,7 @@ def replace(value: T, **fields: Any) -> T:
     return value.model_copy(update=fields) if isinstance(value, BaseModel) else replace_fields(value, **fields)  # type: ignore[type-var]
 
 
-STEADY = Change(
+STEADY = ChangeResult(
     dimension="convergence",
     baseline=8.0,
     candidate=8.0,
@@ -42,7 +42,7 @@ STEADY = Change(
 FELL = replace(STEADY, candidate=6.0, interval=Interval(-3.0, -1.0), verdict="drifted", p_value=0.001)
 
 
-def result(change: Change | None, *, failed: int = 0, slug: str = "ada") -> AgentResult:
+def result(change: ChangeResult | None, *, failed: int = 0, slug: str = "ada") -> AgentResult:
     """An agent with one dimension that is measured in no channel, so that no worst message is looked for in a database."""
     run = EvaluationRun(agent=Agent(slug=slug), dimensions=["ideas_quantity"], status="completed", judge="m")
     score = 8.0 if change is None else change.candidate
@@ -78,7 +78,7 @@ def result(change: Change | None, *, failed: int = 0, slug: str = "ada") -> Agen
     ],
 )
 def test_what_could_not_be_judged_comes_first_then_regressions_then_thresholds(
-    change: Change | None, failed: int, thresholds: dict[str, float], strict: bool, verdict: str, code: int
+    change: ChangeResult | None, failed: int, thresholds: dict[str, float], strict: bool, verdict: str, code: int
 ) -> None:
     findings = decide([result(change, failed=failed)], Limits(thresholds=thresholds, strict=strict))
 
@@ -95,7 +95,7 @@ def test_a_fall_that_chance_gives_among_so_many_is_suspected_and_fails_nothing()
 
 
 # -- which claims are named
-def with_claims(dimension: Change, *claims: Change) -> AgentResult:
+def with_claims(dimension: ChangeResult, *claims: ChangeResult) -> AgentResult:
     given = result(dimension)
     assert given.comparison is not None
     rows = tuple(replace(c, dimension="ideas_quantity") for c in claims)
@@ -143,13 +143,13 @@ def test_a_pass_is_no_plain_tick_where_a_score_fell_by_a_point_without_an_interv
     assert findings.outcome == (said if seen == "⚠️" else "pass")
 
 
-def _fluent(change: Change) -> AgentResult:
+def _fluent(change: ChangeResult) -> AgentResult:
     given = result(change)
     assert given.comparison is not None
     return replace(given, comparison=replace(given.comparison, dimensions=(replace(change, dimension="fluency"),)))
 
 
-def _undecided_of(change: Change, limits: Limits) -> Finding:
+def _undecided_of(change: ChangeResult, limits: Limits) -> Finding:
     (outcome,) = decide([_fluent(change)], limits).of("cannot_tell_yet")
     return outcome
 

@@ -128,9 +128,9 @@ class Command(BaseCommand):
 
 def overview_table(overview: Overview, out: Any) -> None:
     """One row per agent: how it changed against the baseline, with the scores behind that."""
-    judged = next((card.judged for card in overview.cards if card.judged is not None), None)
+    judged = next((drift.judged for drift in overview.drifts if drift.judged is not None), None)
     rows: list[list[Cell]] = [
-        [card.agent.slug, (sentence_of(card), EMPHASIS.get(card.state, ""))] for card in overview.cards
+        [drift.agent.slug, (sentence_of(drift), EMPHASIS.get(drift.state, ""))] for drift in overview.drifts
     ]
     title = f"Drift overview, judged by {judge_label(judged.judge)}" if judged else "Drift overview"
     print_table(console_on(out), ("Agent", "What changed"), rows, title=title, unwrapped=["Agent"])

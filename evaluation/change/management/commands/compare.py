@@ -30,7 +30,7 @@ from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.calibration.agreement import trust_notes, with_trust
 from evaluation.change import choosing
-from evaluation.change.change import Change
+from evaluation.change.change import ChangeResult
 from evaluation.change.choosing import Compared
 from evaluation.change.comparison import Comparison, Detection, detections
 from evaluation.change.examples import lowest_messages, print_example, worst_message
@@ -288,7 +288,7 @@ def _of_messages(scopes: set[str | None]) -> str:
     return f" ({scope})" if scope and not others else ""
 
 
-def _cells(change: Change, *, narrow: bool) -> list[Cell]:
+def _cells(change: ChangeResult, *, narrow: bool) -> list[Cell]:
     """Scores with the shares scored, on a line of their own where there is little room; difference, interval, verdict."""
     emphasis: Emphasis = "strong" if change.counted and change.verdict == "drifted" else EMPHASIS[change.verdict]
     if change.hits is not None:
@@ -407,7 +407,7 @@ def _notes(comparison: Comparison, *, alone: bool) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def _fall(change: Change) -> str:
+def _fall(change: ChangeResult) -> str:
     before = words_or_share(number(change.baseline), change.baseline_share, of_words=change.of_words)
     return f"{before} → {words_or_share(number(change.candidate), change.share, of_words=change.of_words)}"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.models import Agent
-from evaluation.change.over_time import MOST_EVALUATIONS, points_of, series_of, standard_error
+from evaluation.change.over_time import MOST_EVALUATIONS, series_of, series_points, standard_error
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import make_score
@@ -34,7 +34,7 @@ def test_the_error_is_that_of_a_mean_over_messages(ada: Agent, nightly: Evaluati
 
     # one score a message: the textbook standard error, 2 / sqrt(3)
     assert standard_error(run, "adherence") == pytest.approx(2 / 3**0.5)
-    points = points_of(run)["adherence"]
+    points = series_points(run)["adherence"]
     assert points["score"] == 6
     assert points["error"] == pytest.approx(2 / 3**0.5)
 

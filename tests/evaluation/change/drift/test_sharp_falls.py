@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from agents.alerts.models import Alert
 from agents.models import Agent, Message
 from agents.personas.persona import TraitValue, save_persona
-from evaluation.change.change import Change, decided, fell_sharply
+from evaluation.change.change import ChangeResult, decided, fell_sharply
 from evaluation.change.models import DriftAlert, Evidence
 from evaluation.change.over_time import look_for_sharp_fall
 from evaluation.models import EvaluationRun
@@ -24,7 +24,7 @@ from evaluation.runs.summary import Share
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import MARGIN, difference_interval
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule, measured_day
-from tests.evaluation.change.measured import capture, card_of, measure
+from tests.evaluation.change.measured import capture, drift_of, measure
 from tests.evaluation.judged import LLM, OFFLINE
 from tests.factories import MONDAY, make_agent, talk
 
@@ -54,10 +54,10 @@ def alarms(before: Draw, now: Draw, *, n: int = 10, trials: int = 3_000) -> floa
     return sum(fell_sharply(change(before(rng, n), now(rng, n))) for _ in range(trials)) / trials
 
 
-def change(before: NDArray[np.float64], now: NDArray[np.float64]) -> Change:
+def change(before: NDArray[np.float64], now: NDArray[np.float64]) -> ChangeResult:
     n = len(before)
     share = Share(n, n)
-    row = Change(
+    row = ChangeResult(
         baseline=before.mean(), candidate=now.mean(), verdict="not enough data", share=share, baseline_share=share
     )
     if before.mean() - now.mean() < 2:  # no interval is needed to say no
@@ -90,7 +90,7 @@ def test_one_drop_against_the_baseline_alerts_at_once_and_once(caplog: pytest.Lo
     assert (alert.agent, alert.dimension, alert.judge, alert.schedule) == (ada, "adherence", LLM, None)
     assert (alert.before, alert.after) == (8.0, 4.0)
     assert "adherence of ada fell from 8.0 to 4.0" in caplog.text
-    assert card_of(ada).state == "drifted", "the overview says the same"
+    assert drift_of(ada).state == "drifted", "the overview says the same"
     assert look_for_sharp_fall(run) == []
     assert look_for_sharp_fall(measure(ada, {"dry": LOW})) == [], "the same fall"
 
