@@ -20,6 +20,7 @@ agents.kit.files agents.kit.bodies agents.kit.alerting agents.kit.models agents.
 agents.kit.groups agents.kit.api agents.kit.llm
 agents.kit.work
 agents.kit.ops agents.kit.commands agents.kit.checks
+agents.kit.use_cases
 agents.kit.console agents.kit.management agents.kit.tables
 agents.kit.admin agents.kit.templatetags agents.kit.apps agents.kit.urls
 # Agents: people and talk.
