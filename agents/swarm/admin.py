@@ -217,7 +217,7 @@ class DialogStateAdmin(LogAdmin[DialogState]):
             else:
                 with updating(row.agent, row.channel) as state:
                     if act == "add":
-                        values = {"text": given.get("text", ""), "quote": given.get("quote", "")}
+                        values: dict[str, Any] = {"text": given.get("text", ""), "quote": given.get("quote", "")}
                         values |= {"position": number_in(given, "position"), "pinned": "pinned" in given}
                         add(state, given.get("kind", ""), values)
                     elif act == "edit":

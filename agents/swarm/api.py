@@ -335,8 +335,8 @@ def _replace(state: DialogState, kind: str, given: Sequence[EntryBody]) -> None:
             raise StateRefused(f"{kind}[{number}].id", f"{body.id}; allowed: {allowed}")
     for entry_id in remembered.keys() - {body.id for body in given}:
         remove(state, entry_id)
-    for body in sorted(given, key=lambda body: body.id is None):  # what is unpinned makes room for what is new
-        if body.id is None:
+    for body in sorted(given, key=lambda body: "id" not in body.sent):  # what is unpinned makes room for what is new
+        if "id" not in body.sent:
             add(state, kind, {name: value for name, value in body.sent.items() if name != "id"})
             continue
         entry = remembered[body.id]
