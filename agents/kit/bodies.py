@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, model_validator
@@ -13,6 +13,7 @@ from pydantic import ValidationError as Invalid
 from pydantic_core import PydanticCustomError, core_schema
 from rest_framework.exceptions import ValidationError
 
+from agents.kit.refusals import Refused
 from agents.kit.text.fences import MAX_CHARACTERS
 from agents.kit.text.tags import TAG_KEY
 
@@ -56,17 +57,9 @@ class Nothing(Body):
     """An empty body: there is nothing to choose."""
 
 
-class Refused(ValueError):
-    """A body that is refused.
-
-    Attributes:
-        errors: By the path of a field, such as ``messages[0].text``, what is wrong and what is allowed.
-        names_nothing: Whether all that is wrong are names of what is not there, or files that cannot be used.
-    """
-
-    def __init__(self, errors: Mapping[str, str], *, names_nothing: bool = False) -> None:
-        self.errors, self.names_nothing = dict(errors), names_nothing
-        super().__init__("; ".join(self.errors.values()))
+def as_api_error(refused: Refused) -> ValidationError:
+    """Return the 400 that says the same."""
+    return ValidationError({place: [sentence] for place, sentence in refused.errors.items()})
 
 
 def read(kind: type[B], data: Any, raw: Sequence[str] = ()) -> B:
@@ -80,7 +73,7 @@ def read(kind: type[B], data: Any, raw: Sequence[str] = ()) -> B:
     try:
         return validate(kind, data, raw=raw)
     except Refused as refused:
-        raise ValidationError({place: [sentence] for place, sentence in refused.errors.items()}) from None
+        raise as_api_error(refused) from None
 
 
 def validate(kind: type[B], data: dict[str, Any], *, raw: Sequence[str] = (), is_local: bool = False) -> B:

@@ -21,17 +21,19 @@ The model is a `Body`: its fields have a description, which is the help text of 
 
 Options, inputs and JSON become one dictionary, which the model alone checks: a mistake is refused everywhere with the same sentence, that
 begins with the field as the door names it (``--samples``, ``samples``). What holds for several fields is a validator of the model that
-raises `fault`. Where something holds at one door only, such as a name of a file, a validator asks `is_local`.
+raises `fault`. What the service refuses is `Refused`, too (`refusing`). Where something holds at one door only, such as a name of a file,
+a validator asks `is_local`.
 
-A field is shown by its type: bool, int, float, `OneOf`, a list of `OneOf`, `Tags`, and text, which `Reads` reads. `Shown` says what does
-not follow from that. A text with `is_file` is the name of a file on a command line, whose path the field is given, and the text itself
-elsewhere: `FromFile` reads both.
+A field is shown by its type: bool, int, float, `OneOf`, a list of `OneOf`, a list of texts, `Tags`, and text, which `Reads` reads; where
+it may be None that is typed as ``off``. `Shown` says what does not follow from that. A text with `is_file` is the name of a file on a
+command line, whose path the field is given, and the text itself elsewhere: `FromFile` reads both.
 """
 
 from __future__ import annotations
 
 from argparse import BooleanOptionalAction
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -43,7 +45,8 @@ from agents.kit.bodies import Body, Refused, not_there, validate
 from agents.kit.commands import unusable, wrong
 
 B = TypeVar("B", bound=Body)
-Kind = Literal["flag", "whole number", "number", "choice", "choices", "tags", "file", "text"]
+Kind = Literal["flag", "whole number", "number", "choice", "choices", "texts", "tags", "file", "text"]
+OFF = "off"  # typed where JSON has null
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,7 @@ class Shown:
         option: Of a command, such as ``--bins``. `metavar`: what stands for its value in the command's help.
         label: In a form. `choices`: what a form offers, value and label, asked for each time.
         is_file: A text that a command reads from a file.
+        is_long: A text of several lines.
     """
 
     option: str = ""
@@ -61,6 +65,7 @@ class Shown:
     label: str = ""
     choices: Callable[[], Sequence[tuple[str, str]]] | None = None
     is_file: bool = False
+    is_long: bool = False
 
 
 class FromFile:
@@ -103,6 +108,7 @@ class UseCaseField:
     most: float | None
     longest: int | None
     is_required: bool
+    is_nullable: bool
     shown: Shown
 
     @property
@@ -131,7 +137,8 @@ def _field(
 ) -> UseCaseField:
     """Return a field from its JSON schema, in which an enum may stand under its name, and null beside the type."""
     description, default = schema.get("description", ""), schema.get("default")
-    value = next((one for one in schema.get("anyOf", ()) if one.get("type") != "null"), schema)
+    either = schema.get("anyOf", ())
+    value = next((one for one in either if one.get("type") != "null"), schema)
     value = named.get(value.get("$ref", "").rpartition("/")[2], value)
     kind, choices = _kind_of(value, shown)
     return UseCaseField(
@@ -144,6 +151,7 @@ def _field(
         most=value.get("maximum"),
         longest=value.get("maxLength"),
         is_required=is_required,
+        is_nullable=any(one.get("type") == "null" for one in either),
         shown=shown,
     )
 
@@ -161,6 +169,8 @@ def _kind_of(schema: Mapping[str, Any], shown: Shown) -> tuple[Kind, tuple[str, 
             return "number", ()
         case "array" if "enum" in schema["items"]:
             return "choices", tuple(schema["items"]["enum"])
+        case "array":
+            return "texts", ()
         case "object":
             return "tags", ()
     if "const" in schema:
@@ -171,7 +181,9 @@ def _kind_of(schema: Mapping[str, Any], shown: Shown) -> tuple[Kind, tuple[str, 
 
 
 def read_texts(kind: type[B], texts: Mapping[str, Any], *, is_local: bool = False, **given: Any) -> B:
-    """Read what was typed for the fields of a use case, as texts and flags; what is None or empty was left out.
+    """Read what was typed for the fields of a use case, as texts and flags.
+
+    What is None was left out, and so was an empty text where nothing is needed.
 
     Args:
         given: Fields that are no texts, because the door knows them.
@@ -183,7 +195,7 @@ def read_texts(kind: type[B], texts: Mapping[str, Any], *, is_local: bool = Fals
     errors: dict[str, str] = {}
     for name, field in fields_of(kind).items():
         typed = texts.get(name)
-        if typed is None or typed == "":
+        if typed is None or (typed == "" and not field.is_required):
             continue
         try:
             data[name] = _value(field, typed)
@@ -196,6 +208,8 @@ def read_texts(kind: type[B], texts: Mapping[str, Any], *, is_local: bool = Fals
 
 def _value(field: UseCaseField, typed: Any) -> Any:
     """Return what the model checks of what was typed: a number, a list, tags; the text itself where it is none of these."""
+    if field.is_nullable and typed == OFF:
+        return None
     match field.kind:
         case "whole number":
             return _number(int, typed)
@@ -203,8 +217,10 @@ def _value(field: UseCaseField, typed: Any) -> Any:
             return _number(float, typed)
         case "choices":
             return list(dict.fromkeys(_parts(typed)))
+        case "texts":
+            return _parts(typed)
         case "tags":
-            return tags_in(_parts(typed))
+            return tags_in(_parts(typed), like=field.shown.metavar)
     return typed
 
 
@@ -221,8 +237,11 @@ def _parts(typed: str | Sequence[str]) -> list[str]:
     return [part.strip() for text in texts for part in text.split(",") if part.strip()]
 
 
-def tags_in(parts: Sequence[str]) -> dict[str, str]:
+def tags_in(parts: Sequence[str], *, like: str = "") -> dict[str, str]:
     """Return texts such as ``build=41`` as a mapping.
+
+    Args:
+        like: What is to be written instead.
 
     Raises:
         ValueError: One has no ``=``; says what to write.
@@ -231,7 +250,7 @@ def tags_in(parts: Sequence[str]) -> dict[str, str]:
     for part in parts:
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
-            raise ValueError(f"{part!r}: write tag=value, such as build=41")
+            raise ValueError(f"{part!r}: write {like or 'tag=value, such as build=41'}")
         tags[key.strip()] = value.strip()
     return tags
 
@@ -266,6 +285,8 @@ def _metavar(field: UseCaseField) -> str | None:
             return f"{{{','.join(field.choices)}}}"
         case "choices":
             return f"{{{','.join(field.choices)}}},…"
+        case "texts":
+            return f"{field.option.removeprefix('--').upper()},…"
         case "tags":
             return "TAG=VALUE,…"
         case "file":
@@ -279,8 +300,15 @@ def read_options(kind: type[B], options: Mapping[str, Any], **given: Any) -> B:
     Raises:
         CommandError: Something is wrong, a line each; its exit code is that of names of what is not there where there is nothing else.
     """
-    try:
+    with refusing(kind):
         return read_texts(kind, options, is_local=True, **given)
+
+
+@contextmanager
+def refusing(kind: type[Body]) -> Iterator[None]:
+    """Inside, what the service of a use case refuses is a CommandError about its option."""
+    try:
+        yield
     except Refused as refused:
         lines = "\n".join(_of_option(kind, place, sentence) for place, sentence in refused.errors.items())
         raise (unusable(lines) if refused.names_nothing else wrong(lines)) from None

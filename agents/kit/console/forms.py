@@ -240,6 +240,8 @@ def _form_field(field: UseCaseField) -> forms.Field:
             bounds = {"min": field.least, "max": field.most, "step": 1 if field.kind == "whole number" else "any"}
             attrs = {name: bound for name, bound in bounds.items() if bound is not None}
             return forms.CharField(widget=NumberInput(attrs=attrs), **{**given, "initial": field.default})
+        case "text" if field.shown.is_long:
+            return forms.CharField(widget=GrowingTextarea(attrs={"rows": 2}), **given)
         case "file":
             return forms.CharField(widget=GrowingTextarea, **given)
     return forms.CharField(widget=TextInput, **given)
