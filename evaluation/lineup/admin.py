@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin, messages
-from django.core.management.base import CommandError
-from django.forms import Form
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
@@ -14,19 +12,18 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.forms import Takes, as_query, ask, option
+from agents.kit.console.forms import Takes, as_query, ask, request_form
 from agents.kit.console.site import ReadOnlyAdmin, console_page, extend
 from agents.kit.templatetags.display import register as templates
 from agents.models import Channel
-from evaluation.commands import tag_pairs
-from evaluation.lineup.measuring import WAITING, LineUp, newest_line_up, queue_line_up, said_since
+from evaluation.lineup.measuring import WAITING, LineUp, LineUpRequest, newest_line_up, queue_line_up, said_since
 from evaluation.lineup.models import LineUpRun
 from evaluation.scorers.subjects import said_in
-from evaluation.windows import parse_window
 
 ADD = "lineup.add_lineuprun"
 VOICES_SHOWN, LEFT_OUT_SHOWN = 50, 10
 TEMPLATE = "admin/lineup/lineup.html"
+LineUpForm = request_form(LineUpRequest)
 
 
 def channel_page(channel_id: int) -> str:
@@ -50,27 +47,16 @@ class LineUpRunAdmin(ReadOnlyAdmin[LineUpRun]):
     def options_view(self, request: HttpRequest, channel_id: int) -> HttpResponse:
         """Choose which lines and speakers are compared, with the options of ``manage.py lineup``."""
         channel = get_object_or_404(Channel, pk=channel_id)
-        names = ("where", "window", "everybody")
-        fields = {name: option("lineup", name) for name in names}
-        fields["where"].label = "Only messages tagged"
-        fields["where"].help_text = "such as build=41; several with commas"
-        kind: type[Form] = type("LineUpForm", (Form,), fields)
-        form = kind(as_query(request, kind))
-
-        def tags() -> dict[str, str]:
-            try:
-                return tag_pairs([form.cleaned_data["where"]]) if form.cleaned_data["where"] else {}
-            except CommandError as error:
-                raise ValueError(str(error)) from None
+        form = LineUpForm(as_query(request, LineUpForm))
 
         def takes() -> Takes:
-            said = said_in(channel=channel, window=parse_window(form.cleaned_data["window"] or "all"), where=tags())
+            said = said_in(channel=channel, window=form.asked.window, where=form.asked.where)
             facts = [("Channel", display.isolated(channel)), ("Lines", f"{said.count():,}")]
             return Takes(facts=[*facts, ("Cost", display.badge("free", "good"))], note="It takes seconds, offline.")
 
         def queue() -> str:
-            given = form.cleaned_data
-            queue_line_up(channel=channel, window=given["window"] or "all", where=tags(), everybody=given["everybody"])
+            asked = form.asked
+            queue_line_up(channel=channel, window=asked.window.spec, where=asked.where, everybody=asked.everybody)
             return channel_page(channel.pk) + "#line-up"
 
         return ask(

@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from django.db import IntegrityError, transaction
 from django.db.models import Max
-from pydantic import BaseModel, computed_field
+from pydantic import BaseModel, Field, computed_field
 
+from agents.kit.bodies import Body, Reads, Tags
 from agents.kit.text.authors import MASK, NameMask, character_similarities
+from agents.kit.use_cases import Shown
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Channel, Message
 from evaluation.lineup.models import LineUpRun
 from evaluation.scorers.subjects import said_in, why_outside
 from evaluation.statistics.attribution import attribute, time_blocks
-from evaluation.windows import MessageWindow, parse_window
+from evaluation.windows import ALLOWED, MessageWindow, parse_window
 
 BLOCKS = 5
 MIN_LINES = 5
@@ -32,6 +34,18 @@ MOST_CHARACTERS = 2_000
 Status = LineUpRun.Status
 WAITING = (Status.PENDING, Status.RUNNING)
 LEASE = timedelta(minutes=10)  # it takes seconds, whatever the channel
+
+
+class LineUpRequest(Body):
+    """Which lines and speakers of a channel are compared."""
+
+    where: Annotated[Tags, Shown(label="Only messages tagged")] = Field(
+        {}, description="only lines with all of these tags, such as build=41"
+    )
+    window: Annotated[MessageWindow, Reads(parse_window, ALLOWED, maxLength=32)] = Field(
+        "all", validate_default=True, description=f"which lines: {ALLOWED} (default: all)"
+    )
+    everybody: bool = Field(False, description="users and outsiders too, not only agents")
 
 
 class Voice(BaseModel):

@@ -191,7 +191,9 @@ class EvaluationRequest(Body):
         if not dimensions:
             dimensions = [name for name in default_dimensions() if agent or name in CHANNEL_DIMENSIONS]
         if not dimensions:
-            raise Refused({"dimensions": "dimensions: there are propositions for none of them; name some, or write some"})
+            raise Refused(
+                {"dimensions": "dimensions: there are propositions for none of them; name some, or write some"}
+            )
         return RunSpec(
             agent=agent,
             channel=channel,

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from argparse import Action
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import wraps
 from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.core.management import get_commands, load_command_class
 from django.db.models import QuerySet
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
@@ -121,7 +119,7 @@ def tell_done(
         model_admin.message_user(request, f"{skipped:,} skipped: {reason}.", messages.WARNING)
 
 
-# -- what a command does, from a page: choose, see what it takes, have a worker do it
+# -- a use case from a page: choose, see what it takes, have a worker do it
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Takes:
     """What something would take, before it is asked for.
@@ -136,33 +134,6 @@ class Takes:
     warnings: Sequence[object] = ()
     note: object = ""
     why_not: str = ""
-
-
-@cache
-def _options(command: str) -> Mapping[str, Action]:
-    parser = load_command_class(get_commands()[command], command).create_parser("manage.py", command)
-    return {action.dest: action for action in parser._actions}
-
-
-def option(command: str, name: str, **field: Any) -> forms.Field:
-    """The form field of an option of ``manage.py COMMAND``: its kind, choices, default and help are those of the command.
-
-    Args:
-        command: Its name.
-        name: Of the option, as the command reads it, e.g. ``per_call``.
-        field: Arguments of the field instead.
-    """
-    action = _options(command)[name]
-    about = str(action.help or "").replace("%%", "%").replace("; repeatable", ", several with commas")
-    initial = ",".join(action.default) if isinstance(action.default, list) else action.default
-    given: dict[str, Any] = {"help_text": about, "initial": initial, "required": False, **field}
-    if action.nargs == 0:
-        return forms.BooleanField(**given)
-    if action.choices:
-        return forms.ChoiceField(widget=Select, choices=[(one, one) for one in action.choices], **given)
-    if action.type is int:
-        return forms.IntegerField(widget=NumberInput, **{**given, "required": True})
-    return forms.CharField(widget=TextInput, max_length=500, **given)
 
 
 class RequestForm(Form):

@@ -9,10 +9,10 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.markup import escape
 
-from agents.kit.commands import NOT_ENOUGH, CodedCommand, console_on, print_table, wrong
-from evaluation.commands import as_text, channel_named, tag_pairs
-from evaluation.lineup.measuring import LineUp, line_up
-from evaluation.windows import ALLOWED, parse_window
+from agents.kit.commands import NOT_ENOUGH, CodedCommand, console_on, print_table
+from agents.kit.use_cases import add_options, read_options
+from evaluation.commands import as_text, channel_named
+from evaluation.lineup.measuring import LineUp, LineUpRequest, line_up
 
 
 class Command(CodedCommand):
@@ -37,24 +37,13 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one.""
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
         parser.add_argument("--channel", required=True, metavar="SLUG", help="whose lines")
-        parser.add_argument("--window", default="all", help=f"which of them: {ALLOWED} (default: all)")
-        parser.add_argument(
-            "--where", action="append", default=[], metavar="TAG=VALUE", help="only lines with this tag; repeatable"
-        )
-        parser.add_argument("--everybody", action="store_true", help="users and outsiders too, not only agents")
+        add_options(parser, LineUpRequest)
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        asked = read_options(LineUpRequest, options)
         channel = channel_named(options["channel"])
-        try:
-            result = line_up(
-                channel=channel,
-                window=parse_window(options["window"]),
-                where=tag_pairs(options["where"]),
-                everybody=options["everybody"],
-            )
-        except ValueError as error:
-            raise wrong(error) from None
+        result = line_up(channel=channel, window=asked.window, where=asked.where, everybody=asked.everybody)
         if options["json"]:
             self.stdout.write(as_text(result.model_dump()))
         else:
