@@ -1,4 +1,4 @@
-"""Fields of request bodies that name an agent or a channel, or hold traits; see `agents.kit.bodies`."""
+"""Fields of request bodies that name agents or a channel, or hold traits; see `agents.kit.bodies`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from agents.kit.bodies import Body, Reads, fault
 from agents.models import Agent, Channel
-from agents.models.conversations import no_agent
+from agents.models.conversations import UnknownAgent, find_agents, no_agent
 from agents.personas.persona import TraitValue
 
 
@@ -45,6 +45,39 @@ def no_channel(slug: str) -> str:
 
 AgentSlug = Annotated[Agent, Reads(the_agent, "the slug of an agent", maxLength=200)]
 ChannelSlug = Annotated[Channel, Reads(the_channel, "the slug of a channel", maxLength=120)]
+
+
+class NamedAgents(Body):
+    """Agents, by their slugs; they are looked up when they are needed."""
+
+    agents: str = Field("all", description="slugs separated by commas, or all (default: all active agents)")
+
+    @property
+    def are_all(self) -> bool:
+        """Whether all agents are meant, whichever there are."""
+        return self.agents.lower() == "all"
+
+    def find_agents(self) -> list[Agent]:
+        """Return them.
+
+        Raises:
+            UnknownAgent: A name is no agent's, or none is given.
+        """
+        return find_agents(self.agents)
+
+    def find_few_agents(self, most: int) -> list[Agent]:
+        """Return them, for what is done in one transaction or shown on one page.
+
+        Raises:
+            ValueError: There is no such agent, or there are too many at once; begins with the name of the field.
+        """
+        try:
+            agents = self.find_agents()
+        except UnknownAgent as error:
+            raise ValueError(f"agents {error}") from None
+        if not 1 <= len(agents) <= most:
+            raise ValueError(f"agents {self.agents}: {len(agents):,} agents; allowed: 1 to {most} at a time")
+        return agents
 
 
 class TraitBody(Body):

@@ -1,10 +1,9 @@
-"""What the commands that measure share: their options, the specs these make, and the JSON they write."""
+"""What the commands that measure share: which options of a request they have, its specs, and the JSON they write."""
 
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -13,15 +12,18 @@ from django.core.management.base import CommandError
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from agents.kit.bodies import Refused
 from agents.kit.commands import STOPPED, Cell, console_for_bars, console_on, print_table, unusable, wrong
 from agents.kit.llm.endpoints import problem_of, route_of
 from agents.kit.running import stopping_on_sigterm
 from agents.kit.text.wording import counted, money, number
+from agents.kit.use_cases import tags_in
 from agents.models import Channel
-from agents.models.conversations import UnknownAgent, find_agents
-from evaluation.models import EvaluationRun, Method, is_heuristic
-from evaluation.propositions.files import PropositionError, default_dimensions
+from agents.models.conversations import UnknownAgent
+from evaluation.models import EvaluationRun, is_heuristic
+from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import ENOUGH, RunSpec, with_usable_files
+from evaluation.runs.request import AgentsRequest
 from evaluation.runs.summary import (
     DimensionSummary,
     RunSummary,
@@ -31,10 +33,8 @@ from evaluation.runs.summary import (
     with_share,
     worst_judgement,
 )
-from evaluation.scorers import SCORERS
 from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
-from evaluation.windows import ALLOWED, BEFORE, parse_history, parse_window
 from evaluation.wording import heading_of, judge_label
 
 if TYPE_CHECKING:
@@ -42,46 +42,8 @@ if TYPE_CHECKING:
     from evaluation.runs.execute import Captured
 
 
-AGENTS: dict[str, Any] = {"default": "all", "help": "slugs separated by commas, or all (default: all active agents)"}
-HOW = ("samples", "seed", "per_call", "repeats", "hard", "double_check", "method")
-
-
-def add_what(parser: ArgumentParser) -> Any:
-    """Add the options for what is measured, and return what adds others to their group."""
-    add = parser.add_argument_group("what is measured").add_argument
-    tags: dict[str, Any] = {"action": "append", "default": [], "metavar": "TAG=VALUE"}
-    known = ",".join(SCORERS)
-    add("--agents", **AGENTS)
-    add("--dimensions", help=f"separated by commas; allowed: {known} (default: all there are propositions for)")
-    add("--window", default="all", help=f"which messages: {ALLOWED} (default: all)")
-    add("--where", **tags, help="only messages with this tag; repeatable")
-    add(
-        "--history",
-        default=BEFORE,
-        help=f"what self-consistency compares the window with: {BEFORE} (all that was said before it), or a window "
-        f"(default: {BEFORE})",
-    )
-    add("--history-where", **tags, help="tags of that history; repeatable")
-    return add
-
-
-def add_how(parser: ArgumentParser, *, repeats: str = "judgements per item, 1 to 20 (default: 1)") -> Any:
-    """Add the options for how it is judged, and return what adds others to their group."""
-    add = parser.add_argument_group("how it is judged").add_argument
-    add("--repeats", type=int, default=1, help=repeats)
-    add("--samples", type=int, default=20, help="most messages sampled per agent (default: 20)")
-    add("--seed", type=int, default=0, help="seed of the sampling, stored with the evaluation (default: 0)")
-    add("--per-call", type=int, default=10, help="most propositions in one call, 1 to 10 (default: 10)")
-    add("--hard", action="store_true", help="20 %% off for every flaw the judge finds, in claims that can be hard")
-    add("--double-check", action="store_true", help="ask the judge a second time whether it is sure")
-    add(
-        "--method",
-        choices=Method.values,
-        default=Method.PLUMBLINE.value,
-        help="tinytroupe: one claim per call, penalties taken off by the judge, a trivial 9 counts; compares with "
-        "nothing else",
-    )
-    return add
+WHAT = ("agents", "dimensions", "window", "where", "history", "history_where")
+HOW = ("repeats", "samples", "seed", "per_call", "hard", "double_check", "method")
 
 
 def tag_pairs(values: Sequence[str], *, option: str = "--where") -> dict[str, str]:
@@ -90,31 +52,10 @@ def tag_pairs(values: Sequence[str], *, option: str = "--where") -> dict[str, st
     Raises:
         CommandError: A value has no ``=``.
     """
-    pairs = {}
-    for part in (part for value in values for part in value.split(",")):
-        key, equals, text = part.partition("=")
-        if not equals or not key.strip():
-            raise wrong(f"{option} {part!r}: write tag=value, e.g. {option} build=41")
-        pairs[key.strip()] = text.strip()
-    return pairs
-
-
-def how_asked(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a spec that `add_what` and `add_how` read, but for whom it is about.
-
-    Raises:
-        CommandError: A tag makes no sense.
-        ValueError: A window makes no sense.
-        PropositionError: A proposition file cannot be used.
-    """
-    named = options["dimensions"]
-    return {
-        **{name: options[name] for name in HOW},
-        **{name: tag_pairs(options[name], option=f"--{name.replace('_', '-')}") for name in ("where", "history_where")},
-        "window": parse_window(options["window"]),
-        "history": parse_history(options["history"]),
-        "dimensions": default_dimensions() if named is None else tuple(filter(None, map(str.strip, named.split(",")))),
-    }
+    try:
+        return tags_in([part for value in values for part in value.split(",")])
+    except ValueError as error:
+        raise wrong(f"{option} {error}") from None
 
 
 def split_unusable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], str]:
@@ -134,22 +75,21 @@ def split_unusable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], str]:
     return usable, why
 
 
-def specs_of(options: dict[str, Any], *, empty: str = "", **more: Any) -> list[RunSpec]:
-    """Return a spec per agent, as `add_what` and `add_how` read them; `more` are further fields of each.
+def specs_of(asked: AgentsRequest, *, is_baseline: bool = False, empty: str = "") -> list[RunSpec]:
+    """Return a spec per agent.
 
     Args:
         empty: What else can be done where there are no agents.
 
     Raises:
-        CommandError: What is asked for makes no sense.
+        CommandError: An agent that is named is not there, or there are none.
         PropositionError: A proposition file cannot be used.
     """
     try:
-        asked = how_asked(options)
-        specs = [RunSpec(agent=agent, **asked, **more) for agent in find_agents(options["agents"])]
+        specs = asked.specs(is_baseline=is_baseline)
     except UnknownAgent as error:
         raise unusable(error) from None
-    except ValueError as error:
+    except Refused as error:
         raise wrong(error) from None
     if not specs:
         none = "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"

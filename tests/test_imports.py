@@ -14,12 +14,13 @@ ROOT = Path(__file__).resolve().parent.parent
 # A package or module imports only what stands in a line above it. Names in one line do not know each other.
 ORDER = """
 # The kit: what knows no agent.
-agents.kit.capability agents.kit.running agents.kit.bulk
+agents.kit.capability agents.kit.running agents.kit.bulk agents.kit.refusals
 agents.kit.text
 agents.kit.files agents.kit.bodies agents.kit.alerting agents.kit.models agents.kit.registry
 agents.kit.groups agents.kit.api agents.kit.llm
 agents.kit.work
 agents.kit.ops agents.kit.commands agents.kit.checks
+agents.kit.use_cases
 agents.kit.console agents.kit.management agents.kit.tables
 agents.kit.admin agents.kit.templatetags agents.kit.apps agents.kit.urls
 # Agents: people and talk.

@@ -5,29 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from django import forms
 from django.contrib import admin, messages
-from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from agents.debates.debate import (
-    MOST_ROUNDS,
-    NOT_ENDED,
-    TOPIC_CHARACTERS,
-    DebateRefused,
-    add_message,
-    ask_rounds,
-    cancel,
-    lacks_lines,
-    start_debate,
-)
+from agents.debates.debate import NOT_ENDED, DebateRefused, add_message, ask_rounds, cancel, lacks_lines
 from agents.debates.measures import STANCES
 from agents.debates.models import Debate
-from agents.debates.modes import MODES, PERSPECTIVES, Perspectives
+from agents.debates.modes import MODES
 from agents.debates.report import (
     EVIDENCE_HEADS,
     DebateReport,
@@ -39,13 +27,15 @@ from agents.debates.report import (
     round_name,
     talking_lines,
 )
+from agents.debates.request import DebateRequest, request_debate
 from agents.kit.admin.access import user_of
 from agents.kit.commands import Cell
 from agents.kit.console import display
 from agents.kit.console.charts import steps
+from agents.kit.console.forms import refuse, request_form
 from agents.kit.console.logs import READING, LogAdmin
 from agents.kit.console.panels import table
-from agents.kit.console.site import GrowingTextarea, NumberInput, Select, TextInput, console_action, console_page
+from agents.kit.console.site import console_action, console_page
 from agents.kit.work.worker import alive
 from agents.models import Agent
 from agents.turn.send_message import SendRefused
@@ -55,69 +45,8 @@ STARTING, PLAYING, SPEAKING = "debates.add_debate", "debates.change_debate", "ag
 STANCE_TONES: dict[str | None, display.Tone] = {"yes": "good", "no": "bad", "neutral": "plain"}
 
 
-class StartForm(forms.Form):
-    """A question, its mode, who debates, its rounds. Criteria that end it, and other models for a seat, are the command's and the API's."""
-
-    topic = forms.CharField(
-        label="question",
-        max_length=TOPIC_CHARACTERS,
-        widget=GrowingTextarea(attrs={"rows": 2}),
-        help_text="what is debated; where the mode has stances, a question that yes or no answers",
-    )
-    mode = forms.ChoiceField(
-        widget=Select,
-        choices=[(mode.name, f"{mode.title}: {mode.about}") for mode in MODES.values()],
-        help_text="the rules: who speaks after whom, in which role, and who sees what",
-    )
-    agents = forms.CharField(
-        widget=TextInput,
-        max_length=2_000,
-        help_text="ids (slugs) in the order of speaking, at least two, e.g. michael,dwight,pam. The mode gives the roles in this "
-        "order: in devil's advocate the first argues for yes, the second for no.",
-    )
-    rounds = forms.IntegerField(
-        initial=5, min_value=1, max_value=MOST_ROUNDS, widget=NumberInput, help_text="at most; the poll does not count"
-    )
-    poll = forms.BooleanField(
-        label="blind poll first",
-        required=False,
-        initial=True,
-        help_text="every seat answers once alone: talking is compared with it",
-    )
-    judge = forms.BooleanField(
-        label="judge each round",
-        required=False,
-        initial=True,
-        help_text="one call a round: how far do the answers agree?",
-    )
-    real = forms.BooleanField(
-        label="real speech",
-        required=False,
-        help_text="measured like other messages; else only when selected by its tag",
-    )
-    perspectives = forms.CharField(
-        required=False,
-        initial=", ".join(PERSPECTIVES),
-        widget=TextInput,
-        help_text="of an expert panel, one after the other to the seats; separated by commas, also your own",
-    )
-
-    @property
-    def round_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in ("rounds", "poll", "judge", "real", "perspectives")]
-
-    def start(self, user: User) -> Debate:
-        """Start the debate that a valid form describes.
-
-        Raises:
-            DebateRefused: It is not allowed.
-        """
-        given = dict(self.cleaned_data)
-        named = [name for part in given.pop("perspectives").split(",") if (name := part.strip())]
-        if MODES[given["mode"]].config is Perspectives:
-            given["perspectives"] = named
-        agents = [slug for part in given.pop("agents").split(",") if (slug := part.strip())]
-        return start_debate(agents=agents, user=user, **given)
+ROUNDS = ("rounds", "poll", "judge", "real", "perspectives")
+StartForm = request_form(DebateRequest, "topic", "mode", "agents", *ROUNDS)
 
 
 @admin.register(Debate)
@@ -143,9 +72,9 @@ class DebateAdmin(LogAdmin[Debate]):
         may_play, form = user.has_perm(PLAYING), StartForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
             try:
-                debate = form.start(user)
+                debate = request_debate(form.asked, user=user)
             except DebateRefused as refused:
-                form.add_error(refused.field if refused.field in form.fields else None, str(refused))
+                refuse(form, refused)
             else:
                 self.log_addition(request, debate, "started")
                 if may_play and "wait" not in request.POST:
@@ -153,7 +82,15 @@ class DebateAdmin(LogAdmin[Debate]):
                 return HttpResponseRedirect(self.url("change", debate))
         agents = Agent.objects.filter(is_active=True).only("slug", "model_id", "sample_lines").order_by("slug")
         silent = [agent.slug for agent in agents if lacks_lines(agent)]
-        return self.page(request, f"{PAGES}start.html", "Start a debate", form=form, may_play=may_play, silent=silent)
+        return self.page(
+            request,
+            f"{PAGES}start.html",
+            "Start a debate",
+            form=form,
+            rounds=[form[name] for name in ROUNDS],
+            may_play=may_play,
+            silent=silent,
+        )
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from pydantic import Field
 from rest_framework.decorators import action
-from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agents.api.filters import of_agent, of_channel
-from agents.api.overrides import NEEDED, ModelName
-from agents.bodies import AgentSlug
-from agents.debates.debate import (
-    MOST_ROUNDS,
-    MOST_SEATS,
-    TOPIC_CHARACTERS,
-    DebateRefused,
-    ask_rounds,
-    cancel,
-    start_debate,
-)
-from agents.debates.measures import Criteria
+from agents.api.overrides import NEEDED
+from agents.debates.debate import DebateRefused, ask_rounds, cancel
+from agents.debates.measures import MOST_ROUNDS
 from agents.debates.models import Debate
 from agents.debates.modes import MODES
 from agents.debates.report import DebateReport, as_json, as_markdown, report
+from agents.debates.request import DebateRequest, request_debate
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.headers import etag_of, located
@@ -39,7 +31,7 @@ from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
 from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows
-from agents.kit.bodies import ABSENT, Body, OneOf
+from agents.kit.bodies import Body
 
 EXPORTS: dict[str, tuple[str, Callable[[DebateReport], str]]] = {
     "markdown": ("text/markdown", as_markdown),
@@ -58,43 +50,6 @@ class DebateRow(Row):
             *("exit_reason", "exit_details", "created_by", "created_at", "started_at", "finished_at"),
             *("rounds_url", "cancel_url", "export_url"),
         )
-
-
-def _setting(name: str, about: str) -> Any:
-    """A field that is as `Criteria` has it where it is left out."""
-    return Field(Criteria.model_fields[name].default, description=f"{about}; null switches the criterion off")
-
-
-class NewDebate(Body):
-    """A question, who debates it, and how. What is left out is as the command line has it."""
-
-    topic: str = Field(description=f"the question, at most {TOPIC_CHARACTERS:,} characters")
-    mode: Annotated[str, OneOf(*MODES)] = Field(description="its rules")
-    agents: list[AgentSlug] = Field(
-        max_length=MOST_SEATS, description="slugs, in the order of the seats; active, and not busy elsewhere"
-    )
-    rounds: int = Field(5, description=f"at most, 1 to {MOST_ROUNDS}; the poll does not count")
-    models: dict[str, ModelName] = Field(
-        {},
-        max_length=MOST_SEATS,
-        description=f"number of a seat, or slug, to the model that acts there; for users with {NEEDED}",
-    )
-    perspectives: list[str] = Field(ABSENT, max_length=100, description="of an expert panel, also your own")
-    assignment: str = Field(ABSENT, description="of perspectives to seats: round-robin, random or explicit")
-    seed: int = Field(ABSENT, description="of the random assignment")
-    poll: bool = Field(True, description="ask every seat alone before the first round")
-    judge: bool = Field(True, description="ask a judge after each round how far the answers agree")
-    consensus: float | None = _setting("consensus", "ends with this agreement, 0 to 1")
-    convergence_rounds: int | None = _setting("convergence_rounds", "ends when no seat moved for so many rounds")
-    convergence_similarity: float = Field(
-        Criteria.model_fields["convergence_similarity"].default,
-        description="from which two positions of a seat are the same, 0 to 1",
-    )
-    confidence: float | None = _setting("confidence", "ends when every seat is so sure, 0 to 1")
-    extra_rounds_on_groupthink: int = Field(
-        0, description="played at most where it would end and they agree too easily"
-    )
-    real: bool = Field(False, description="its messages are ordinary speech of the agents, measured as such")
 
 
 class MoreRounds(Body):
@@ -128,7 +83,7 @@ class Debates(Rows):
     filterset_class = DebateFilters
     throttle_scope = PAID
     etags = ("retrieve",)
-    bodies: ClassVar = {"create": NewDebate, "rounds": MoreRounds}
+    bodies: ClassVar = {"create": DebateRequest, "rounds": MoreRounds}
 
     def get_permissions(self) -> Any:
         return [ReadsMessages()] if self.action in ("retrieve", "export") else super().get_permissions()
@@ -143,13 +98,10 @@ class Debates(Rows):
     @answers({201: DebateRow})
     def create(self, request: Request) -> Response:
         """Start a debate. 201: it waits, and asks no model, until you ask for `rounds`."""
-        body: NewDebate = self.read_body()
-        if body.models and not request.user.has_perm(NEEDED):
+        asked: DebateRequest = self.read_body()
+        if asked.models and not request.user.has_perm(NEEDED):
             raise PermissionDenied(f"models: only for users with the permission {NEEDED}")
-        try:
-            debate = start_debate(**body.sent, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
-        except DebateRefused as error:
-            raise ValidationError({error.field: [str(error)]}) from None
+        debate = request_debate(asked, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
         return located(self.get_serializer(debate).data)
 
     @answers(DebateReport)

@@ -22,7 +22,17 @@ from pydantic import Field, ValidationError
 
 from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
-from agents.debates.measures import Consensus, Criteria, Exit, changes, check_exit, groupthink, statistics, vote
+from agents.debates.measures import (
+    MOST_ROUNDS,
+    Consensus,
+    Criteria,
+    Exit,
+    changes,
+    check_exit,
+    groupthink,
+    statistics,
+    vote,
+)
 from agents.debates.models import Debate, DebateRound, DebateSeat, DebateTurn
 from agents.debates.modes import POLL, Mode, answer_of, labels_for, mode_of
 from agents.kit.llm.endpoints import problem_of, route_of
@@ -37,10 +47,11 @@ from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.receive import receive_message
 
 MOST_SEATS = 20
-MOST_ROUNDS = 100
 TOPIC_CHARACTERS = 2_000
 LEASE = timedelta(minutes=10)  # renewed before each seat's turn, and while one waits for it
 WAIT = 0.2  # seconds between two looks at a debate that another worker has
+
+ExtraRounds = Annotated[int, Field(ge=0, le=10)]
 
 Status, Outcome = Debate.Status, DebateTurn.Status
 NOT_ENDED = (Debate.WAITING, *Debate.OPEN, Status.ERRORED)  # what crashed can go on
@@ -50,6 +61,10 @@ T = TypeVar("T")
 
 class DebateRefused(FieldRefused):
     """The debate cannot be started or go on."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(field, why)
+        self.names_nothing = field in ("agents", "models", "debate")
 
 
 class Settings(Criteria):
@@ -64,7 +79,7 @@ class Settings(Criteria):
 
     poll: bool = True
     judge: bool = True
-    extra_rounds_on_groupthink: Annotated[int, Field(ge=0, le=10)] = 0
+    extra_rounds_on_groupthink: ExtraRounds = 0
     config: dict[str, Any] = Field(default_factory=dict)
 
     @property

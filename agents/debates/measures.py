@@ -22,7 +22,10 @@ from agents.kit.text.tokens import split_sentences, tokenize
 from agents.kit.text.voices import vocabulary
 
 Round = Sequence[Answer]
+MOST_ROUNDS = 100
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Rounds = Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
+ConvergenceRounds = Annotated[int, Field(ge=2, le=MOST_ROUNDS)]
 STANCES: tuple[Stance, ...] = get_args(Stance)
 
 # Chosen on 50 pairs of positions and 12 rounds, most of them written for it, 6 of each from the public transcripts of a council of five
@@ -294,10 +297,10 @@ class Criteria(Value):
     """
 
     consensus: Share | None = 0.9
-    convergence_rounds: Annotated[int, Field(ge=2, le=100)] | None = 2
+    convergence_rounds: ConvergenceRounds | None = 2
     convergence_similarity: Share = ALIKE
     confidence: Share | None = 0.85
-    max_rounds: Annotated[int, Field(ge=1, le=100)] = 5
+    max_rounds: Rounds = 5
 
 
 Reason = Literal["consensus", "convergence", "confidence", "max_rounds"]

@@ -166,6 +166,9 @@ class Config(BaseModel):
 
 PERSPECTIVES = ("technical", "economic", "ethical", "social")
 Perspective = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64)]
+MOST_PERSPECTIVES = 100
+Assignment = Literal["round-robin", "random", "explicit"]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class Perspectives(Config):
@@ -177,9 +180,9 @@ class Perspectives(Config):
         seed: Of the shuffling.
     """
 
-    perspectives: list[Perspective] = Field(default=list(PERSPECTIVES), min_length=1, max_length=100)
-    assignment: Literal["round-robin", "random", "explicit"] = "round-robin"
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    perspectives: list[Perspective] = Field(default=list(PERSPECTIVES), min_length=1, max_length=MOST_PERSPECTIVES)
+    assignment: Assignment = "round-robin"
+    seed: Seed = 0
 
     def assign(self, seats: int) -> list[str]:
         """One perspective for each of so many seats.

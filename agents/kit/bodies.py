@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, model_validator
 from pydantic import ValidationError as Invalid
 from pydantic_core import PydanticCustomError, core_schema
 from rest_framework.exceptions import ValidationError
 
+from agents.kit.refusals import Refused
 from agents.kit.text.fences import MAX_CHARACTERS
 from agents.kit.text.tags import TAG_KEY
 
@@ -56,28 +57,58 @@ class Nothing(Body):
     """An empty body: there is nothing to choose."""
 
 
-def read(kind: type[B], data: Any, raw: Sequence[str] = ()) -> B:
-    """The body that was sent.
+def as_api_error(refused: Refused) -> ValidationError:
+    """Return the 400 that says the same."""
+    return ValidationError({place: [sentence] for place, sentence in refused.errors.items()})
 
-    Args:
-        raw: Fields that may hold what no database can.
+
+def read(kind: type[B], data: Any, raw: Sequence[str] = ()) -> B:
+    """The body that was sent, as `validate` reads it.
 
     Raises:
-        ValidationError: By the path of a field, such as ``messages[0].text``, what is wrong and what is allowed.
+        ValidationError: By the path of a field what is wrong and what is allowed.
     """
     if not isinstance(data, dict):
         raise ValidationError([f"send a JSON object; its fields: {', '.join(kind.model_fields) or 'none'}"])
+    try:
+        return validate(kind, data, raw=raw)
+    except Refused as refused:
+        raise as_api_error(refused) from None
+
+
+def validate(kind: type[B], data: dict[str, Any], *, raw: Sequence[str] = (), is_local: bool = False) -> B:
+    """Check what was sent, and return it as a body.
+
+    Args:
+        raw: Fields that may hold what no database can.
+        is_local: Whether it comes from a person at this machine, who may name files; see `is_local`.
+
+    Raises:
+        Refused: Something is wrong.
+    """
     errors = dict(_unstorable({name: value for name, value in data.items() if name not in raw}))
+    names_nothing = False
     if not errors:
         errors = kind.unknown(data)
+        names_nothing = not errors
+        known = {name: value for name, value in data.items() if name not in errors}
         try:
-            body = kind.model_validate({name: value for name, value in data.items() if name not in errors})
+            body = kind.model_validate(known, context={"is_local": is_local})
             if not errors:
                 return body
         except Invalid as error:
             for each in error.errors(include_url=False):
                 errors.setdefault(*_sentence(dict(each)))
-    raise ValidationError({place: [sentence] for place, sentence in errors.items()})
+                names_nothing &= each["type"] == NOT_THERE
+    raise Refused(errors, names_nothing=names_nothing)
+
+
+def is_local(info: ValidationInfo) -> bool:
+    """Whether what is validated was asked for by a person at this machine."""
+    return bool(info.context and info.context["is_local"])
+
+
+NOT_THERE = "not there"  # a fault: a name that is nothing's, a file that cannot be used
 
 
 def fault(name: str, sentence: str) -> PydanticCustomError:
@@ -85,12 +116,17 @@ def fault(name: str, sentence: str) -> PydanticCustomError:
     return PydanticCustomError("sentence", "{sentence}", {"sentence": sentence, "name": name})
 
 
+def not_there(sentence: str) -> PydanticCustomError:
+    """What a validator raises about a name that is nothing's, or a file that cannot be used."""
+    return PydanticCustomError(NOT_THERE, "{sentence}", {"sentence": sentence})
+
+
 def _sentence(error: dict[str, Any]) -> tuple[str, str]:
     """Where a fault of pydantic is, and what it says."""
     context = error.get("ctx", {})
     place = dotted([*error["loc"], *([context["name"]] if context.get("name") else [])])
     match error["type"]:
-        case "sentence":
+        case "sentence" | "not there":
             return place or "non_field_errors", str(context["sentence"])
         case "value_error":
             return place or "non_field_errors", str(context["error"])
@@ -150,7 +186,10 @@ class Reads:
         if isinstance(value, str) and value.strip() and len(value) <= self.schema.get("maxLength", math.inf):
             try:
                 return self.read(value.strip() if self.strip else value)
-            except (LookupError, ValueError, OverflowError) as error:
+            except LookupError as error:
+                if error.args:
+                    raise not_there(str(error.args[0])) from None
+            except (ValueError, OverflowError) as error:
                 if not isinstance(error, OverflowError) and error.args:
                     raise ValueError(str(error.args[0])) from None
         raise PydanticCustomError("type", "{allowed}", {"allowed": self.allowed})

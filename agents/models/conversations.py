@@ -16,6 +16,7 @@ from django.db.models import Q
 from django.db.models.functions import Lower
 from django.utils import timezone
 
+from agents.kit.refusals import Refused
 from agents.kit.text.fences import check_name
 from agents.kit.text.tags import TAG_KEY
 
@@ -262,7 +263,7 @@ class MemoryPassage(models.Model):
 _SHOWN = 20
 
 
-class FieldRefused(ValueError):
+class FieldRefused(Refused):
     """Something cannot be done as it was asked for. The text names the field, its value and what is allowed.
 
     Attributes:
@@ -270,7 +271,7 @@ class FieldRefused(ValueError):
     """
 
     def __init__(self, field: str, why: str) -> None:
-        super().__init__(f"{field}: {why}")
+        super().__init__({field: f"{field}: {why}"})
         self.field = field
 
 

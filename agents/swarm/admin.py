@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import OuterRef, Subquery
+from django.db.models import OuterRef, Subquery, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
@@ -28,8 +28,20 @@ from agents.models.conversations import UnknownAgent, find_agent
 from agents.swarm.assign import SwarmRefused, check_clashes, check_names
 from agents.swarm.intents import intents
 from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
-from agents.swarm.models import DialogState, Swarm, SwarmPhase, SwarmTurn
-from agents.swarm.state import KINDS, MANY, StateRefused, add, edit, entries, pin, remove, unpin, updating
+from agents.swarm.models import DialogEntry, DialogState, Swarm, SwarmPhase, SwarmTurn
+from agents.swarm.state import (
+    KINDS,
+    MANY,
+    WITH_ENTRIES,
+    StateRefused,
+    add,
+    edit,
+    entries,
+    pin,
+    remove,
+    unpin,
+    updating,
+)
 from agents.swarm.talk import refused_polishes, trace_lines, trace_of, try_swarm
 
 PAGES = "admin/swarm/swarm/"
@@ -173,11 +185,12 @@ class DialogStateAdmin(LogAdmin[DialogState]):
         panels = super().get_panels(request, obj)
         if not request.user.has_perm(READING):
             return panels
+        prefetch_related_objects([obj], WITH_ENTRIES)
         summary = newest_summary(obj.agent, obj.channel)
         context = {
             "state": obj,
             "pinnable": MANY,
-            "kinds": [(kind, entries(obj, kind)) for kind in KINDS if getattr(obj, kind)],
+            "kinds": by_kind(obj),
             "all_kinds": KINDS,
             "most": NOTE_CHARACTERS,
             "summary": summary,
@@ -197,18 +210,20 @@ class DialogStateAdmin(LogAdmin[DialogState]):
         row: DialogState = get_object_or_404(DialogState.objects.select_related("agent", "channel"), pk=pk)
         given = request.POST
         act = next((name for name in (*ACTS, "add", "write") if name in given), "edit")
-        key = given.get(act, "")
+        entry_id = number_in(given, act)
         try:
             if act == "write":
                 write_summary(row.agent, row.channel, given.get("summary", ""))
             else:
                 with updating(row.agent, row.channel) as state:
                     if act == "add":
-                        add_entered(state, given)
+                        values: dict[str, Any] = {"text": given.get("text", ""), "quote": given.get("quote", "")}
+                        values |= {"position": number_in(given, "position"), "pinned": "pinned" in given}
+                        add(state, given.get("kind", ""), values)
                     elif act == "edit":
-                        edit(state, key, given.get(f"text-{key}", ""))
+                        edit(state, entry_id, given.get(f"text-{entry_id}", ""))
                     else:
-                        ACTS[act](state, key)
+                        ACTS[act](state, entry_id)
         except StateRefused as refused:
             self.message_user(request, f"Nothing was changed: {refused}.", messages.ERROR)
         else:
@@ -217,17 +232,16 @@ class DialogStateAdmin(LogAdmin[DialogState]):
         return HttpResponseRedirect(self.url("change", row))
 
 
-def add_entered(state: DialogState, given: QueryDict) -> None:
-    """Add the entry of the form below the entries.
+def by_kind(state: DialogState) -> list[tuple[str, list[DialogEntry]]]:
+    """Return each kind of which something is remembered, with its entries."""
+    remembered = [(kind, entries(state, kind)) for kind in KINDS]
+    return [(kind, rows) for kind, rows in remembered if rows]
 
-    Raises:
-        StateRefused: It is not allowed.
-    """
-    number = str(given.get("position", ""))
-    position = int(number) if re.fullmatch(r"[0-9]{1,18}", number) else 0
-    said = Message.objects.filter(channel=state.channel_id, position=position).select_related("agent", "user")
-    values = {"text": given.get("text", ""), "position": position, "quote": given.get("quote", "")}
-    add(state, given.get("kind", ""), values | {"pinned": "pinned" in given}, list(said))
+
+def number_in(given: QueryDict, name: str) -> int:
+    """Return the number in a field of a form; 0 where there is none."""
+    text = str(given.get(name, ""))
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else 0
 
 
 @admin.register(SwarmTurn)
@@ -277,12 +291,12 @@ def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeStr
 def chat_part(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> SafeString:
     """What the swarm did in the newest turn of a chat, and what it remembers."""
     turn = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
-    state = DialogState.objects.filter(agent=agent, channel=chat).first()
+    state = DialogState.objects.filter(agent=agent, channel=chat).prefetch_related(WITH_ENTRIES).first()
     context = {
         "trace": trace_lines(trace_of(turn)) if turn and request.user.has_perm("swarm.view_swarmturn") else [],
         "turn": turn,
         "state": state if request.user.has_perm("swarm.view_dialogstate") else None,
-        "remembered": [(kind, entries(state, kind)) for kind in KINDS if getattr(state, kind)] if state else [],
+        "remembered": by_kind(state) if state else [],
     }
     return render_to_string(f"{PAGES}chat.html", context, request)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from django.db import transaction
 from django.db.models import Prefetch, QuerySet
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
@@ -24,12 +24,12 @@ from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Editable, View, or_404
 from agents.kit.bodies import ABSENT, Body, Said
-from agents.models import Agent, Channel, Message
+from agents.models import Agent, Channel
 from agents.swarm.assign import Name, PhaseValues, SwarmRefused, SwarmValues, check_clashes, save_swarm
 from agents.swarm.calibration import PREFERENCES
 from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
 from agents.swarm.models import DialogState, Swarm, SwarmPhase
-from agents.swarm.state import KINDS, Entry, StateRefused, add, edit, entries, pin, remove, unpin, updating
+from agents.swarm.state import KINDS, WITH_ENTRIES, StateRefused, add, edit, entries, pin, remove, unpin, updating
 from agents.swarm.talk import RefusedPolish, Trial, refused_polishes, try_swarm
 
 MOST_ENTRIES = 100
@@ -170,6 +170,31 @@ def _saved(swarm: Swarm | None, sent: dict[str, Any]) -> Swarm:
 
 
 # -- what is remembered
+class Remembered(BaseModel):
+    """One thing that was said, with the words it rests on.
+
+    Attributes:
+        text: It in short.
+        quote: The words of the message at `position`, which `author` said.
+        pinned: It stays in every prompt.
+        leaving: It was pinned and makes room for others; it stays until a summary holds it.
+        by: Who entered it, wrote its text or pinned it: model, rule or person.
+        until: Position of the newer message that contradicts it; null while it holds.
+    """
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: int
+    text: str
+    quote: str
+    position: int
+    author: str
+    pinned: bool
+    leaving: bool
+    by: Literal["model", "rule", "person"]
+    until: int | None
+
+
 class Dialog(BaseModel):
     """What an agent remembers of a conversation.
 
@@ -188,11 +213,11 @@ class Dialog(BaseModel):
     position: int
     turn: int
     dropped: int
-    anchor: list[Entry]
-    goal: list[Entry]
-    facts: list[Entry]
-    assumptions: list[Entry]
-    decisions: list[Entry]
+    anchor: list[Remembered]
+    goal: list[Remembered]
+    facts: list[Remembered]
+    assumptions: list[Remembered]
+    decisions: list[Remembered]
     pending: dict[str, Any]
     preferences: dict[str, str]
     last_tool: dict[str, Any]
@@ -202,9 +227,9 @@ class Dialog(BaseModel):
 
 
 class EntryBody(Body):
-    """An entry with the words it rests on; one that is there already is named by its `key`."""
+    """An entry with the words it rests on; one that is there already is named by its `id`."""
 
-    key: str = Field(ABSENT, max_length=64, description="of an entry that stays; its quote stays as it is")
+    id: int = Field(ABSENT, ge=1, le=2**63 - 1, description="of an entry that stays; its quote stays as it is")
     text: str = Field(ABSENT, max_length=1000)
     position: int = Field(ABSENT, ge=1, le=2**63 - 1, description="of the message it stands in")
     quote: str = Field(ABSENT, max_length=1000, description="words of that message")
@@ -270,7 +295,8 @@ class Dialogs(View):
         return self.tagged(request, dialog, etag_of(dialog))
 
     def _state(self, agent: Agent, channel: Channel) -> DialogState:
-        state = DialogState.objects.select_related("agent", "channel").filter(agent=agent, channel=channel).first()
+        rows = DialogState.objects.select_related("agent", "channel").prefetch_related(WITH_ENTRIES)
+        state = rows.filter(agent=agent, channel=channel).first()
         if state is None:
             there = (
                 Channel.objects.filter(dialog_states__agent=agent).order_by("-pk").values_list("slug", flat=True)[:20]
@@ -292,7 +318,7 @@ def dialog_of(state: DialogState) -> Dialog:
         summary=text_of(summary, state) if summary else None,
         summary_failed=why_no_summary(state.agent, state.channel),
         refused_polishes=refused_polishes(state.agent, state.channel),
-        **{kind: entries(state, kind) for kind in KINDS},
+        **{kind: [Remembered.model_validate(entry) for entry in entries(state, kind)] for kind in KINDS},
     )
 
 
@@ -302,25 +328,22 @@ def _replace(state: DialogState, kind: str, given: Sequence[EntryBody]) -> None:
     Raises:
         StateRefused: One is not allowed.
     """
-    held = {entry.key: entry for entry in entries(state, kind)}
-    stay = {one.key for one in given if one.key is not None}
-    for number, one in enumerate(given):
-        if one.key is not None and one.key not in held:
-            allowed = ", ".join(held) or "none, there are no entries"
-            raise StateRefused(f"{kind}[{number}].key", f"{one.key!r}; allowed: {allowed}")
-    for key in held.keys() - stay:
-        remove(state, key)
-    new = [one for one in given if one.key is None]
-    for one in (one for one in given if one.key is not None):
-        entry = held[one.key]
-        if one.text is not None and one.text != entry.text:
-            edit(state, one.key, one.text)
-        if one.pinned is not None and one.pinned != entry.pinned:
-            (pin if one.pinned else unpin)(state, one.key)
-    places = [one.position for one in new if one.position is not None]
-    said = list(Message.objects.filter(channel=state.channel_id, position__in=places).select_related("agent", "user"))
-    for one in new:
-        add(state, kind, {name: value for name, value in one.sent.items() if name != "key"}, said)
+    remembered = {entry.pk: entry for entry in entries(state, kind)}
+    for number, body in enumerate(given):
+        if body.id is not None and body.id not in remembered:
+            allowed = ", ".join(map(str, remembered)) or "none, there are no entries"
+            raise StateRefused(f"{kind}[{number}].id", f"{body.id}; allowed: {allowed}")
+    for entry_id in remembered.keys() - {body.id for body in given}:
+        remove(state, entry_id)
+    for body in sorted(given, key=lambda body: "id" not in body.sent):  # what is unpinned makes room for what is new
+        if "id" not in body.sent:
+            add(state, kind, {name: value for name, value in body.sent.items() if name != "id"})
+            continue
+        entry = remembered[body.id]
+        if body.text is not None and body.text != entry.text:
+            edit(state, entry.pk, body.text)
+        if body.pinned is not None and body.pinned != entry.pinned:
+            (pin if body.pinned else unpin)(state, entry.pk)
 
 
 def _preferences(given: Mapping[str, str]) -> dict[str, str]:

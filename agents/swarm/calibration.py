@@ -23,7 +23,7 @@ from agents.kit.text.tokens import split_sentences
 from agents.models import Agent, Message
 from agents.swarm.intents import COMMANDS, intent_of
 from agents.swarm.models import DialogState, SwarmPhase
-from agents.swarm.state import Entry, quoted
+from agents.swarm.state import Entry, entries, quoted
 
 MAX_TOKENS = 1_200
 TEXT_CHARACTERS = 300  # of a text in the answer
@@ -249,11 +249,12 @@ def _instructions(agent: Agent, phases: Sequence[SwarmPhase]) -> str:
 
 def _known(state: DialogState) -> str:
     """What the state holds, on one line each."""
-    held = {"about": [state.anchor], "goal": [state.goal], "fact": state.facts, "decision": state.decisions}
-    rows = [
-        (name, str(one.get("text", ""))) for name, each in held.items() for one in each if one and not one.get("until")
-    ]
-    return "\n".join(f"{name}: {neutral(_short(text))[0]}" for name, text in rows)
+    names = {"anchor": "about", "goal": "goal", "facts": "fact", "decisions": "decision"}
+    return "\n".join(
+        f"{names[entry.kind]}: {neutral(_short(entry.text))[0]}"
+        for entry in entries(state, *names)
+        if entry.replaced_by_id is None
+    )
 
 
 def _material(agent: Agent, trigger: Message, transcript: Sequence[Message], state: DialogState, nonce: str) -> str:
@@ -310,7 +311,7 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
     for kind in ("goal", "facts", "decisions"):
         seen[kind] = [entry for message in new for entry in _sentences(kind, message)]
     seen["goal"] = seen["goal"][-1:]
-    if not state.anchor and (first := next(iter(split_sentences(new[0].text[:MESSAGE_CHARACTERS])), "")):
+    if not entries(state, "anchor") and (first := next(iter(split_sentences(new[0].text[:MESSAGE_CHARACTERS])), "")):
         seen["anchor"] = [_said(first, new[0])]
     seen["preferences"] = [one for message in new for one in _preferences(message)]
     seen["uncertainty"] = 0.3 if _signs("sentences")["vague_number"].search(text) else 0.0
@@ -348,7 +349,7 @@ def _needs() -> list[dict[str, Any]]:
 def _missing(text: str, earlier: Sequence[str], state: DialogState) -> list[dict[str, Any]]:
     """The required information that a request lacks: of this message, or of the one whose question it should have answered."""
     pending = state.pending or {}
-    facts = [str(fact.get("text", "")) for fact in state.facts if not fact.get("until")]
+    facts = [fact.text for fact in entries(state, "facts") if fact.replaced_by_id is None]
     known = "\n".join([f"{pending.get('question', '')} {text}", *earlier, *facts])
     waiting = set(pending.get("missing", ()))
     if _signs("sentences")["new_request"].search(text) or intent_of(text) in COMMANDS:
@@ -364,14 +365,14 @@ def _sentences(kind: str, message: Message) -> list[Entry]:
     """The sentences of a person that state a goal, fact or decision."""
     signs = _signs("sentences")
     stated = (kind, "goal", "decisions") if kind == "facts" else (kind,)
-    entries = []
+    stating = []
     for sentence in split_sentences(message.text[:MESSAGE_CHARACTERS]):
         if len(sentence) <= TEXT_CHARACTERS and "?" not in sentence:
             first = next((name for name in reversed(stated) if signs[name].search(sentence)), "")
             if first == kind:
                 pinned = kind != "facts" or bool(signs["lasting"].search(sentence))
-                entries.append(_said(sentence, message, pinned=pinned))
-    return entries
+                stating.append(_said(sentence, message, pinned=pinned))
+    return stating
 
 
 def _said(sentence: str, message: Message, *, pinned: bool = False) -> Entry:

@@ -17,12 +17,11 @@ from pydantic import BaseModel, ConfigDict
 from agents.kit.text.tokens import tokenize
 from agents.swarm.calibration import Calibration
 from agents.swarm.models import DialogState
-from agents.swarm.state import MOST_CHARACTERS, Entry, entries, store
 
 RISK = 0.30
 QUIET_TURNS = 3  # after a question, in which only required information is asked for
 SAME = 0.7  # share of words two questions have in common when they count as the same
-MOST_ASKED = 50  # questions, and assumptions, remembered of a conversation
+MOST_ASKED = 50  # questions remembered of a conversation
 
 
 class Decision(BaseModel):
@@ -63,8 +62,8 @@ def decide(calibration: Calibration, state: DialogState, message: str) -> Decisi
     return Decision(kind="assume", text=calibration.assumption) if calibration.assumption else Decision()
 
 
-def settle(state: DialogState, decision: Decision, *, position: int, message: str) -> None:
-    """Note in the state, which counts the message at `position` already, what was decided about it. Does not save it."""
+def settle(state: DialogState, decision: Decision, *, position: int) -> None:
+    """Note in the state, which counts the message at `position` already, whether a question waits now. Does not save it."""
     state.pending = {}
     if decision.kind == "clarify":
         question = {
@@ -75,10 +74,6 @@ def settle(state: DialogState, decision: Decision, *, position: int, message: st
         }
         state.pending = question
         state.asked = [*state.asked, question][-MOST_ASKED:]
-    elif decision.kind == "assume":
-        quote = " ".join(message.split())[:MOST_CHARACTERS]
-        others = [one for one in entries(state, "assumptions") if one.text != decision.text]
-        store(state, "assumptions", [*others, Entry(text=decision.text, position=position, quote=quote)][-MOST_ASKED:])
 
 
 def one_question(text: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, prefetch_related_objects
 from django.db.models.functions import Left
 from pydantic import BaseModel, ConfigDict
 
@@ -30,17 +30,20 @@ from agents.kit.text.voices import STOP_WORDS, stem, vocabulary
 from agents.kit.work.queues import carry_out, do_next, wake_workers
 from agents.models import Agent, Channel, Message
 from agents.swarm.calibration import PREFERENCES
-from agents.swarm.models import DialogState, DialogSummary
+from agents.swarm.models import DialogEntry, DialogState, DialogSummary
 from agents.swarm.state import (
     MOST_CHARACTERS,
-    Entry,
+    WITH_ENTRIES,
+    QuoteKey,
     StateRefused,
+    all_entries,
     drop_summarised,
     entries,
     folded,
     key_of,
     pinned,
     shortened,
+    state_of,
     to_forget,
     updating,
     was_removed,
@@ -86,7 +89,7 @@ class Quote(BaseModel):
     quote: str
 
     @property
-    def key(self) -> str:
+    def key(self) -> QuoteKey:
         return key_of(self.position, self.quote)
 
 
@@ -113,8 +116,9 @@ def remember(turn: AgentTurn, state: DialogState, preferences: Mapping[str, str]
         if Overrides.of(turn.overrides).apart:
             older = older.filter(Q(agent=turn.agent) | Q(agent=None))
         words_of = searched(older, newer=turn.transcript)
-        for removed in state.removed:
-            words_of.pop(removed["position"], None)
+        for entry in all_entries(state):
+            if entry.removed:
+                words_of.pop(entry.position, None)
         covered = summary.to_position if summary else 0
         unsummarised = [position for position in words_of if position > covered][: MOST_SINCE + 1]
         nearest = recalled(message.text, words_of) if message is not None else []
@@ -209,12 +213,12 @@ def memory_section(
             but those that are recalled.
         recalled: Older messages that share words with the new one, best first; as many are shown as there is room for.
     """
-    shown: set[str] = set()
+    shown: set[QuoteKey] = set()
     lines: list[str] = []
-    for heading, held in _shown_entries(state).items():
-        if held:
-            lines += [f"{heading}:", *(f"- {_entry(entry)}" for entry in held)]
-            shown.update(entry.quote_key for entry in held)
+    for heading, remembered in _shown_entries(state).items():
+        if remembered:
+            lines += [f"{heading}:", *(f"- {_entry(entry)}" for entry in remembered)]
+            shown.update(key_of(entry.position, entry.quote) for entry in remembered)
     room = MEMORY_CHARACTERS - SINCE_CHARACTERS - sum(map(len, lines))
     quotes = _recalled_quotes(recalled, room=max(room - LEAST_SHOWN, LEAST_SHOWN))
     if quotes:
@@ -251,23 +255,25 @@ def _recalled_quotes(messages: Iterable[Message], *, room: int) -> dict[int, str
     return quotes
 
 
-def _shown_entries(state: DialogState) -> dict[str, list[Entry]]:
+def _shown_entries(state: DialogState) -> dict[str, list[DialogEntry]]:
     """Heading to entries: all that are pinned, and of the others the newest within a limit."""
     shown = {"What it is about": entries(state, "anchor"), "What the person wants now": entries(state, "goal")}
     shown["Pinned"] = pinned(state)
-    others = [(entry.position, kind, entry) for kind in _OF_KIND for entry in entries(state, kind)]
-    pinned_length = sum(len(_entry(entry)) for held in shown.values() for entry in held)
+    pinned_length = sum(len(_entry(entry)) for remembered in shown.values() for entry in remembered)
     room = (MEMORY_CHARACTERS - SINCE_CHARACTERS - 2 * LEAST_SHOWN - pinned_length) // 2
-    rest = dict[str, list[Entry]]()
-    for _, kind, entry in sorted(others, key=lambda one: one[0], reverse=True):
-        if not (entry.pinned or entry.leaving) and (room := room - len(_entry(entry))) >= 0:
-            rest.setdefault(kind, []).insert(0, entry)
-    return shown | {kind.capitalize(): rest.get(kind, []) for kind in _OF_KIND}
+    others = [entry for entry in entries(state, *_OF_KIND) if not (entry.pinned or entry.leaving)]
+    others.sort(key=lambda entry: entry.position, reverse=True)
+    rest: dict[str, list[DialogEntry]] = {kind: [] for kind in _OF_KIND}
+    for entry in others:
+        room -= len(_entry(entry))
+        if room >= 0:
+            rest[entry.kind].insert(0, entry)
+    return shown | {kind.capitalize(): rest[kind] for kind in _OF_KIND}
 
 
-def _entry(entry: Entry) -> str:
-    quote = _quoted(entry.quote, entry.who, entry.position)
-    if entry.until:
+def _entry(entry: DialogEntry) -> str:
+    quote = _quoted(entry.quote, entry.author, entry.position)
+    if entry.until is not None:
         quote += f", until message {entry.until}"
     if folded(entry.text) in folded(entry.quote):
         return quote
@@ -315,10 +321,18 @@ def text_of(summary: DialogSummary, state: DialogState) -> str:
 
 
 def _left(quotes: Iterable[Quote], state: DialogState) -> list[Quote]:
-    """The quotes without those that a person removed from the state, and without facts that hold no longer: the state shows these."""
-    past = {entry.quote_key for entry in entries(state, "facts") if entry.until and not entry.pinned}
-    present = (one for one in quotes if one.part == "note" or one.key not in past)
-    return [one for one in present if one.part == "note" or not was_removed(state, one.position, one.quote)]
+    """The quotes without those that were removed from the state, and without facts that hold no longer: the state shows these."""
+    rows = all_entries(state)
+    past = {
+        key_of(row.position, row.quote)
+        for row in rows
+        if row.kind == "facts" and row.replaced_by_id and not (row.pinned or row.removed)
+    }
+    return [
+        quote
+        for quote in quotes
+        if quote.part == "note" or not (quote.key in past or was_removed(rows, quote.position, quote.quote))
+    ]
 
 
 def compose(quotes: Iterable[Quote]) -> str:
@@ -334,7 +348,7 @@ def compose(quotes: Iterable[Quote]) -> str:
     return " ".join(sentences)
 
 
-def refusal(text: str, *, to_position: int, window_from: int, held: Iterable[Entry]) -> str:
+def refusal(text: str, *, to_position: int, window_from: int, held: Iterable[DialogEntry]) -> str:
     """Why a summary may not replace the one before; empty when it may.
 
     Args:
@@ -352,7 +366,7 @@ def refusal(text: str, *, to_position: int, window_from: int, held: Iterable[Ent
     for entry in held:
         words = (folded(_flat(one, MOST_CHARACTERS)) for one in (entry.quote, entry.text))
         if entry.position <= to_position and not any(one in plain for one in words):
-            return f"it lacks {_quoted(entry.quote, entry.who, entry.position)}, which is pinned"
+            return f"it lacks {_quoted(entry.quote, entry.author, entry.position)}, which is pinned"
     return ""
 
 
@@ -400,7 +414,8 @@ def write_summary(agent: Agent, channel: Channel, text: str) -> DialogSummary:
             origin="person",
             status=Status.COMPLETED,
         )
-        drop_summarised(state, [entry.quote_key for entry in pinned(state) if entry.position <= last])
+        covered = [entry for entry in pinned(state) if entry.position <= last]
+        drop_summarised(state, [key_of(entry.position, entry.quote) for entry in covered])
     return row
 
 
@@ -427,7 +442,7 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
     messages = list(new.order_by("position" if base else "-position")[:MOST_MESSAGES])
     messages.sort(key=lambda message: message.position)
     upto, agent = messages[-1].position if messages else row.to_position, row.agent.display_name
-    state = DialogState.objects.filter(agent=row.agent, channel=row.channel).first() or DialogState()
+    state = state_of(row.agent, row.channel)
     must = [quote for quote in _to_hold(state) if quote.position <= upto]
     old = _left(quotes_of(base), state) if base else []
     notes = [quote for quote in old if quote.part == "note"]
@@ -446,6 +461,7 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
     with updating(row.agent, row.channel) as state:
         if newest_summary(row.agent, row.channel) != base:  # a person, or another worker, was faster
             return {"status": Status.PENDING}
+        prefetch_related_objects([state], WITH_ENTRIES)
         quotes = _left(quotes, state)
         chosen_keys = {quote.key for quote in quotes}
         quotes += [held for held in _to_hold(state) if held.position <= upto and held.key not in chosen_keys]
@@ -487,9 +503,8 @@ def _before_window(said: QuerySet[Message]) -> int:
 def _to_hold(state: DialogState) -> list[Quote]:
     """What is pinned, or leaves, as parts of a summary."""
     return [
-        Quote(part=_OF_KIND[kind], position=entry.position, who=entry.who, quote=entry.quote)
-        for kind in _OF_KIND
-        for entry in entries(state, kind)
+        Quote(part=_OF_KIND[entry.kind], position=entry.position, who=entry.author, quote=entry.quote)
+        for entry in entries(state, *_OF_KIND)
         if entry.pinned or entry.leaving
     ]
 
@@ -507,7 +522,7 @@ def candidates(old: Iterable[Quote], messages: Iterable[Message], must: Iterable
 
 
 def fitting(
-    chosen: Sequence[Quote], must: set[str], *, room: int = SUMMARY_CHARACTERS, since: int | None = None
+    chosen: Sequence[Quote], must: set[QuoteKey], *, room: int = SUMMARY_CHARACTERS, since: int | None = None
 ) -> list[Quote]:
     """Of the chosen, in their order, what fits into a summary; what must stand in it, and a person's note, always do.
 

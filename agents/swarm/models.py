@@ -100,19 +100,10 @@ class SwarmPhase(models.Model):
 
 
 class DialogState(models.Model):
-    """What an agent keeps of a conversation. Entries of facts, assumptions and decisions name the message and the words they rest on."""
+    """What an agent keeps of a conversation; its entries name the message and the words they rest on."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="dialog_states", db_index=False)
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="dialog_states")
-    anchor = models.JSONField(
-        default=dict, blank=True, help_text="what the conversation is about: text, position, quote"
-    )
-    goal = models.JSONField(default=dict, blank=True, help_text="what the person wants now: text, position, quote")
-    facts = models.JSONField(
-        default=list, blank=True, help_text="text, position, quote, pinned, by (model, rule or person)"
-    )
-    assumptions = models.JSONField(default=list, blank=True, help_text="made where no question was asked")
-    decisions = models.JSONField(default=list, blank=True, help_text="text, position, quote, pinned, by")
     pending = models.JSONField(
         default=dict, blank=True, help_text="the question that was asked and waits for its answer"
     )
@@ -125,7 +116,6 @@ class DialogState(models.Model):
     last_tool = models.JSONField(
         default=dict, blank=True, help_text="the last tool's name, outcome and what it looked up"
     )
-    removed = models.JSONField(default=list, blank=True, help_text="quotes that people removed: position, quote")
     position = models.PositiveBigIntegerField(default=0, help_text="of the last message that it takes into account")
     turn = models.PositiveIntegerField(default=0, help_text="turns of the agent in this conversation")
     dropped = models.PositiveIntegerField(default=0, help_text="entries that were not found in the message they named")
@@ -138,6 +128,78 @@ class DialogState(models.Model):
 
     def __str__(self) -> str:
         return f"{self.agent.slug} in {self.channel.slug}"
+
+
+class DialogEntry(models.Model):
+    """One thing that was said in a conversation, with the words it rests on. Pinned entries stay in every prompt."""
+
+    class Kind(models.TextChoices):
+        ANCHOR = "anchor", "what the conversation is about"
+        GOAL = "goal", "what the person wants now"
+        FACTS = "facts", "a fact"
+        ASSUMPTIONS = "assumptions", "an assumption, made where no question was asked"
+        DECISIONS = "decisions", "a decision"
+
+    class By(models.TextChoices):
+        MODEL = "model", "a model"
+        RULE = "rule", "a rule"
+        PERSON = "person", "a person"
+
+    state = models.ForeignKey(DialogState, on_delete=models.CASCADE, related_name="entries")
+    kind = models.CharField(max_length=11, choices=Kind.choices)
+    text = models.TextField(help_text="it in short")
+    quote = models.TextField(help_text="the words of the message, on one line")
+    message = models.ForeignKey(Message, null=True, on_delete=models.CASCADE, related_name="+")
+    position = models.PositiveBigIntegerField(help_text="of the message in its conversation")
+    author = models.CharField(max_length=200, blank=True, default="", help_text="of the message")
+    pinned = models.BooleanField(default=False, help_text="it stays in every prompt")
+    leaving = models.BooleanField(
+        default=False, help_text="it was pinned and makes room for others; it stays until a summary holds it"
+    )
+    by = models.CharField(
+        max_length=6, choices=By.choices, default=By.MODEL, help_text="who entered it, wrote its text or pinned it"
+    )
+    replaced_by = models.ForeignKey(
+        Message,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="the newer message that contradicts it; empty while it holds",
+    )
+    removed = models.BooleanField(
+        default=False, help_text="it is shown no more, and no rule or model enters its quote again"
+    )
+
+    class Meta:
+        db_table = "dialog_entries"
+        verbose_name_plural = "dialog entries"
+        ordering: ClassVar = ["pk"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["state", "kind"],
+                condition=Q(kind__in=["anchor", "goal"], removed=False),
+                name="dialog_entry_one_anchor_and_goal",
+            ),
+            models.UniqueConstraint(
+                fields=["state", "kind", "position", "quote"],
+                condition=Q(by__in=["model", "rule"], removed=False),
+                name="dialog_entry_quote_once",  # people may put one sentence into two entries
+            ),
+            models.CheckConstraint(
+                condition=Q(kind__in=["anchor", "goal", "facts", "assumptions", "decisions"]),
+                name="dialog_entry_kind_known",
+            ),
+            models.CheckConstraint(condition=~Q(pinned=True, leaving=True), name="dialog_entry_pinned_or_leaving"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.pk} of {self.state_id}"
+
+    @property
+    def until(self) -> int | None:
+        """The position of the newer message that contradicts it; None while it holds."""
+        return self.replaced_by.position if self.replaced_by else None
 
 
 class DialogSummary(Leasable):

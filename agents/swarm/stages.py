@@ -25,7 +25,7 @@ from agents.swarm.clarifier import Decision, decide
 from agents.swarm.intents import chosen, intent_of
 from agents.swarm.models import DialogState, Swarm, SwarmPhase, SwarmTurn, UserPreferences
 from agents.swarm.polish import Material, Polished, executor_of, polish
-from agents.swarm.state import add_answer, add_quoted, advance, forget_asked, updating
+from agents.swarm.state import add_answer, add_quoted, advance, assume, entries, forget_asked, state_of, updating
 from agents.turn.pipeline import Accept, Draft, Overrides, Turn
 
 logger = logging.getLogger(__name__)
@@ -207,9 +207,7 @@ def _log_loaded(turn: Turn, place: Place, pre: list[SwarmPhase], main: list[Swar
 def _read(turn: Turn, place: Place, pre: list[SwarmPhase]) -> tuple[SwarmTurn, DialogState]:
     """Calibrate and note it, once for a turn: one that was killed before its prompt was stored finds here what it had decided."""
     agent, channel, message = turn.agent, turn.channel, place.message
-    state = DialogState.objects.filter(agent=agent, channel=channel).first() or DialogState(
-        agent=agent, channel=channel
-    )
+    state = state_of(agent, channel)
     place.row = _row_of(turn)
     if place.row is not None:
         return place.row, state
@@ -239,12 +237,10 @@ def _read(turn: Turn, place: Place, pre: list[SwarmPhase]) -> tuple[SwarmTurn, D
             if not reading.missing:  # a failed call is no reason to ask back
                 reading = reading.model_copy(update={"risk": 0.0, "question": ""})
     row.heuristic = reading.heuristic
-    if place.stored:
-        with updating(agent, channel) as state:
-            row.calibration = _apply(place, state, reading, transcript) | {"failed": failed}
-            row.save(force_insert=True)
-    else:
+    with updating(agent, channel, stored=place.stored) as state:
         row.calibration = _apply(place, state, reading, transcript) | {"failed": failed}
+        if place.stored:
+            row.save(force_insert=True)
     place.row = row
     turn.count(dropped=row.calibration["dropped"])
     return row, state
@@ -264,12 +260,14 @@ def _apply(place: Place, state: DialogState, reading: Reading, transcript: Seque
             add_answer(state, message, transcript[-2] if len(transcript) > 1 else None)
         for kind in KINDS:
             dropped += add_quoted(state, kind, getattr(reading, kind), transcript)
-        if not state.anchor:
+        if not entries(state, "anchor"):
             rules = by_rules(trigger=message, transcript=transcript, state=state)
             add_quoted(state, "anchor", rules.anchor, transcript)
         stated = stated_preferences(reading, [one for one in transcript if _author(one) == _author(message)])
         state.preferences = {**state.preferences, **stated}
-        clarifier.settle(state, decision, position=message.position, message=message.text)
+        clarifier.settle(state, decision, position=message.position)
+        if decision.kind == "assume":
+            assume(state, decision.text, message)
         if place.stored:
             memory.queue_summary(state)
             if stated and message.user_id:  # the name of an outsider is no proof of who they are

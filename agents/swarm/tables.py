@@ -10,11 +10,15 @@ from agents.kit.registry import Erase, Person, Prune, Table, export_of
 from agents.models import (
     Run,
 )
-from agents.swarm.models import DialogState, DialogSummary, Swarm, SwarmPhase, SwarmTurn, UserPreferences
+from agents.swarm.models import DialogEntry, DialogState, DialogSummary, Swarm, SwarmPhase, SwarmTurn, UserPreferences
 
 
 def _where_they_spoke(person: Person) -> Q:
     return Q(channel__in=person.channels)
+
+
+def _in_their_channels(person: Person) -> Q:
+    return Q(state__channel__in=person.channels)
 
 
 def _their_preferences(person: Person) -> Q:
@@ -59,12 +63,16 @@ TABLES = (
         # What people said stands there in other words, too: the next message begins a new one.
         erase=(
             Erase(
-                columns="anchor goal facts assumptions decisions pending asked preferences last_tool removed",
+                columns="pending asked preferences last_tool",
                 channel="channel",
                 blank=_where_they_spoke,
                 delete=True,
             ),
         ),
+    ),
+    Table(
+        model=DialogEntry,
+        erase=(Erase(columns="text quote author", channel="state__channel", blank=_in_their_channels, delete=True),),
     ),
     Table(
         model=SwarmTurn,

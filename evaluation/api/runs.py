@@ -23,11 +23,12 @@ from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ActionPermissions
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows, View
-from evaluation.api.requests import RunFilters, RunRequest, by_dimension, reading_propositions, spec_of
+from evaluation.api.requests import RunFilters, by_dimension, reading_propositions
 from evaluation.api.serializers import AcceptedRun, BlindScoreRow, RunRow, ScoreRow, WholeRun, links_of, shown_run
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_of, queue_run, resume_run
+from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_of, resume_run
 from evaluation.runs.execute import run_json
+from evaluation.runs.request import RunRequest, request_evaluation
 from evaluation.runs.summary import summarize
 
 EMBEDDED, MOST_EMBEDDED = 20, 1_000
@@ -82,7 +83,8 @@ class Evaluations(Rows):
         What was asked for within 24 hours and has not ended is not asked for twice: then `taken_up` is true.
         """
         with reading_propositions():
-            run, again = queue_run(spec_of(self.read_body()))
+            asked = self.read_body()
+            run, again = request_evaluation(asked, agent=asked.agent, channel=asked.channel)
         return accepted(request, run, taken_up=again)
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:

@@ -1,19 +1,76 @@
-"""Checks of a judge that the console asked for: queued as a job with the evaluations it waits for, and concluded by a worker."""
+"""Checks of a judge: what is asked for; queued by the console as a job with the evaluations it waits for, and concluded by a worker."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from django.db import transaction
+from pydantic import Field
 
+from agents.kit.bodies import OneOf
+from agents.kit.use_cases import Shown
 from agents.kit.work.queues import wake_workers
-from evaluation.calibration.swap_test import store_swap_tests, swap_specs, swap_tests
-from evaluation.models import EvaluationRun, Job, SwapHalf
+from agents.models import Agent, Channel
+from evaluation.calibration.swap_test import SAMPLES, said_something, store_swap_tests, swap_specs, swap_tests
+from evaluation.models import BY_MESSAGE, Dimension, EvaluationRun, Job, SwapHalf
+from evaluation.propositions.files import default_dimensions
 from evaluation.runs.planning import RESUMABLE, RunSpec, prepare_run
+from evaluation.runs.request import MOST_JUDGED, MOST_SAMPLES, AgentsRequest, Judge
 from evaluation.runs.summary import refusal
+from evaluation.scorers.subjects import NO_MESSAGE
 
 Status = Job.Status
+MOST_AGENTS = 100  # of a check that workers make: all their evaluations are planned in one transaction
+
+
+class JudgeCheckRequest(AgentsRequest):
+    """On which agents a judge is checked, and how."""
+
+    dimensions: Annotated[
+        list[Annotated[str, OneOf(*BY_MESSAGE)]],
+        Shown(choices=lambda: [(name, Dimension(name).label) for name in BY_MESSAGE]),
+    ] = Field(
+        [],
+        min_length=1,
+        description="what it is checked in: what is judged message by message (default: all of these there are propositions for)",
+    )
+    judge: Judge = Field("", max_length=200, description="the model to check (default: the configured judge)")
+    samples: Annotated[int, Shown(label="Messages of each agent")] = Field(
+        SAMPLES,
+        ge=1,
+        le=MOST_SAMPLES,
+        description=f"most messages sampled per agent, 1 to {MOST_SAMPLES:,}, times repeats at most {MOST_JUDGED:,} (default: {SAMPLES})",
+    )
+
+    def spec(self, *, agent: Agent | None = None, channel: Channel | None = None, is_baseline: bool = False) -> RunSpec:
+        if self.dimensions:
+            return super().spec(agent=agent, channel=channel, is_baseline=is_baseline)
+        dimensions = [name for name in default_dimensions() if name in BY_MESSAGE]
+        return self.model_copy(update={"dimensions": dimensions}).spec(agent=agent)
+
+
+def specs_to_queue(asked: JudgeCheckRequest) -> list[RunSpec]:
+    """Return what is measured of each agent that said something, by the judge to check.
+
+    Raises:
+        ValueError: There is no such agent, there are too many at once, or none said anything; begins with the name of the field.
+        PropositionError: Proposition files cannot be used.
+    """
+    specs = [asked.spec(agent=agent) for agent in asked.find_few_agents(MOST_AGENTS)]
+    speaking = [spec for spec in specs if said_something(spec)]
+    if not speaking:
+        raise ValueError(f"agents nothing to check the judge on: {NO_MESSAGE}")
+    return speaking
+
+
+def request_check(asked: JudgeCheckRequest, *, user: Any = None) -> Job:
+    """Have workers check a judge; see `queue_check`.
+
+    Raises:
+        ValueError, PropositionError: As `specs_to_queue`.
+    """
+    return queue_check(specs=specs_to_queue(asked), of_all=asked.are_all, user=user)
 
 
 def queue_check(*, specs: Sequence[RunSpec], of_all: bool, user: Any = None) -> Job:

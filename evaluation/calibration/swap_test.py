@@ -20,6 +20,7 @@ from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, SwapHa
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import rounded
 from evaluation.runs.swaps import foils_in
+from evaluation.scorers.subjects import spoken_by
 from evaluation.statistics.separation import Compared, area_of
 
 HIGH = 7  # "mostly true": a swapped text that scores this passes for the agent's own
@@ -76,6 +77,11 @@ class SwapTest(BaseModel):
     def own_higher(self) -> int:
         """Of how many agents the mean of the own texts is higher: an evaluation gives a mean, which tells more than one text."""
         return sum(1 for a in self.agents if a.own is not None and a.swapped is not None and a.own > a.swapped)
+
+
+def said_something(spec: RunSpec) -> bool:
+    """Return whether the agent of a spec said something where it looks."""
+    return spec.agent is not None and spoken_by(agent=spec.agent, window=spec.window, where=spec.where).exists()
 
 
 def swap_specs(spec: RunSpec) -> tuple[RunSpec, RunSpec]:

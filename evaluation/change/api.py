@@ -32,7 +32,7 @@ from agents.kit.api.rows import AsRow, Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View, or_404
 from agents.models import Agent
-from evaluation.api.requests import CaptureRequest, by_dimension, by_judge, by_procedure, reading_propositions, spec_of
+from evaluation.api.requests import by_dimension, by_judge, by_procedure, reading_propositions
 from evaluation.api.runs import accepted
 from evaluation.api.serializers import (
     COVERAGE,
@@ -52,8 +52,8 @@ from evaluation.change.evidence import Judged, dropped_tags, is_stale, newest_of
 from evaluation.change.measurements import NotComparable
 from evaluation.change.models import Baseline, Change, DriftAlert
 from evaluation.models import EvaluationRun
-from evaluation.runs.control import queue_run
 from evaluation.runs.planning import RunSpec
+from evaluation.runs.request import CaptureRequest, request_evaluation
 from evaluation.runs.summary import NOTHING, Share, shares_of
 from evaluation.statistics.difference import MARGIN, Verdict
 
@@ -198,11 +198,10 @@ class Baselines(View, ListModelMixin):
         messages with a tag that this one would not ask for, unless `replace` is true.
         """
         with reading_propositions():
-            given = self.read_body()
-            spec = spec_of(given)
-            if not given.replace:
-                _keep_tags(spec)
-            run, again = queue_run(spec, simulate=given.simulate)
+            asked = self.read_body()
+            if not asked.replace:
+                _keep_tags(asked.spec(agent=asked.agent))
+            run, again = request_evaluation(asked, agent=asked.agent, is_baseline=True)
         return accepted(request, run, taken_up=again)
 
     def retrieve(self, request: Request, agent: str) -> Response:

@@ -1,23 +1,42 @@
-"""Suggestions that the console asked for: queued as a job, and written by a worker."""
+"""Suggestions of propositions: what is asked for; queued by the console as a job, and written by a worker."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from django.conf import settings
 from django.db import transaction
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, Field
 
+from agents.bodies import NamedAgents
 from agents.kit.models.lease import LeaseLost
+from agents.kit.use_cases import Shown
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 from evaluation.drafting.editing import NO_FOLDER, CannotSave, team_folder
-from evaluation.drafting.suggesting import suggest_for, write_suggestions
+from evaluation.drafting.suggesting import MOST, suggest_for, write_suggestions
 from evaluation.jobs import lease
-from evaluation.models import Job
+from evaluation.models import Job, is_heuristic
+from evaluation.runs.request import check_judge, judge_choices
 
 Status = Job.Status
+
+
+def model_choices() -> list[tuple[str, str]]:
+    """Return the judges that can suggest something: models."""
+    return [(name, label) for name, label in judge_choices() if not is_heuristic(name)]
+
+
+class SuggestionsRequest(NamedAgents):
+    """About which agents propositions are suggested, and by what."""
+
+    max: Annotated[int, Shown(label="Suggestions")] = Field(
+        MOST, ge=1, le=50, description=f"most suggestions per agent, 1 to 50 (default: {MOST})"
+    )
+    model: Annotated[str, AfterValidator(check_judge), Shown(choices=model_choices, metavar="MODEL")] = Field(
+        "", max_length=200, description="reads the personas (default: the configured judge)"
+    )
 
 
 class Suggested(BaseModel):

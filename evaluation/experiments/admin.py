@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from django import forms
@@ -24,7 +24,6 @@ from agents.kit.console.site import GrowingTextarea, NumberInput, Select, TextIn
 from agents.kit.llm.endpoints import problem_of
 from agents.kit.llm.requests import Role
 from agents.models import Channel
-from evaluation.admin.asking import judge_field, read_yaml
 from evaluation.admin.display import judge_badge
 from evaluation.experiments.estimate import estimate_experiment
 from evaluation.experiments.models import Experiment
@@ -32,6 +31,8 @@ from evaluation.experiments.play import cancel, go_on, problems_here, start_expe
 from evaluation.experiments.printed import headline, tables
 from evaluation.experiments.report import ExperimentReport, report
 from evaluation.experiments.scenario import Scenario, read_scenario, shipped
+from evaluation.propositions.files import YamlProblems
+from evaluation.runs.request import judge_choices
 
 STARTING, PLAYING = "experiments.add_experiment", "experiments.change_experiment"
 MOST_BYTES = 200_000  # of a scenario
@@ -132,7 +133,9 @@ def starting() -> type[forms.Form]:
         "seed": forms.IntegerField(
             required=False, min_value=0, max_value=2**63 - 1, widget=NumberInput, help_text="empty = the scenario's"
         ),
-        "judge": judge_field(),
+        "judge": forms.ChoiceField(
+            choices=judge_choices, widget=Select, help_text="scores by different judges are never compared"
+        ),
         "model": forms.CharField(
             label="Model that acts", required=False, max_length=200, widget=TextInput,
             help_text="as all agents; empty = each agent's own, else the configured one",
@@ -148,9 +151,10 @@ def _scenario(form: forms.Form) -> Scenario:
         ValueError: It cannot be; names line, field and what is allowed.
     """
     given = form.cleaned_data
-    read = partial(read_scenario, check=problems_here)
-    own = given["scenario"].strip()
-    scenario: Scenario = read_yaml(own or shipped()[given["shipped"]].read_text(encoding="utf-8"), read, "scenario")
+    try:
+        scenario = read_scenario(given["scenario"].strip() or shipped()[given["shipped"]], check=problems_here)
+    except YamlProblems as problems:
+        raise ValueError(f"scenario {problems}") from None
     if given["seed"] is not None:
         scenario = scenario.model_copy(update={"seed": given["seed"]})
     return scenario.scaled(given["scale"])

@@ -32,6 +32,7 @@ from evaluation.propositions.files import (
     in_words,
     line_of,
     location_of,
+    path_of,
     read_mapping,
 )
 
@@ -313,8 +314,8 @@ def shared(values: Mapping[str, int], size: int) -> dict[str, int]:
 Check = Callable[[Mapping[str, Any]], Iterator[tuple[Place, str]]]
 
 
-def read_scenario(path: Path, *, check: Check = lambda data: iter(())) -> Scenario:
-    """Read a scenario from a YAML file.
+def read_scenario(source: Path | str, *, check: Check = lambda data: iter(())) -> Scenario:
+    """Read a scenario from a YAML file, or from its text.
 
     Args:
         check: Says what else is wrong with it, e.g. `evaluation.experiments.play.problems_here`.
@@ -322,7 +323,7 @@ def read_scenario(path: Path, *, check: Check = lambda data: iter(())) -> Scenar
     Raises:
         YamlProblems: It cannot be used; names file, line, field and what is allowed, for every problem.
     """
-    node, data = read_mapping(path, "a scenario")
+    node, data = read_mapping(source, "a scenario")
     problems = []
     try:
         scenario = Scenario.model_validate(data)
@@ -332,7 +333,7 @@ def read_scenario(path: Path, *, check: Check = lambda data: iter(())) -> Scenar
     if problems:
         lines = [(line_of(node, place) or 0, place, text) for place, text in problems]
         lines.sort(key=lambda one: one[0])
-        raise YamlProblems([FileProblem(path, line, dotted(place), text) for line, place, text in lines])
+        raise YamlProblems([FileProblem(path_of(source), line, dotted(place), text) for line, place, text in lines])
     return scenario
 
 

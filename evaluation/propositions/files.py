@@ -83,20 +83,31 @@ class YamlProblems(Exception):
 MOST_BYTES, MOST_DIGITS = 2_000_000, 100  # of a file, of a number
 
 
-def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
-    """A file with a mapping at its top, as nodes (for the lines) and as data.
+PASTED = Path("YAML")  # what problems of a text that is no file name as its path
+
+
+def path_of(source: Path | str) -> Path:
+    """Return the path that problems of YAML name, which is a file or a text."""
+    return source if isinstance(source, Path) else PASTED
+
+
+def read_mapping(source: Path | str, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
+    """Read YAML with a mapping at its top, as nodes (for the lines) and as data.
 
     Args:
+        source: A file; or the text itself.
         expected: The keys to name where there is no mapping.
 
     Raises:
         YamlProblems: It cannot be read, is too large, is not YAML, has a key twice or an alias, or is no mapping.
     """
+    path = path_of(source)
     try:
-        if (size := path.stat().st_size) > MOST_BYTES:
+        size = source.stat().st_size if isinstance(source, Path) else len(source.encode())
+        if size > MOST_BYTES:
             raise YamlProblems([FileProblem(path, None, "", f"has {size:,} bytes; allowed: {MOST_BYTES:,}")])
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+    except (OSError, UnicodeError) as error:
         raise YamlProblems([FileProblem(path, None, "", f"cannot be read: {error}")]) from None
     try:
         for event in yaml.parse(text, Loader=Loader):

@@ -19,6 +19,7 @@ from evaluation.propositions.files import (
     in_words,
     line_of,
     location_of,
+    path_of,
     read_mapping,
 )
 
@@ -73,18 +74,17 @@ class _SituationFile(BaseModel):
         return value
 
 
-def load_situations(path: Path | None = None) -> tuple[Situation, ...]:
-    """Read the situations of a file; Plumbline's own without one.
+def load_situations(source: Path | str = OUR_SITUATIONS) -> tuple[Situation, ...]:
+    """Read the situations of a file, or of a text; Plumbline's own without one.
 
     Raises:
-        YamlProblems: The file cannot be used; names file, line, field and what is allowed, for every problem.
+        YamlProblems: They cannot be used; names file, line, field and what is allowed, for every problem.
     """
-    path = path or OUR_SITUATIONS
-    node, data = read_mapping(path, "situations")
+    node, data = read_mapping(source, "situations")
     try:
         return tuple(_SituationFile.model_validate(data).situations)
     except ValidationError as error:
-        raise YamlProblems([_problem(path, node, dict(item)) for item in error.errors()]) from None
+        raise YamlProblems([_problem(path_of(source), node, dict(item)) for item in error.errors()]) from None
 
 
 def _problem(path: Path, node: yaml.Node | None, item: dict[str, Any]) -> FileProblem:

@@ -135,7 +135,7 @@ CASES: list[tuple[str, dict[str, Any], list[Case]]] = [
         ({"tags": {"7": "a"}}, "tags.7", "keys of a letter"),
     ]),
     ("evaluations/", {"agent": "ada"}, [
-        ({"agentId": "ada"}, "agentId", "there is no field 'agentId'; allowed: agent, dimensions, window"),
+        ({"agentId": "ada"}, "agentId", "there is no field 'agentId'; allowed: dimensions, window"),
         ({"agent": ...}, "agent", "exactly one of them; none is given"),
         ({"channel": "office"}, "agent", "exactly one of them; both are given"),
         ({"agent": "adda"}, "agent", "there is no agent 'adda'; did you mean ada?"),
@@ -144,13 +144,13 @@ CASES: list[tuple[str, dict[str, Any], list[Case]]] = [
         ({"dimensions": ["charm"]}, "dimensions[0]", "dimensions[0] 'charm': allowed: 'adherence', 'consistency'"),
         ({"window": "yesterday"}, "window", "window 'yesterday' is not understood; allowed: all, last:N"),
         ({"history": "once"}, "history", "history 'once' is not understood"),
-        ({"samples": 201, "repeats": 20}, "samples", "samples 201: at most 200 with 20 repeats; the command line takes more"),
+        ({"samples": 201, "repeats": 20}, "samples", "samples 201: at most 200 with 20 repeats"),
         ({"seed": 2**63}, "seed", "allowed: less than or equal to 9223372036854775807"),
         ({"method": "magic"}, "method", "method 'magic': allowed: 'plumbline' or 'tinytroupe'"),
         ({"position_bins": "5-1"}, "position_bins", "allowed: up to 12 stretches of positions"),
         ({"position_bins": "1-2,3-4", "samples": 1}, "samples", "at least one for each of the 2 bins"),
         ({"additional_context": {"a": "b" * 10_000}}, "additional_context", "allowed: a JSON object of at most 10,000"),
-        ({"simulate": True}, "simulate", "there is no field 'simulate'"),
+        ({"simulate": True}, "simulate", "simulate True: allowed: 'never', 'auto' or 'always'"),
         ({"judge": "replay:answers.jsonl"}, "judge", "judge 'replay:answers.jsonl': allowed: test-model, offline:lexical-1"),
         ({"judge": "gpt-unknown"}, "judge", "judge 'gpt-unknown': allowed: test-model, offline:lexical-1"),
     ]),
@@ -255,7 +255,7 @@ def nested(levels: int) -> str:
 @pytest.mark.parametrize(
     ("raw", "sentence"),
     [
-        ("[]", "send a JSON object; its fields: agent, dimensions"),
+        ("[]", "send a JSON object; its fields: dimensions, window"),
         ("null", "send a JSON object"),
         ("{", "JSON parse error"),
         ('{"\\ud800": 1}', "holds half of a surrogate pair"),

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from agents.chat import begin_chat, exchange
 from agents.swarm.models import DialogState, SwarmTurn
-from agents.swarm.state import Entry, add_quoted, updating
+from agents.swarm.state import Entry, add_quoted, entries, updating
 from tests.agents.swarm.speaking import with_swarm
 from tests.console import page_of, superuser
 from tests.e2e.axe import grave_faults
@@ -38,8 +38,9 @@ def test_entries_are_changed_and_a_message_is_tried(visit: Callable[..., Visitor
     page.get_by_role("button", name="Pin", exact=True).first.click()
     expect(page.get_by_role("button", name="Unpin")).to_have_count(2)
     remembered.refresh_from_db()
-    assert remembered.anchor["text"] == "a picnic with a guest who is allergic"
-    assert [remembered.facts[0]["pinned"], remembered.decisions[0]["pinned"]] == [True, True]
+    [anchor] = entries(remembered, "anchor")
+    assert anchor.text == "a picnic with a guest who is allergic"
+    assert [entry.pinned for entry in entries(remembered, "facts", "decisions")] == [True, True]
 
     visitor.open(page_of(ada.swarms.get()))
     assert visitor.fits

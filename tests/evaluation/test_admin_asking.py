@@ -29,7 +29,7 @@ propositions:
 
 
 USUAL = {
-    **{"dimensions": ["adherence"], "samples": "5", "window": "all", "judge": OFFLINE, "bins": "1-5,6-15"},
+    **{"dimensions": ["adherence"], "samples": "5", "window": "all", "judge": OFFLINE},
     **{"repeats": "1", "seed": "0", "per_call": "10", "method": "plumbline", "history": "before"},
 }
 
@@ -113,7 +113,7 @@ def test_who_could_say_nothing_in_a_simulation_is_not_simulated_and_the_page_say
     assert not EvaluationRun.objects.get().simulated
 
 
-@pytest.mark.parametrize("asked", [{"samples": "0"}, {"samples": "501"}, {"samples": "x"}, {"dimensions": ["taste"]}])
+@pytest.mark.parametrize("asked", [{"samples": "0"}, {"samples": "2001"}, {"samples": "x"}, {"dimensions": ["taste"]}])
 def test_what_makes_no_sense_is_refused_with_what_is_allowed(
     root: Client, ada: Agent, asked: dict[str, object]
 ) -> None:

@@ -37,7 +37,7 @@ CHECKING = {
     **{"agents": "all", "judge": "test-model", "dimensions": ["adherence"], "samples": "5", "window": "all"},
     **{"repeats": "1", "seed": "0", "per_call": "10", "method": "plumbline", "history": "before"},
 }
-EVALUATING = {**CHECKING, "bins": "1-5,6-15", "judge": OFFLINE}
+EVALUATING = {**CHECKING, "judge": OFFLINE}
 
 
 @pytest.fixture
@@ -109,7 +109,11 @@ def test_a_worker_that_was_lost_leaves_the_agents_that_were_asked(llm_server: LL
 
 @pytest.mark.parametrize(
     ("asked", "said"),
-    [({"agents": "nobody"}, "no agent"), ({"max": "51"}, "50"), ({"model": "replay:/etc/passwd"}, "valid choice")],
+    [
+        ({"agents": "nobody"}, "no agent"),
+        ({"max": "51"}, "50"),
+        ({"model": "replay:/etc/passwd"}, "allowed: test-model"),
+    ],
 )
 def test_what_cannot_be_suggested_names_the_field_and_what_is_allowed(
     root: Client, llm_server: LLMServer, team: Path, asked: dict[str, str], said: str
@@ -185,7 +189,11 @@ def test_the_address_fills_in_tag_window_and_judge(root: Client, settings: Setti
     assert 'value="build=41"' in page
     assert "Judgements 4" in plain(page)
 
-    confirm(root, url, **{**EVALUATING, "where": "build=41", "window": "last:4", "by": "on"})
+    confirm(
+        root,
+        url,
+        **{**EVALUATING, "where": "build=41", "window": "last:4", "by": "position", "position_bins": "1-5,6-15"},
+    )
     run = EvaluationRun.objects.get()
     assert (run.where, run.window, run.position_bins) == ({"build": "41"}, "last:4", [[1, 5], [6, 15]])
 
@@ -195,10 +203,10 @@ def test_the_address_fills_in_tag_window_and_judge(root: Client, settings: Setti
     [
         ({"where": "build"}, "write tag=value"),
         ({"window": "soon"}, "is not understood"),
-        ({"by": "on", "bins": "9-1"}, "rising and apart"),
-        ({"repeats": "21"}, "1 to 20"),
+        ({"by": "position", "position_bins": "9-1"}, "rising and apart"),
+        ({"repeats": "21"}, "less than or equal to 20"),
         ({"samples": "500", "repeats": "20"}, "at most 200 with 20 repeats"),
-        ({"simulate": "on", "where": "build=41"}, "what was said before"),
+        ({"simulate": "always", "where": "build=41"}, "what was said before"),
         ({"situations": "situations: 7"}, "YAML:1"),
     ],
 )

@@ -21,6 +21,8 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from agents.kit.api.requests import BodyTooLarge
+from agents.kit.bodies import as_api_error
+from agents.kit.refusals import Refused
 from agents.kit.running import is_unavailable
 
 logger = logging.getLogger(__name__)
@@ -52,6 +54,8 @@ def as_problem(error: Exception, context: dict[str, Any]) -> Response | None:
     """The exception handler of the API; None (a server error) for an unexpected exception."""
     if isinstance(error, RequestDataTooBig):
         error = BodyTooLarge(f"the body is too large; allowed: at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE:,} bytes")
+    if isinstance(error, Refused):
+        error = as_api_error(error)
     response = exception_handler(error, context)
     if response is None:
         return None

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from argparse import Action
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import wraps
 from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.core.management import get_commands, load_command_class
 from django.db.models import QuerySet
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.urls import reverse
 from django.utils.html import format_html
 
+from agents.kit.bodies import Body, Refused
 from agents.kit.console import display
-from agents.kit.console.site import InlineFormSet, NumberInput, Select, TextInput
+from agents.kit.console.site import GrowingTextarea, InlineFormSet, NumberInput, Select, TextInput
 from agents.kit.models import WorkerHeartbeat
+from agents.kit.use_cases import UseCaseField, fields_of, read_texts
 from agents.kit.work.worker import alive
 
 
@@ -119,7 +119,7 @@ def tell_done(
         model_admin.message_user(request, f"{skipped:,} skipped: {reason}.", messages.WARNING)
 
 
-# -- what a command does, from a page: choose, see what it takes, have a worker do it
+# -- a use case from a page: choose, see what it takes, have a worker do it
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Takes:
     """What something would take, before it is asked for.
@@ -136,31 +136,86 @@ class Takes:
     why_not: str = ""
 
 
-@cache
-def _options(command: str) -> Mapping[str, Action]:
-    parser = load_command_class(get_commands()[command], command).create_parser("manage.py", command)
-    return {action.dest: action for action in parser._actions}
+class RequestForm(Form):
+    """The form of a use case: what is chosen is checked by its model alone; see `agents.kit.use_cases`.
+
+    Attributes:
+        asked: What a valid form asks for.
+    """
+
+    kind: ClassVar[type[Body]]
+    asked: Any = None
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        names = [name for name in fields_of(self.kind) if name in self.fields]
+        try:
+            self.asked = read_texts(self.kind, {name: cleaned.get(name) for name in names})
+        except Refused as refused:
+            for place, sentence in refused.errors.items():
+                name = place.partition(".")[0].partition("[")[0]
+                self.add_error(name if name in names else None, sentence)
+        return cleaned
 
 
-def option(command: str, name: str, **field: Any) -> forms.Field:
-    """The form field of an option of ``manage.py COMMAND``: its kind, choices, default and help are those of the command.
+class _Choice(forms.ChoiceField):
+    """A choice that the model checks."""
+
+    def validate(self, value: Any) -> None:
+        pass
+
+
+class _Choices(forms.MultipleChoiceField):
+    """Choices that the model checks."""
+
+    def validate(self, value: Any) -> None:
+        pass
+
+
+def request_form(kind: type[Body], *names: str, **own: forms.Field) -> type[RequestForm]:
+    """Return the form of a use case.
 
     Args:
-        command: Its name.
-        name: Of the option, as the command reads it, e.g. ``per_call``.
-        field: Arguments of the field instead.
+        kind: Its model.
+        names: The fields that are shown, in this order; all without any.
+        own: Further fields of the page, which the model does not know.
     """
-    action = _options(command)[name]
-    about = str(action.help or "").replace("%%", "%").replace("; repeatable", ", several with commas")
-    initial = ",".join(action.default) if isinstance(action.default, list) else action.default
-    given: dict[str, Any] = {"help_text": about, "initial": initial, "required": False, **field}
-    if action.nargs == 0:
-        return forms.BooleanField(**given)
-    if action.choices:
-        return forms.ChoiceField(widget=Select, choices=[(one, one) for one in action.choices], **given)
-    if action.type is int:
-        return forms.IntegerField(widget=NumberInput, **{**given, "required": True})
-    return forms.CharField(widget=TextInput, max_length=500, **given)
+    fields = fields_of(kind)
+    shown = {name: own[name] if name in own else _form_field(fields[name]) for name in names or fields}
+    return type(f"{kind.__name__}Form", (RequestForm,), {"kind": kind, **shown, **own})
+
+
+def _form_field(field: UseCaseField) -> forms.Field:
+    """Return the form field of a field of a use case."""
+    initial = field.default or None
+    given: dict[str, Any] = {"help_text": field.help, "required": False, "initial": initial}
+    if field.shown.label:
+        given["label"] = field.shown.label
+    offered = field.shown.choices
+    if offered and field.kind == "choices":
+        return _Choices(choices=offered, widget=forms.CheckboxSelectMultiple, **given)
+    if offered:
+        return _Choice(choices=offered, widget=Select, **given)
+    match field.kind:
+        case "flag":
+            return forms.BooleanField(**given)
+        case "choice":
+            choices = [(value, value) for value in field.choices]
+            if initial is None:
+                choices.insert(0, ("", "–"))
+            return _Choice(choices=choices, widget=Select, **given)
+        case "choices":
+            choices = [(value, value) for value in field.choices]
+            return _Choices(choices=choices, widget=forms.CheckboxSelectMultiple, **given)
+        case "whole number" | "number":
+            bounds = {"min": field.least, "max": field.most, "step": 1 if field.kind == "whole number" else "any"}
+            attrs = {name: bound for name, bound in bounds.items() if bound is not None}
+            return forms.CharField(widget=NumberInput(attrs=attrs), **{**given, "initial": field.default})
+        case "text" if field.shown.is_long:
+            return forms.CharField(widget=GrowingTextarea(attrs={"rows": 2}), **given)
+        case "file":
+            return forms.CharField(widget=GrowingTextarea, **given)
+    return forms.CharField(widget=TextInput, **given)
 
 
 def as_query(request: HttpRequest, form: type[Form], chosen: Mapping[str, object] = {}) -> QueryDict:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
 from typing import Any
 
-from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
@@ -15,38 +13,23 @@ from django.utils.safestring import SafeString
 
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
-from agents.kit.console.forms import Takes, as_query, ask, option
+from agents.kit.console.forms import Takes, as_query, ask, request_form
 from agents.kit.console.panels import table
 from agents.kit.console.site import add_pages
 from agents.kit.text.wording import decimal
-from evaluation.admin.asking import agents_asked_for, judge_field, takes
+from evaluation.admin.asking import takes
 from evaluation.admin.display import MEASURE, dimension_badge
 from evaluation.admin.jobs import JobPage
-from evaluation.calibration.jobs import queue_check
-from evaluation.calibration.swap_test import SAMPLES, SwapTest, swap_specs
-from evaluation.models import BY_MESSAGE, Dimension, Job
+from evaluation.calibration.jobs import JudgeCheckRequest, request_check, specs_to_queue
+from evaluation.calibration.swap_test import SwapTest, swap_specs
+from evaluation.models import BY_MESSAGE, Job
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.estimate import estimate_all
-from evaluation.runs.planning import RunSpec
-from evaluation.scorers.subjects import NO_MESSAGE, spoken_by
-from evaluation.windows import MessageWindow
 
 VIEW = "evaluation.view_evaluationrun"
 
 
-@cache
-def checking() -> type[forms.Form]:
-    """The options of ``manage.py check_judge``."""
-    of = partial(option, "check_judge")
-    fields: dict[str, forms.Field] = {
-        "agents": of("agents", required=True),
-        "judge": judge_field(),
-        "dimensions": forms.MultipleChoiceField(
-            choices=[(name, Dimension(name).label) for name in BY_MESSAGE], widget=forms.CheckboxSelectMultiple
-        ),
-        "samples": of("samples", label="Messages of each agent", min_value=1, max_value=100, initial=SAMPLES),
-    }
-    return type("CheckingForm", (forms.Form,), fields)
+CheckingForm = request_form(JudgeCheckRequest, "agents", "judge", "dimensions", "samples")
 
 
 def check_page(request: HttpRequest) -> HttpResponse:
@@ -55,30 +38,17 @@ def check_page(request: HttpRequest) -> HttpResponse:
         raise PermissionDenied
     job_admin: Any = admin.site.get_model_admin(Job)
     chosen = {"dimensions": [name for name in _default_dimensions() if name in BY_MESSAGE]}
-    form = checking()(as_query(request, checking(), chosen))
-
-    def specs() -> list[RunSpec]:
-        given = form.cleaned_data
-        asked = {"judge": given["judge"], "dimensions": tuple(given["dimensions"]), "samples": given["samples"]}
-        speaking = [
-            RunSpec(agent=agent, **asked)
-            for agent in agents_asked_for(given["agents"])
-            if spoken_by(agent=agent, window=MessageWindow()).exists()
-        ]
-        if not speaking:
-            raise ValueError(f"agents nothing to check the judge on: {NO_MESSAGE}")
-        return speaking
+    form = CheckingForm(as_query(request, CheckingForm, chosen))
 
     def queue() -> str:
         if not request.user.has_perm(MEASURE):
             raise PermissionDenied
-        of_all = form.cleaned_data["agents"].strip().lower() == "all"
-        job = queue_check(specs=specs(), of_all=of_all, user=user_of(request))
+        job = request_check(form.asked, user=user_of(request))
         return reverse("admin:evaluation_job_change", args=[job.pk])
 
     return ask(
         job_admin, request, form, title="Check a judge", verb="Check the judge", do=queue,
-        takes=lambda: _checking_takes(specs(), may_ask=request.user.has_perm(MEASURE)),
+        takes=lambda: _checking_takes(form.asked, may_ask=request.user.has_perm(MEASURE)),
         about="Can it tell agents' own words from those of others? Each agent is judged on its own messages, and on texts of others in "
         "their place. The result stands beside the judge's scores from then on. It needs no labels.",
         back=(reverse("admin:evaluation_drift_overview"), "Back to the overview"),
@@ -92,8 +62,9 @@ def _default_dimensions() -> tuple[str, ...]:
         return ()  # said when it is estimated
 
 
-def _checking_takes(specs: list[RunSpec], *, may_ask: bool) -> Takes:
+def _checking_takes(asked: JudgeCheckRequest, *, may_ask: bool) -> Takes:
     try:
+        specs = specs_to_queue(asked)
         every = estimate_all([half for spec in specs for half in swap_specs(spec)])
     except PropositionError as error:
         raise ValueError(f"proposition files cannot be used: {error}") from None

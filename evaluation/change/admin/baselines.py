@@ -25,7 +25,7 @@ from agents.kit.console.panels import table
 from agents.kit.console.site import ReadOnlyAdmin, console_page
 from agents.kit.text.wording import counted
 from agents.models import Agent, Import, Message
-from evaluation.admin.asking import FOLDED, measuring_form, measuring_takes, specs_of
+from evaluation.admin.asking import FOLDED, measuring_form, measuring_takes, refusing_files, requests_of
 from evaluation.admin.display import (
     MEASURE,
     dimension_badge,
@@ -46,6 +46,7 @@ from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
 from evaluation.runs.planning import ENOUGH, RunSpec
+from evaluation.runs.request import request_evaluation
 from evaluation.runs.summary import Share, shares_of
 
 What = Literal["evaluate", "capture"]
@@ -107,19 +108,22 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
         """Estimate and ask; then queue it, and lead to the page on which the evaluation's progress is shown."""
         agent = get_object_or_404(Agent, pk=agent_id)
         captured = Baseline.objects.filter(agent=agent, judge=settings.JUDGE_MODEL).values_list("dimension", flat=True)
-        form = measuring_form(request, usual=set(captured))
+        is_baseline = what == "capture"
+        form = measuring_form(request, usual=set(captured), is_baseline=is_baseline)
 
         def estimate() -> Takes:
-            specs = specs_of(form, agent, is_baseline=what == "capture")
-            dropped = dropped_tags(specs).get(agent.slug, "") if what == "capture" else ""
-            return measuring_takes(specs, dropped_tags=dropped)
+            with refusing_files():
+                specs = [asked.spec(agent=agent, is_baseline=is_baseline) for asked in requests_of(form)]
+            dropped = dropped_tags(specs).get(agent.slug, "") if is_baseline else ""
+            return measuring_takes(specs, simulate=form.asked.simulate, dropped_tags=dropped)
 
         def queue() -> str:
-            for spec in specs_of(form, agent, is_baseline=what == "capture"):
-                run, is_same = queue_run(spec, simulate=True)
+            for asked in requests_of(form):
+                with refusing_files():
+                    run, is_same = request_evaluation(asked, agent=agent, is_baseline=is_baseline)
                 text = "goes on: the same was asked for within a day" if is_same else "is queued"
                 self.message_user(request, f"Evaluation {run.pk} {text}.", messages.SUCCESS)
-            before, now = form.cleaned_data["against"], form.cleaned_data["where"]
+            before, now = form.cleaned_data.get("against", ""), form.cleaned_data["where"]
             if before and "," not in before + now:
                 return compare_url(agent=agent.slug, baseline=before, candidate=now)
             return reverse("admin:evaluation_evaluationrun_change", args=[run.pk])

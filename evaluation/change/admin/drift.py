@@ -154,7 +154,7 @@ def position_panel(request: HttpRequest, agent: Agent) -> SafeString:
     context: dict[str, Any] = {"slug": agent.slug}
     if request.user.has_perm(MEASURE):
         url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
-        context["ask_url"] = f"{url}?dimensions=adherence&samples=60&by=on"
+        context["ask_url"] = f"{url}?dimensions=adherence&samples=60&by=position"
     if run is not None:
         at = display.moment(run.finished_at)
         context |= {"run": evaluation_link(run.pk), "at": at, "judge": judged_by(run)}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
-from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
@@ -16,46 +14,27 @@ from django.utils.safestring import SafeString
 
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
-from agents.kit.console.forms import Takes, as_query, ask, option
+from agents.kit.console.forms import Takes, as_query, ask, request_form
 from agents.kit.console.panels import table
-from agents.kit.console.site import Button, Select, add_pages
+from agents.kit.console.site import Button, add_pages
 from agents.kit.llm import Label, estimate_tokens, ledger
 from agents.kit.llm.endpoints import problem_of
 from agents.models import Agent
 from agents.personas.persona import render_persona
-from evaluation.admin.asking import agents_asked_for
 from evaluation.admin.display import MEASURE
 from evaluation.admin.jobs import JobPage
 from evaluation.drafting.editing import NO_FOLDER, team_folder
-from evaluation.drafting.jobs import queue_suggestions
-from evaluation.drafting.suggesting import MOST, suggestions_request
-from evaluation.models import Job, is_heuristic
-from evaluation.runs.control import judges_offered
+from evaluation.drafting.jobs import SuggestionsRequest, model_choices, queue_suggestions
+from evaluation.drafting.suggesting import suggestions_request
+from evaluation.models import Job
 
 WRITE = "evaluation.change_proposition"
 MODEL_NEEDED = "It takes a model: set ANTHROPIC_API_KEY or JUDGE_BASE_URL. Without one, write propositions by hand."
+MOST_AGENTS = 100  # at a time
 TOKENS_PER_SUGGESTION = 200  # an assumption, said so where it is shown
 
 
-@cache
-def suggesting() -> type[forms.Form]:
-    """The options of ``manage.py draft_propositions``."""
-    about = f"most suggestions per agent, 1 to 50; usually {MOST}"
-    fields = {
-        "agents": option("draft_propositions", "agents", required=True),
-        "max": option("draft_propositions", "max", label="Suggestions", min_value=1, max_value=50, help_text=about),
-        "model": forms.ChoiceField(
-            choices=_models,
-            widget=Select,
-            initial=lambda: next(iter(_models()), ("",))[0],
-            help_text="reads the personas",
-        ),
-    }
-    return type("SuggestingForm", (forms.Form,), fields)
-
-
-def _models() -> list[tuple[str, str]]:
-    return [(name, name) for name in judges_offered() if not is_heuristic(name)]
+SuggestingForm = request_form(SuggestionsRequest)
 
 
 def suggest_page(request: HttpRequest) -> HttpResponse:
@@ -63,19 +42,21 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
     if not request.user.has_perms((MEASURE, WRITE)):
         raise PermissionDenied
     job_admin: Any = admin.site.get_model_admin(Job)
-    form = suggesting()(as_query(request, suggesting()))
+    models = model_choices()
+    form = SuggestingForm(as_query(request, SuggestingForm, {"model": models[0][0]} if models else {}))
 
     def agents() -> list[Agent]:
-        return agents_asked_for(form.cleaned_data["agents"])
+        asked: SuggestionsRequest = form.asked
+        return asked.find_few_agents(MOST_AGENTS)
 
     def queue() -> str:
-        given = form.cleaned_data
-        job = queue_suggestions(agents=agents(), most=given["max"], model=given["model"], user=user_of(request))
+        asked = form.asked
+        job = queue_suggestions(agents=agents(), most=asked.max, model=asked.model, user=user_of(request))
         return reverse("admin:evaluation_job_change", args=[job.pk])
 
     return ask(
         job_admin, request, form, title="Suggest propositions", verb="Suggest", do=queue,
-        takes=lambda: _suggesting_takes(agents(), form.cleaned_data["max"], form.cleaned_data["model"]),
+        takes=lambda: _suggesting_takes(agents(), form.asked.max, form.asked.model),
         about="A model reads each persona and suggests what to measure, with the words it comes from. Nothing is judged before you "
         "accept it.",
         back=(reverse("admin:evaluation_proposition_changelist"), "Back to the propositions"),

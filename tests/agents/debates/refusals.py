@@ -1,4 +1,4 @@
-"""What no debate can be started with: for command and API alike."""
+"""What no debate can be started with, at any door."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
     ({"perspectives": ["technical"]}, "perspectives", ("delphi", "consensus")),
     ({"mode": "expert-panel", "perspectives": ["technical"], "assignment": "explicit"}, "perspectives", ("one for each",)),
     ({"mode": "expert-panel", "assignment": "by-vote"}, "assignment", ("'by-vote'", "round-robin")),
-    ({"rounds": 0}, "rounds", ("0", "1 to 100")),
-    ({"rounds": 101}, "rounds", ("101", "1 to 100")),
+    ({"agents": ["ada", "nobody"]}, "agents", ("'nobody'",)),
+    ({"agents": ["ada"] * 21}, "agents", ("at most 20",)),
+    ({"rounds": 0}, "rounds", ("0", "allowed: greater than or equal to 1")),
+    ({"rounds": 101}, "rounds", ("101", "allowed: less than or equal to 100")),
+    ({"rounds": "many"}, "rounds", ("'many'", "allowed: a valid integer")),
     ({"topic": "  "}, "topic", ("0 characters", "allowed: 1 to 2,000")),
     ({"topic": "why " * 1_000}, "topic", ("allowed: 1 to 2,000",)),
     ({"consensus": 1.5}, "consensus", ("1.5", "less than or equal to 1")),

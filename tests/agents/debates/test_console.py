@@ -13,6 +13,7 @@ from pytest_django import Settings
 from agents.debates.debate import play
 from agents.debates.measures import Exit
 from agents.debates.models import Debate
+from agents.debates.modes import PERSPECTIVES
 from agents.debates.report import report, talking_lines
 from agents.kit.models import owner_name
 from agents.models import Message
@@ -79,14 +80,14 @@ def test_a_debate_is_started_in_the_form_and_played_round_by_round(root: Client)
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"topic": " "}, "This field is required"),
+        ({"topic": " "}, "topic: 0 characters"),
         ({"agents": "ada"}, "agents: 1 named"),
         ({"agents": "ada,bob,ada"}, "agents: 'ada' is named twice"),
-        ({"agents": f"ada,{HOSTILE}"}, "agents: "),
+        ({"agents": f"ada,{HOSTILE}"}, "there is no agent"),
         ({"rounds": "101"}, "less than or equal to 100"),
-        ({"rounds": "2.5"}, "Enter a whole number"),
-        ({"mode": "brawl"}, "brawl is not one of the available choices"),
-        ({"mode": "expert-panel", "perspectives": " , "}, "perspectives: "),
+        ({"rounds": "2.5"}, "'2.5': allowed: a valid integer"),
+        ({"mode": "brawl"}, "'brawl': allowed: 'collaborative'"),
+        ({"mode": "expert-panel", "perspectives": " , "}, "perspectives []: allowed: at least 1"),
     ],
 )
 def test_a_wrong_form_comes_back_with_the_reason_and_writes_nothing(
@@ -132,15 +133,17 @@ def test_the_start_form_names_personas_that_have_nothing_to_say_offline(root: Cl
     assert "no sample lines" not in with_model
 
 
-def test_an_expert_panel_takes_perspectives_and_another_mode_does_not_get_them(root: Client) -> None:
+def test_an_expert_panel_takes_perspectives_or_has_its_own_and_another_mode_is_refused_them(root: Client) -> None:
     agents = seated(2)
     root.post(ADD, form(agents, mode="expert-panel", perspectives="legal, our own", wait="1"))
-    root.post(ADD, form(agents, perspectives="legal", wait="1"))
+    root.post(ADD, form(agents, mode="expert-panel", wait="1"))
+    refused = root.post(ADD, form(agents, perspectives="legal", wait="1"))
 
-    panel, other = Debate.objects.order_by("pk")
+    panel, usual = Debate.objects.order_by("pk")
     assert list(panel.seats.values_list("perspective", flat=True)) == ["legal", "our own"]
-    assert list(other.seats.values_list("perspective", flat=True)) == ["", ""]
-    assert {panel.status, other.status} == {"waiting"}
+    assert list(usual.seats.values_list("perspective", flat=True)) == list(PERSPECTIVES[:2])
+    assert {panel.status, usual.status} == {"waiting"}
+    assert "perspectives: not a setting of delphi" in plain(refused.content.decode())
 
 
 def test_viewers_read_and_operators_start_and_only_who_may_change_agents_chooses_models() -> None:

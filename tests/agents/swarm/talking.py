@@ -11,7 +11,7 @@ from agents.kit.models import owner_name
 from agents.models import Agent, Channel, Message
 from agents.swarm.memory import newest_summary, queue_summary, remember, work_one
 from agents.swarm.models import DialogState, DialogSummary
-from agents.swarm.state import Entry, add_quoted, advance, entries, updating
+from agents.swarm.state import KINDS, Entry, add_quoted, advance, updating
 from agents.turn.pipeline import TraceEntry
 from agents.turn.prompt import Prompt, build_prompt, new_turn
 from tests.factories import make_agent, make_channel, say
@@ -92,14 +92,14 @@ def prompt_of(agent: Agent, channel: Channel) -> Prompt:
 
 
 def record(agent: Agent, channel: Channel) -> dict[str, Any]:
-    """State and summaries, without times and keys."""
+    """State, entries and summaries, without times and keys."""
     state = DialogState.objects.get(agent=agent, channel=channel)
-    fields = ("anchor", "goal", "facts", "assumptions", "decisions", "position", "turn", "dropped")
+    columns = ("text", "quote", "position", "author", "pinned", "leaving", "by", "removed", "replaced_by__position")
     summaries = DialogSummary.objects.filter(agent=agent, channel=channel).order_by("to_position")
     newest = newest_summary(agent, channel)
     return {
-        **{field: getattr(state, field) for field in fields},
-        "keys": [entry.key for entry in entries(state, "facts")],
+        **{field: getattr(state, field) for field in ("position", "turn", "dropped")},
+        **{kind: list(state.entries.filter(kind=kind).values(*columns)) for kind in KINDS},
         "summaries": list(summaries.values_list("from_position", "to_position", "status", "text")),
         "newest": newest.to_position if newest else 0,
         "messages": list(Message.objects.filter(channel=channel).order_by("position").values_list("position", "text")),

@@ -14,6 +14,7 @@ from agents.swarm.assign import assign_swarms
 from agents.swarm.food import ensure_food_swarms
 from agents.swarm.models import DialogState
 from agents.swarm.phases import ensure_default_swarm
+from agents.swarm.state import entries
 from tests.agents.swarm.speaking import Mind, asks, noted, prompt_of, system_of, with_swarm
 from tests.llm_server import LLMServer
 
@@ -71,7 +72,7 @@ def test_of_a_conversation_only_the_turns_that_a_guess_would_spoil_ask_a_questio
     assert re.search(r"<<<MISSING \w+>>>\nNot without her weight\.\n<<<END", last)
     assert "20 kg" not in last, "what is required is never assumed"
     state = DialogState.objects.get(agent=agent)
-    assert [entry["text"] for entry in state.assumptions] == ["the old fan", "to buy"]
+    assert [entry.text for entry in entries(state, "assumptions")] == ["the old fan", "to buy"]
     assert state.pending == {}
 
 

@@ -24,7 +24,7 @@ from agents.swarm.calibration import (
 )
 from agents.swarm.intents import INTENTS, intent_of, intents, register_intent
 from agents.swarm.models import DialogState, SwarmPhase
-from agents.swarm.state import add_quoted
+from agents.swarm.state import Entry, add, add_quoted, entries, updating
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
@@ -106,7 +106,8 @@ def test_rules_see_the_register_and_leave_open_what_they_do_not_see(text: str, s
     assert calibration.heuristic
 
 
-def test_rules_remember_sentences_of_people_word_for_word() -> None:
+@pytest.mark.django_db
+def test_rules_remember_sentences_of_people_word_for_word(office: Channel) -> None:
     text = "Hello. I want to run a marathon in May. I'm allergic to nuts! Is that a problem? Let's go with plan B."
 
     calibration = read(text)
@@ -115,10 +116,9 @@ def test_rules_remember_sentences_of_people_word_for_word() -> None:
     assert [one.quote for one in calibration.goal] == ["I want to run a marathon in May."]
     assert [(one.quote, one.pinned) for one in calibration.facts] == [("I'm allergic to nuts!", True)]
     assert [one.quote for one in calibration.decisions] == ["Let's go with plan B."]
-    state = DialogState()
-    dropped = [
-        add_quoted(state, kind, getattr(calibration, kind), [message(text)]) for kind in ("goal", "facts", "decisions")
-    ]
+    said = [say(office, "Priya", text)]
+    with updating(make_agent(), office) as state:
+        dropped = [add_quoted(state, kind, getattr(calibration, kind), said) for kind in ("goal", "facts", "decisions")]
     assert dropped == [0, 0, 0]
 
 
@@ -129,10 +129,14 @@ def test_what_changed_in_a_persons_life_is_a_fact(text: str) -> None:
     assert [one.quote for one in read(text).facts] == [text]
 
 
-def test_the_anchor_is_set_by_the_first_message_alone() -> None:
-    anchor = {"text": "Taxes.", "position": 1, "quote": "Taxes."}
+@pytest.mark.django_db
+def test_the_anchor_is_set_by_the_first_message_alone(office: Channel) -> None:
+    taxes = say(office, "Priya", "Taxes.")
+    with updating(make_agent(), office) as state:
+        add_quoted(state, "anchor", [Entry(text="Taxes.", position=1, quote="Taxes.")], [taxes])
+        state.position = 1
 
-    assert read("And what of cats?", "Taxes.", state=DialogState(anchor=anchor, position=1)).anchor == []
+    assert read("And what of cats?", "Taxes.", state=state).anchor == []
 
 
 def test_what_was_said_since_the_last_turn_counts_and_nothing_older() -> None:
@@ -259,13 +263,11 @@ def test_the_question_to_the_calibrators_reads_as_its_snapshot(office: Channel, 
     say(office, "Priya", "I live in Oslo.")
     say(office, agent, "Nice.\nCold, though.")
     trigger = say(office, "Priya", "Which coat?")
-    state = DialogState(
-        facts=[
-            {"text": "Priya lives in Oslo.", "position": 1, "quote": "I live in Oslo.", "pinned": True, "by": "model"}
-        ],
-        pending={"question": "Indoors or outdoors?", "missing": [], "position": 2},
-        position=1,
-    )
+    with updating(agent, office) as state:
+        fact = {"text": "Priya lives in Oslo.", "position": 1, "quote": "I live in Oslo.", "pinned": True}
+        add(state, "facts", fact)
+        state.pending = {"question": "Indoors or outdoors?", "missing": [], "position": 2}
+        state.position = 1
     llm_server.reply(json=ANSWER)
 
     ask(agent, trigger, state=state)
@@ -348,14 +350,15 @@ def test_a_fact_that_the_model_invents_does_not_enter_the_state(office: Channel,
     invented = {"text": "Priya owns a yacht.", "position": 1, "quote": "I own a yacht", "pinned": True}
     quoted = {"text": "Priya lives in Oslo.", "position": 1, "quote": "I live in Oslo", "pinned": True, "by": "person"}
     llm_server.reply(json={**ANSWER, "facts": [invented, quoted]})
-    trigger, state = say(office, "Priya", "I live in Oslo, is it cold there?"), DialogState()
+    agent, trigger = make_agent(), say(office, "Priya", "I live in Oslo, is it cold there?")
 
-    calibration, _ = ask(make_agent(), trigger)
-    dropped = add_quoted(state, "facts", calibration.facts, [trigger])
+    calibration, _ = ask(agent, trigger)
+    with updating(agent, office) as state:
+        dropped = add_quoted(state, "facts", calibration.facts, [trigger])
 
     assert dropped == 1
-    assert [(one["position"], one["by"]) for one in state.facts] == [(1, "model")]
-    assert "yacht" not in str(state.facts)
+    [fact] = entries(state, "facts")
+    assert (fact.position, fact.by, fact.text) == (1, "model", trigger.text)
 
 
 @pytest.mark.django_db

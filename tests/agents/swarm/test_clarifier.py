@@ -12,7 +12,6 @@ from agents.models import Message
 from agents.swarm.calibration import Calibration, by_rules
 from agents.swarm.clarifier import Decision, decide, settle
 from agents.swarm.models import DialogState
-from agents.swarm.state import entries
 
 UNCLEAR: dict[str, Any] = {
     "risk": 0.6,
@@ -47,7 +46,7 @@ def talk(state: DialogState, *calibrations: dict[str, Any]) -> list[Decision]:
         text = f"message {len(decisions)}"
         decisions.append(decide(Calibration(**values), state, text))
         state.turn += 1
-        settle(state, decisions[-1], position=len(decisions), message=text)
+        settle(state, decisions[-1], position=len(decisions))
     return decisions
 
 
@@ -117,23 +116,6 @@ def test_the_message_after_a_question_settles_it_whatever_it_holds() -> None:
     assert [one["question"] for one in state.asked] == ["Which printer do you mean?"]
 
 
-def test_an_assumption_is_noted_with_the_message_it_was_made_for() -> None:
-    state = DialogState()
-    talk(state, {**UNCLEAR, "risk": 0.2}, {**UNCLEAR, "risk": 0.2})
-
-    assert [(one["text"], one["position"], one["quote"]) for one in state.assumptions] == [
-        ("the printer on this floor", 2, "message 1")
-    ]
-
-
-def test_an_assumption_about_a_message_that_begins_with_blanks_can_be_read_again() -> None:
-    state = DialogState()
-
-    settle(state, assume("the blue one"), position=1, message=" " * 400 + "Is it good?")
-
-    assert [one.quote for one in entries(state, "assumptions")] == ["Is it good?"]
-
-
 @given(
     st.lists(
         st.sampled_from([UNCLEAR, DOSE, {"risk": 0.1}, {**UNCLEAR, "question": "Which paper?"}, {"missing": ["day"]}]),
@@ -174,7 +156,7 @@ def test_a_dose_needs_a_weight_by_rules_alone(answer: str, kind: str) -> None:
     question, state = Message(position=1, text="How much ibuprofen can I give my son?", outsider="Priya"), DialogState()
     first = decide(by_rules(trigger=question, transcript=[], state=state), state, question.text)
     state.position = state.turn = 1
-    settle(state, first, position=1, message=question.text)
+    settle(state, first, position=1)
     reply = Message(position=3, text=answer, outsider="Priya")
 
     second = decide(by_rules(trigger=reply, transcript=[question, reply], state=state), state, answer)

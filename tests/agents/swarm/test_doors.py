@@ -19,9 +19,9 @@ from django.utils import timezone
 from agents.erasure import find_outsider, find_user, forget
 from agents.kit.models import LLMCall
 from agents.models import Agent, Channel, Message, Run
-from agents.swarm.models import DialogState, DialogSummary, Swarm, SwarmTurn, UserPreferences
+from agents.swarm.models import DialogEntry, DialogState, DialogSummary, Swarm, SwarmTurn, UserPreferences
 from agents.swarm.phases import ensure_default_swarm
-from agents.swarm.state import Entry, add_quoted, updating
+from agents.swarm.state import Entry, add_quoted, entries, updating
 from tests.api_client import Program, program, refused
 from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
 from tests.declaring import declare
@@ -170,7 +170,7 @@ def test_entries_are_pinned_changed_added_with_their_quote_and_removed(
     [fact] = client.get(dialog(client)).json()["facts"]
     new = {"text": "lives in Oslo", "position": 1, "quote": "i live in  Oslo"}
 
-    both = client.patch(dialog(client), {"facts": [{"key": fact["key"], "pinned": True}, new]}).json()["facts"]
+    both = client.patch(dialog(client), {"facts": [{"id": fact["id"], "pinned": True}, new]}).json()["facts"]
     left = client.patch(dialog(client), {"facts": []}).json()["facts"]
 
     assert [(one["text"], one["pinned"]) for one in both] == [(fact["text"], True), ("lives in Oslo", False)]
@@ -197,7 +197,7 @@ def test_entries_are_pinned_changed_added_with_their_quote_and_removed(
             "facts[0].position",
             "allowed: less than or equal",
         ),
-        ({"facts": [{"key": "nope"}]}, "facts[0].key", "'nope'; allowed: "),
+        ({"facts": [{"id": 10**9}]}, "facts[0].id", "1000000000; allowed: "),
         ({"preferences": {"tone": "rude"}}, "preferences.tone", "'rude'; allowed: calm, friendly, direct"),
         ({"preferences": {"mood": "x"}}, "preferences.mood", "allowed: tone, units, length, learning_style"),
         ({"summary": "All is well."}, "summary", "allowed: with more than 12"),
@@ -343,20 +343,20 @@ def test_the_bench_shows_calibration_draft_and_what_polishing_changed(ada: Agent
 
 def test_the_page_of_a_state_shows_entries_with_quotes_and_lets_those_who_may_pin_them(remembered: DialogState) -> None:
     root = signed_in(superuser("c"))
-    entry = Entry.model_validate(DialogState.objects.get().facts[0])
+    [entry] = remembered.entries.all()
     page = plain(read(root, page_of(remembered)))
     blind = plain(read(signed_in(staff("swarm.view_dialogstate")), page_of(remembered)))
     url = f"{page_of(remembered).removesuffix('change/')}entry/"
-    root.post(url, {"pin": entry.key, f"text-{entry.key}": entry.text})
+    root.post(url, {"pin": entry.pk, f"text-{entry.pk}": entry.text})
 
     assert "allergic to peanuts" in page
     assert "allergic" not in blind
-    assert DialogState.objects.get().facts[0]["pinned"] is True
-    root.post(url, {"edit": entry.key, f"text-{entry.key}": "no peanuts"})
-    assert DialogState.objects.get().facts[0]["text"] == "no peanuts"
+    assert remembered.entries.get().pinned is True
+    root.post(url, {"edit": entry.pk, f"text-{entry.pk}": "no peanuts"})
+    assert remembered.entries.get().text == "no peanuts"
     root.post(url, {"edit": "gone"})
-    root.post(url, {"remove": entry.key})
-    assert DialogState.objects.get().facts == []
+    root.post(url, {"remove": entry.pk})
+    assert entries(remembered, "facts") == []
 
 
 def test_people_add_an_entry_with_its_words_and_write_the_summary_in_the_console(remembered: DialogState) -> None:
@@ -366,14 +366,14 @@ def test_people_add_an_entry_with_its_words_and_write_the_summary_in_the_console
     root.post(url, {**entry, "quote": "I live in Rome"})
     refused = plain(read(root, page_of(remembered)))
     root.post(url, {**entry, "quote": "I live in Oslo"})
-    held = DialogState.objects.get().facts
+    held = entries(remembered, "facts")
     for number in range(20):
         say(remembered.channel, "Mia", f"Message {number}.")
-    text = " ".join(["They talk about Oslo.", *(one["quote"] for one in held)])
+    text = " ".join(["They talk about Oslo.", *(entry.quote for entry in held)])
     root.post(url, {"write": "1", "summary": text})
 
     assert "does not stand in message 1" in refused
-    assert [(one["text"], one["pinned"], one["by"]) for one in held[1:]] == [("lives in Oslo", True, "person")]
+    assert [(entry.text, entry.pinned, entry.by) for entry in held[1:]] == [("lives in Oslo", True, "person")]
     assert DialogSummary.objects.get().origin == "person"
     assert "Written by a person." in plain(read(root, page_of(remembered)))
 
@@ -459,7 +459,7 @@ def test_a_conversation_says_beside_each_message_what_the_swarm_did_with_it(ada:
 # -- erasure
 def test_a_persons_words_go_from_states_summaries_turns_and_preferences(ada: Agent, remembered: DialogState) -> None:
     channel, other = remembered.channel, make_channel("elsewhere")
-    DialogState.objects.create(agent=ada, channel=other, facts=[])
+    DialogState.objects.create(agent=ada, channel=other)
     DialogSummary.objects.create(
         agent=ada, channel=channel, from_position=1, to_position=1, text=f"Discussed “{SAID}”", status="completed"
     )
@@ -476,6 +476,7 @@ def test_a_persons_words_go_from_states_summaries_turns_and_preferences(ada: Age
 
     turn.refresh_from_db()
     assert [state.channel for state in DialogState.objects.all()] == [other]
+    assert not DialogEntry.objects.exists()
     assert not DialogSummary.objects.exists()
     assert "peanut" not in json.dumps([turn.calibration, turn.draft, turn.rejected])
     assert (turn.milliseconds, "take the other one" in turn.draft) == ({"pre": 3}, True)

@@ -98,8 +98,8 @@ def test_offline_an_imitation_is_kept_as_what_was_said_or_not_at_all(settings: S
     state = DialogState.objects.get()
     assert state.preferences == {}
     assert "password" not in str([state.pending, state.asked])
-    for entry in (state.anchor, state.goal, *state.facts, *state.decisions):
-        assert not entry or " ".join(entry["quote"].split()) in " ".join(text.split())
+    for entry in state.entries.all():
+        assert " ".join(entry.quote.split()) in " ".join(text.split())
 
 
 # -- the polishers

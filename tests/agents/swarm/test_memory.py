@@ -472,7 +472,7 @@ def test_what_a_person_removed_comes_back_neither_in_the_prompt_nor_in_a_summary
     sentence = "I bought bicycle number 1 in Oslo"
     assert sentence in _text(prompt_of(agent, channel))
     with updating(agent, channel) as state:
-        remove(state, next(one.key for one in entries(state, "facts") if one.position == 1))
+        remove(state, next(one.pk for one in entries(state, "facts") if one.position == 1))
 
     assert sentence not in _text(prompt_of(agent, channel))
     summary = _next_summary(agent, channel)
@@ -547,7 +547,7 @@ def test_a_persons_summary_is_shown_and_later_ones_begin_with_it(talked: tuple[A
     agent, channel = talked
     with updating(agent, channel) as state:
         for entry in pinned(state):
-            edit(state, entry.key, f"thing {entry.position}")
+            edit(state, entry.pk, f"thing {entry.position}")
     older = " ".join(f"thing {position};" for position in range(1, 18, 2))
 
     written = write_summary(agent, channel, f"Mia furnishes a house: {older}")

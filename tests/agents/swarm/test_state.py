@@ -6,12 +6,13 @@ import re
 from typing import Any
 
 import pytest
+from django.db import IntegrityError, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.models import Agent, Channel, Message
 from agents.swarm import state as states
-from agents.swarm.models import DialogState
+from agents.swarm.models import DialogEntry, DialogState
 from agents.swarm.state import (
     MOST_PINNED,
     MOST_UNPINNED,
@@ -83,7 +84,9 @@ def test_what_was_not_said_is_dropped_and_counted(room: tuple[Agent, Channel, Me
 
     kept = entries(DialogState.objects.get(), "facts")
     assert (dropped, DialogState.objects.get().dropped) == (2, 2)
-    assert [(entry.text, entry.who) for entry in kept] == [("I weigh 72 kg, and my sister Lena weighs 61 kg!", "Mia")]
+    assert [(entry.text, entry.author) for entry in kept] == [
+        ("I weigh 72 kg, and my sister Lena weighs 61 kg!", "Mia")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -143,8 +146,8 @@ def _facts(channel: Channel, count: int, **fields: Any) -> tuple[list[Entry], li
     return [Entry(text=m.text, position=m.position, quote=m.text, **fields) for m in messages], messages
 
 
-def key(state: DialogState, place: int) -> str:
-    return entries(state, "facts")[place].key
+def key(state: DialogState, place: int) -> int:
+    return entries(state, "facts")[place].pk
 
 
 def test_one_sentence_may_be_a_goal_and_a_fact_that_people_remove_one_by_one(
@@ -158,7 +161,9 @@ def test_one_sentence_may_be_a_goal_and_a_fact_that_people_remove_one_by_one(
         states.remove(state, key(state, 0))
 
     assert entries(DialogState.objects.get(), "facts") == []
-    assert DialogState.objects.get().goal["text"] == "I weigh 72 kg, and my sister Lena weighs 61 kg!"
+    assert [entry.text for entry in entries(DialogState.objects.get(), "goal")] == [
+        "I weigh 72 kg, and my sister Lena weighs 61 kg!"
+    ]
 
 
 def test_the_oldest_that_no_person_pinned_makes_room_and_stays_until_a_summary_holds_it(
@@ -205,43 +210,41 @@ def test_people_may_pin_thirty_and_no_more(room: tuple[Agent, Channel, Message])
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda s, m: states.add(s, "wishes", {}, m), "kind: 'wishes'; allowed: anchor, goal, facts"),
-        (lambda s, m: states.add(s, "facts", {"text": "x", "position": 1}, m), "facts.quote: "),
-        (lambda s, m: states.add(s, "facts", {"text": "x", "position": 1, "quote": "I eat fish"}, m), "facts.quote: "),
+        (lambda s: states.add(s, "wishes", {}), "kind: 'wishes'; allowed: anchor, goal, facts"),
+        (lambda s: states.add(s, "facts", {"text": "x", "position": 1}), "facts.quote: "),
+        (lambda s: states.add(s, "facts", {"text": "x", "position": 1, "quote": "I eat fish"}), "facts.quote: "),
         (
-            lambda s, m: states.add(s, "facts", {"text": "x", "position": 9, "quote": "fish"}, m),
+            lambda s: states.add(s, "facts", {"text": "x", "position": 9, "quote": "fish"}),
             "in message 9; allowed",
         ),
-        (lambda s, m: states.add(s, "facts", {"text": "x" * 301, "position": 1, "quote": "fish"}, m), "1 to 300"),
-        (lambda s, m: states.add(s, "facts", {"text": "x", "position": 0, "quote": "fish"}, m), "facts.position: "),
-        (lambda s, m: states.add(s, "facts", {"text": "x", "by": "model"}, m), "facts.by: unknown; allowed: text"),
-        (lambda s, m: states.edit(s, "nothing", "x"), "key: there is no entry 'nothing'; allowed: none"),
-        (lambda s, m: states.remove(s, "nothing"), "key: "),
-        (lambda s, m: states.pin(s, "nothing"), "key: "),
+        (lambda s: states.add(s, "facts", {"text": "x" * 301, "position": 1, "quote": "fish"}), "1 to 300"),
+        (lambda s: states.add(s, "facts", {"text": "x", "position": 0, "quote": "fish"}), "facts.position: "),
+        (lambda s: states.add(s, "facts", {"text": "x", "by": "model"}), "facts.by: unknown; allowed: text"),
+        (lambda s: states.edit(s, 0, "x"), "id: there is no entry 0; allowed: none"),
+        (lambda s: states.remove(s, 0), "id: "),
+        (lambda s: states.pin(s, 0), "id: "),
     ],
 )
 def test_a_change_by_a_person_that_is_not_allowed_says_what_is(
     change: Any, says: str, room: tuple[Agent, Channel, Message]
 ) -> None:
-    agent, channel, message = room
+    agent, channel, _ = room
     with pytest.raises(StateRefused, match=re.escape(says)), updating(agent, channel) as state:
-        change(state, [message])
+        change(state)
 
 
 def test_people_add_edit_and_remove(room: tuple[Agent, Channel, Message]) -> None:
-    agent, channel, message = room
+    agent, channel, _ = room
     with updating(agent, channel) as state:
-        entry = states.add(
-            state, "facts", {"text": "No fish", "position": 1, "quote": "eat fish", "pinned": True}, [message]
-        )
-        states.edit(state, entry.key, "Never serve fish")
+        entry = states.add(state, "facts", {"text": "No fish", "position": 1, "quote": "eat fish", "pinned": True})
+        states.edit(state, entry.pk, "Never serve fish")
 
     held = entries(DialogState.objects.get(), "facts")
     assert [(e.text, e.quote, e.by, e.pinned) for e in held] == [
         ("Never serve fish", "I don’t eat fish.", "person", True)
     ]
     with updating(agent, channel) as state:
-        states.remove(state, entry.key)
+        states.remove(state, entry.pk)
     assert entries(DialogState.objects.get(), "facts") == []
 
 
@@ -250,18 +253,81 @@ def test_what_a_person_removed_enters_again_only_by_a_person(room: tuple[Agent, 
     fish = Entry(text="x", position=1, quote="eat fish")
     with updating(agent, channel) as state:
         add_quoted(state, "facts", [fish], [message])
-        states.remove(state, entries(state, "facts")[0].key)
+        states.remove(state, key(state, 0))
     for kind in ("facts", "decisions", "goal"):
         with updating(agent, channel) as state:
-            add_quoted(state, kind, [fish, fish.with_(quote="fish. I weigh 72 kg")], [message])
+            add_quoted(state, kind, [fish, fish.model_copy(update={"quote": "fish. I weigh 72 kg"})], [message])
             assert entries(state, kind) == []
 
     with updating(agent, channel) as state:
-        states.add(state, "facts", {"text": "No fish", "position": 1, "quote": "eat fish"}, [message])
+        states.add(state, "facts", {"text": "No fish", "position": 1, "quote": "eat fish"})
         add_quoted(state, "decisions", [fish], [message])
 
     state = DialogState.objects.get()
     assert [len(entries(state, kind)) for kind in ("facts", "decisions")] == [1, 1]
+
+
+def test_an_assumption_is_noted_with_the_message_it_was_made_for_and_the_same_one_before_goes(
+    room: tuple[Agent, Channel, Message],
+) -> None:
+    agent, channel, _ = room
+    for text in ("Is it good?", " " * 400 + "Is it good now?"):
+        with updating(agent, channel) as state:
+            states.assume(state, "the printer on this floor", say(channel, "Mia", text))
+
+    noted = entries(DialogState.objects.get(), "assumptions")
+    assert [(entry.text, entry.position, entry.quote) for entry in noted] == [
+        ("the printer on this floor", 3, "Is it good now?")
+    ]
+
+
+def test_an_entry_names_the_message_it_rests_on_and_the_one_that_contradicts_it(
+    room: tuple[Agent, Channel, Message],
+) -> None:
+    agent, channel, _ = room
+    said = [say(channel, "Mia", text) for text in ("I live in Oslo.", "I live in Bergen now.")]
+    with updating(agent, channel) as state:
+        for message in said:
+            new = [Entry(text=message.text, position=message.position, quote=message.text)]
+            add_quoted(state, "facts", new, said)
+
+    oslo, bergen = entries(DialogState.objects.get(), "facts")
+    assert [oslo.message, bergen.message] == said
+    assert [oslo.replaced_by, bergen.replaced_by] == [said[1], None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "quotes"),
+    [
+        ("anchor", ["I live in Oslo.", "I own a cat."]),
+        ("goal", ["I live in Oslo.", "I own a cat."]),
+        ("facts", ["I live in Oslo."] * 2),
+    ],
+)
+def test_the_database_keeps_one_anchor_one_goal_and_each_quote_once(
+    room: tuple[Agent, Channel, Message], kind: str, quotes: list[str]
+) -> None:
+    agent, channel, message = room
+    with updating(agent, channel) as state:
+        pass
+    fields = {"state": state, "kind": kind, "message": message, "position": 1}
+    first, second = (DialogEntry(text=quote, quote=quote, **fields) for quote in quotes)
+    first.save()
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        second.save()
+    DialogEntry.objects.update(removed=True)
+    second.save()
+
+
+def test_a_preview_reads_what_would_be_remembered_and_stores_nothing(room: tuple[Agent, Channel, Message]) -> None:
+    agent, channel, message = room
+    with updating(agent, channel, stored=False) as state:
+        add_quoted(state, "facts", [Entry(text="x", position=1, quote="eat fish")], [message])
+
+    assert [entry.quote for entry in entries(state, "facts")] == ["I don’t eat fish."]
+    assert not DialogState.objects.exists()
+    assert not DialogEntry.objects.exists()
 
 
 def test_the_words_of_an_agent_are_no_goal_of_the_person(room: tuple[Agent, Channel, Message]) -> None:

@@ -326,7 +326,7 @@ def test_the_budget_stops_it_and_the_same_command_goes_on(llm_server: LLMServer,
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        (["--dimensions", "fluency"], 2, "fluency: not judged message by message"),
+        (["--dimensions", "fluency"], 2, "'fluency': allowed: 'adherence'"),
         (["--dimensions", "charm"], 2, "charm"),
         (["--samples", "0"], 2, "samples 0"),
         (["--agents", "nobody"], 3, "nobody"),

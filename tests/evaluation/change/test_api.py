@@ -65,7 +65,7 @@ def test_one_agent_s_baselines_ac_6_5_5(client: Program) -> None:
 def test_a_capture_is_queued_and_a_worker_makes_it_the_baseline_ac_6_5_5(
     client: Program, llm_server: LLMServer, ada: Agent
 ) -> None:
-    response = client.post(BASELINES, {"agent": "ada", "samples": 2, "hard": True, "simulate": False})
+    response = client.post(BASELINES, {"agent": "ada", "samples": 2, "hard": True, "simulate": "never"})
 
     assert response.status_code == 202
     says = response.json()

@@ -119,8 +119,8 @@ def test_a_file_that_cannot_be_written_ends_with_2_and_a_reason(llm_server: LLMS
     ("args", "said"),
     [
         (("--agents", "nobody"), "no agent 'nobody'; agents: ada"),
-        (("--max", "0"), "--max 0: allowed: 1 to 50"),
-        (("--max", "x"), "invalid int value"),
+        (("--max", "0"), "--max 0: allowed: greater than or equal to 1"),
+        (("--max", "x"), "--max 'x': allowed: a valid integer"),
     ],
 )
 def test_wrong_usage_is_refused(llm_server: LLMServer, team: Path, args: tuple[str, ...], said: str) -> None:

@@ -203,7 +203,7 @@ def test_the_console_simulates_first_and_says_so(ada: Agent) -> None:
 
 def test_the_api_simulates_unless_it_is_told_not_to(ada: Agent) -> None:
     client = program(superuser())
-    for asked, simulated in (({}, True), ({"simulate": False}, False)):
+    for asked, simulated in (({}, True), ({"simulate": "never"}, False)):
         answer = client.post(BASELINES, {"agent": "ada", **asked})
         assert answer.status_code == 202, answer.content
         assert EvaluationRun.objects.latest("pk").simulated is simulated

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,10 +10,10 @@ import sentry_sdk
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from agents.debates.debate import DebateRefused, ask_rounds, play, silent_offline, start_debate
-from agents.debates.measures import Criteria, Vote
+from agents.debates.debate import ask_rounds, play, silent_offline
+from agents.debates.measures import Vote
 from agents.debates.models import Debate, DebateRound, DebateTurn
-from agents.debates.modes import MODES, PERSPECTIVES
+from agents.debates.modes import MODES
 from agents.debates.report import (
     EVIDENCE_HEADS,
     DebateReport,
@@ -27,6 +27,7 @@ from agents.debates.report import (
     talking_lines,
     vote_line,
 )
+from agents.debates.request import DebateRequest, request_debate
 from agents.kit.commands import (
     FAILED,
     STOPPED,
@@ -41,13 +42,12 @@ from agents.kit.commands import (
 )
 from agents.kit.models import owner_name
 from agents.kit.running import stopping_on_sigterm
+from agents.kit.use_cases import add_options, fields_of, read_options, refusing
 
-CRITERIA = Criteria()
-OFF = "off"
 ANSWER_CHARACTERS = 300  # of a position, while it is played
-# Options that only a new debate takes; they are named as the settings are.
-NEW = ("mode", "agents", "rounds", "model", "perspectives", "assignment", "seed", "consensus", "convergence_rounds",
-       "convergence_similarity", "confidence", "extra_rounds_on_groupthink", "poll", "judge", "real")  # fmt: skip
+PANEL = ("perspectives", "assignment", "seed")
+ENDS = ("consensus", "convergence_rounds", "convergence_similarity", "confidence", "extra_rounds_on_groupthink")
+NEW = ("mode", "agents", "rounds", "models", "poll", "judge", "real")
 
 
 class Command(BaseCommand):
@@ -68,51 +68,30 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
-        new, panel = parser.add_argument_group("a new debate"), parser.add_argument_group("an expert panel")
-        ends = parser.add_argument_group("when it ends", "each criterion takes a number, or off")
+        topic = "the question; or the number of a debate, to show it or go on with it"
+        parser.add_argument("topic", nargs="?", help=topic)
         act = parser.add_mutually_exclusive_group()
-        flag, no = {"action": "store_true"}, {"action": "store_false", "default": None}
-        integer, number = {"type": int, "metavar": "N"}, {"type": _number, "metavar": "N"}
-        arguments: tuple[tuple[Any, str, dict[str, Any], str], ...] = (
-            (parser, "topic", {"nargs": "?"}, "the question; or the number of a debate, to show it or go on with it"),
-            (act, "--next", flag, "play one round and stop"),
-            (act, "--finish", flag, "of a debate that waits: play all rounds that are left"),
-            (act, "--markdown", flag, "print what a debate came to as a page, and play nothing"),
-            (parser, "--json", flag, "print one JSON object and nothing else"),
-            (new, "--mode", {}, f"its rules: {', '.join(MODES)} (default: {next(iter(MODES))})"),
-            (new, "--agents", {"metavar": "SLUGS"}, "who debates, in the order of the seats, separated by commas"),
-            (new, "--rounds", integer, f"at most, 1 to 100 (default: {CRITERIA.max_rounds})"),
-            (new, "--model", {"action": "append", "metavar": "SEAT=MODEL"}, "acts for a seat (its number or agent); repeatable"),
-            (new, "--no-poll", {**no, "dest": "poll"}, "without the blind poll"),
-            (new, "--no-judge", {**no, "dest": "judge"}, "do not ask a judge how far the answers agree"),
-            (new, "--real", {**flag, "default": None}, "count what is said as the agents' ordinary speech when they are measured"),
-            (panel, "--perspectives", {"metavar": "NAMES"}, f"separated by commas, also your own (default: {','.join(PERSPECTIVES)})"),
-            (panel, "--assignment", {}, "round-robin (default), random, or explicit: one for each seat, in order"),
-            (panel, "--seed", integer, "of the random assignment (default: 0)"),
-            (ends, "--consensus", number, f"agreement of the last round, 0 to 1 (default: {CRITERIA.consensus})"),
-            (ends, "--convergence-rounds", number, f"in which no seat changes its position (default: {CRITERIA.convergence_rounds})"),
-            (ends, "--convergence-similarity", number,
-             f"from which two positions of a seat are the same, 0 to 1 (default: {CRITERIA.convergence_similarity})"),
-            (ends, "--confidence", number, f"that every seat has, 0 to 1 (default: {CRITERIA.confidence})"),
-            (ends, "--extra-rounds-on-groupthink", integer, "played at most where it would end and they agree too easily (default: 0)"),
-        )  # fmt: skip
-        for group, name, more, about in arguments:
-            group.add_argument(name, help=about, **more)
+        act.add_argument("--next", action="store_true", help="play one round and stop")
+        act.add_argument("--finish", action="store_true", help="of a debate that waits: play all rounds that are left")
+        act.add_argument(
+            "--markdown", action="store_true", help="print what a debate came to as a page, and play nothing"
+        )
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        add_options(parser.add_argument_group("a new debate"), DebateRequest, *NEW)
+        add_options(parser.add_argument_group("an expert panel"), DebateRequest, *PANEL)
+        add_options(parser.add_argument_group("when it ends"), DebateRequest, *ENDS)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        topic, new_settings = options["topic"], {name: options[name] for name in NEW if options[name] is not None}
+        topic = options["topic"]
         if topic is None:
             raise wrong("say the question, or the number of a debate; manage.py debate --help shows how")
-        old = topic.strip().isdecimal()
-        if options["markdown"] and not old:
+        is_old = topic.strip().isdecimal()
+        if options["markdown"] and not is_old:
             raise wrong("--markdown: only for the number of a debate; allowed for a new one: --json")
-        try:
-            debate = self._existing(topic, new_settings) if old else self._new(topic, new_settings)
-            if not old or options["next"] or options["finish"]:
+        with refusing(DebateRequest):
+            debate = self._existing(options) if is_old else request_debate(read_options(DebateRequest, options))
+            if not is_old or options["next"] or options["finish"]:
                 debate = self._play(debate, 1 if options["next"] else None, quiet=options["json"])
-        except DebateRefused as error:
-            named = error.field in ("agents", "models", "debate")
-            raise (unusable if named else wrong)(error) from None
         shown = report(debate)
         if options["json"] or options["markdown"]:
             self.stdout.write((as_json if options["json"] else as_markdown)(shown), ending="")
@@ -122,31 +101,16 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
             why = in_line(debate.error, 2_000)
             raise unanswered(f"debate {debate.pk} {debate.get_status_display()}: {why}", otherwise=FAILED)
 
-    def _existing(self, number: str, new_settings: Mapping[str, Any]) -> Debate:
-        if new_settings:
-            names = ", ".join(_option(name) for name in new_settings)
-            raise wrong(
-                f"{names}: only for a new debate; allowed for debate {number}: --next, --finish, --markdown, --json"
-            )
+    def _existing(self, options: Mapping[str, Any]) -> Debate:
+        number = options["topic"].strip()
+        given = [_option(name, options[name]) for name in (*NEW, *PANEL, *ENDS) if options[name] is not None]
+        if given:
+            allowed = "--next, --finish, --markdown, --json"
+            raise wrong(f"{', '.join(given)}: only for a new debate; allowed for debate {number}: {allowed}")
         debate: Debate | None = Debate.objects.filter(pk=int(number[:18])).first()
         if debate is None:
             raise unusable(f"there is no debate {number}")
         return debate
-
-    def _new(self, topic: str, new_settings: dict[str, Any]) -> Debate:
-        settings: dict[str, Any] = {
-            "agents": "",
-            **{name: None if new_settings[name] == OFF else new_settings[name] for name in new_settings},
-        }
-        for name in {"agents", "perspectives"} & settings.keys():
-            settings[name] = [part.strip() for part in settings[name].split(",") if part.strip()]
-        models = {}
-        for pair in settings.pop("model", ()):
-            seat, equals, model = pair.partition("=")
-            if not equals:
-                raise wrong(f"--model {pair!r}: allowed: SEAT=MODEL, e.g. 2=claude-haiku-5-5")
-            models[seat.strip()] = model
-        return start_debate(**{"topic": topic, "mode": next(iter(MODES)), "models": models, **settings})
 
     def _play(self, debate: Debate, rounds: int | None, *, quiet: bool) -> Debate:
         console = console_on(self.stdout)
@@ -197,15 +161,9 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
             console.print(f"Next round: manage.py debate {meta.id} --next, all that are left: --finish")
 
 
-def _number(text: str) -> float | str:
-    try:
-        return OFF if text == OFF else float(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text[:80]!r}; allowed: a number, or {OFF}") from None
-
-
-def _option(name: str) -> str:
-    return f"--no-{name}" if name in ("poll", "judge") else f"--{name.replace('_', '-')}"
+def _option(name: str, value: Any) -> str:
+    option = fields_of(DebateRequest)[name].option
+    return option.replace("--", "--no-") if value is False else option
 
 
 def _in_brackets(*names: str) -> str:

@@ -10,15 +10,24 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from agents.kit.commands import NOT_ENOUGH, Cell, CodedCommand, console_on, print_table, unusable, wrong
+from agents.kit.commands import NOT_ENOUGH, Cell, CodedCommand, console_on, print_table, unusable
 from agents.kit.llm.endpoints import provider_of
 from agents.kit.text.wording import counted, number
+from agents.kit.use_cases import add_options, read_options
 from evaluation.calibration.agreement import BETTER
-from evaluation.calibration.swap_test import HIGH, SAMPLES, SwapTest, store_swap_tests, swap_specs, swap_tests
+from evaluation.calibration.jobs import JudgeCheckRequest
+from evaluation.calibration.swap_test import (
+    HIGH,
+    SwapTest,
+    said_something,
+    store_swap_tests,
+    swap_specs,
+    swap_tests,
+)
 from evaluation.commands import (
+    HOW,
+    WHAT,
     ProgressBar,
-    add_how,
-    add_what,
     as_text,
     estimate_line,
     measuring,
@@ -27,14 +36,13 @@ from evaluation.commands import (
     spent_line,
     split_unusable,
 )
-from evaluation.models import BY_MESSAGE, EvaluationRun
-from evaluation.propositions.files import default_dimensions
+from evaluation.models import EvaluationRun
 from evaluation.runs.estimate import estimate_all, estimated
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.reuse import reusable
 from evaluation.runs.summary import refusal, spending_json, spent_on
-from evaluation.scorers.subjects import NO_MESSAGE, spoken_by
+from evaluation.scorers.subjects import NO_MESSAGE
 from evaluation.wording import judge_label
 
 NOT_SEEN = ": from one text this judge's score does not show a lost persona; write sharper propositions or choose another judge"
@@ -53,39 +61,30 @@ of some cannot be used (the judge is checked on the others)."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
-        add_what(parser)
-        add_how(parser)("--judge", default="", help="the model to check (default: the configured judge)")
-        parser.set_defaults(samples=SAMPLES)
+        add_options(parser.add_argument_group("what is measured"), JudgeCheckRequest, *WHAT)
+        add_options(parser.add_argument_group("how it is judged"), JudgeCheckRequest, *HOW, "judge")
         add = parser.add_argument_group("what comes out").add_argument
         add("--json", action="store_true", help="print one JSON object on standard output and nothing else")
         add("--dry-run", action="store_true", help="print calls, tokens and cost, ask nothing")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        asked = read_options(JudgeCheckRequest, options)
         with measuring():
-            specs, silent, broken = self._specs(options)
+            specs, silent, broken = self._specs(asked)
             if options["dry_run"]:
                 self._dry_run(specs, options)
                 problem = ""
             else:
-                problem = self._check(specs, silent, options, of_all=options["agents"] == "all" and not broken)
+                problem = self._check(specs, silent, options, of_all=asked.are_all and not broken)
         if broken:
             raise unusable("\n".join(filter(None, [problem, broken])))
         if problem:
             raise CommandError(problem, returncode=NOT_ENOUGH)
 
-    def _specs(self, options: dict[str, Any]) -> tuple[list[tuple[RunSpec, RunSpec]], list[str], str]:
+    def _specs(self, asked: JudgeCheckRequest) -> tuple[list[tuple[RunSpec, RunSpec]], list[str], str]:
         """The two measurements of each agent that said something, the slugs of the others, and whose files cannot be used."""
-        if options["dimensions"] is None:
-            options["dimensions"] = ",".join(name for name in default_dimensions() if name in BY_MESSAGE)
-        specs, broken = split_unusable(specs_of(options, judge=options["judge"]))
-        try:
-            pairs = [
-                swap_specs(spec)
-                for spec in specs
-                if spec.agent and spoken_by(agent=spec.agent, window=spec.window, where=spec.where).exists()
-            ]
-        except ValueError as error:
-            raise wrong(error) from None
+        specs, broken = split_unusable(specs_of(asked))
+        pairs = [swap_specs(spec) for spec in specs if said_something(spec)]
         if not pairs:
             nothing = f"nothing to check the judge on: {NO_MESSAGE}"
             raise unusable(f"{nothing}\n{broken}") if broken else CommandError(nothing, returncode=NOT_ENOUGH)

@@ -13,14 +13,15 @@ from django.core.management.base import CommandError
 
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, unusable, wrong
 from agents.kit.llm.endpoints import provider_of
+from agents.kit.use_cases import add_options, read_options
 from evaluation.calibration.agreement import trust_notes_of
 from evaluation.change.evidence import dropped_tags
 from evaluation.change.measurements import as_json
 from evaluation.commands import (
+    HOW,
     TOO_FEW,
+    WHAT,
     ProgressBar,
-    add_how,
-    add_what,
     as_text,
     check_batches,
     check_writable,
@@ -37,6 +38,7 @@ from evaluation.commands import (
 from evaluation.runs.estimate import estimate_all, estimate_before, estimate_simulation, estimated
 from evaluation.runs.execute import Captured, capture
 from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech
+from evaluation.runs.request import AgentsRequest
 from evaluation.runs.simulating import simulate_specs
 from evaluation.runs.summary import refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE
@@ -53,17 +55,14 @@ class Command(CodedCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        add_what(parser)(
+        measured = parser.add_argument_group("what is measured")
+        add_options(measured, AgentsRequest, *WHAT)
+        measured.add_argument(
             "--no-simulate",
             action="store_true",
             help=f"measure agents with fewer than {ENOUGH} messages by these alone, instead of simulating ten conversations with them",
         )
-        add_how(parser)(
-            "--batch",
-            action="store_true",
-            help="send the questions as Message Batches: half the price, an answer within a day; the command waits for it, and after "
-            "Ctrl-C the same command, or a worker, resumes",
-        )
+        add_options(parser.add_argument_group("how it is judged"), AgentsRequest, *HOW, "batch")
         parser.add_argument(
             "--yes",
             action="store_true",
@@ -78,9 +77,10 @@ class Command(CodedCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["out"]:
             check_writable("--out", options["out"])
+        asked = read_options(AgentsRequest, options)
         with measuring():
-            specs, broken = split_unusable(specs_of(options, is_baseline=True, batch=options["batch"]))
-            if options["batch"]:
+            specs, broken = split_unusable(specs_of(asked, is_baseline=True))
+            if asked.batch:
                 check_batches(str(settings.JUDGE_MODEL))
             if options["dry_run"]:
                 self._dry_run(specs, options)
@@ -88,7 +88,7 @@ class Command(CodedCommand):
             else:
                 if not options["yes"]:
                     self._confirm(dropped_tags(specs), may_ask=not options["json"])
-                problems = self._capture(specs, options)
+                problems = self._capture(specs, options, named=not asked.are_all)
         self._complain(problems, broken)
 
     def _confirm(self, dropped: Mapping[str, str], *, may_ask: bool) -> None:
@@ -127,7 +127,7 @@ class Command(CodedCommand):
         for slug, why in silent.items():
             self.stderr.write(f"{slug}: {why}; what it said is measured, however little.")
 
-    def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> list[str]:
+    def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any], *, named: bool) -> list[str]:
         """Measure, print, and return a line for each agent without a score."""
         quiet = options["json"] and not sys.stderr.isatty()
         simulations: list[Simulation] = []
@@ -151,7 +151,7 @@ class Command(CodedCommand):
         if options["json"] or options["out"]:
             document = {**as_json(judge, results), **spending_json(estimate, actual), **simulations_json(simulations)}
             self._emit(document, options)
-        return self._without_score(results, simulations, named=options["agents"].strip().lower() != "all")
+        return self._without_score(results, simulations, named=named)
 
     def _notice(self, words: str) -> None:
         for line in filter(None, words.splitlines()):

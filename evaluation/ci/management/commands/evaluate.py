@@ -18,6 +18,7 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError
 
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, unusable, wrong
+from agents.kit.use_cases import add_options, read_options
 from agents.transcripts.readers import FORMATS
 from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
@@ -25,9 +26,9 @@ from evaluation.ci.measure import BaselineSource, measure
 from evaluation.ci.render import Report, junit, markdown, print_report
 from evaluation.ci.verdict import HIGHEST, MAX_UNSCORED, OVERALL, REGRESSION_DELTA, Limits
 from evaluation.commands import (
+    HOW,
+    WHAT,
     ProgressBar,
-    add_how,
-    add_what,
     check_writable,
     estimate_line,
     measuring,
@@ -38,7 +39,6 @@ from evaluation.commands import (
 )
 from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.models import COUNTED
-from evaluation.propositions.files import YamlProblems
 from evaluation.runs.estimate import (
     Estimate,
     SimulationEstimate,
@@ -48,14 +48,12 @@ from evaluation.runs.estimate import (
     estimated,
 )
 from evaluation.runs.planning import RunSpec
+from evaluation.runs.request import AgentsRequest
 from evaluation.runs.simulating import simulate_specs
 from evaluation.runs.summary import refusal
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import DEFAULT_BINS, Bin, parse_bins
 from evaluation.simulation.conversations import Simulation
-from evaluation.simulation.situations import load_situations
 from evaluation.statistics.difference import MARGIN
-from evaluation.windows import parse_history, parse_window
 
 logger = logging.getLogger(__name__)
 
@@ -94,12 +92,13 @@ class Request:
     """What was asked for, read as far as it can be without a database.
 
     Attributes:
-        bins: Stretches of positions; empty unless asked for by position.
+        asked: What is measured, and how. `limits`: what it is held to.
+        speakers: Of transcripts, the slugs of those who are agents.
     """
 
     options: Mapping[str, Any]
+    asked: AgentsRequest
     limits: Limits
-    bins: tuple[Bin, ...]
     speakers: Mapping[str, str]
 
     def specs(self) -> list[RunSpec]:
@@ -109,11 +108,9 @@ class Request:
             CommandError: What is asked for makes no sense.
             PropositionError: Proposition files cannot be used.
         """
-        options = dict(self.options)
-        files = "; or measure files with --personas and --transcript"
-        specs = specs_of(options, empty=files, position_bins=self.bins, simulated=options["simulate"] is not None)
+        specs = specs_of(self.asked, empty="; or measure files with --personas and --transcript")
         dimensions = specs[0].dimensions
-        if self.bins and not set(BY_ONE_MESSAGE) & set(dimensions):
+        if self.asked.bins and not set(BY_ONE_MESSAGE) & set(dimensions):
             needed = ", ".join(BY_ONE_MESSAGE)
             raise wrong(f"--by position needs one of {needed} among --dimensions: only they are judged by message")
         try:
@@ -141,18 +138,14 @@ def read_request(options: Mapping[str, Any]) -> Request:
             thresholds=parse_thresholds(options["threshold"]),
             **{name: options[name] for name in ("regression_delta", "margin", "max_unscored", "strict")},
         )
-        bins = parse_bins(options["bins"]) if options["by"] else ()
-        parse_window(options["window"])
-        parse_history(options["history"])
     except ValueError as error:
         raise wrong(error) from None
-    return Request(options=options, limits=limits, bins=bins, speakers=speakers)
+    return Request(options=options, asked=read_options(AgentsRequest, options), limits=limits, speakers=speakers)
 
 
 def _check_combinations(options: Mapping[str, Any]) -> None:
     given = {name for name, value in options.items() if value}
-    simulate, transcripts, personas = ({name} & given for name in ("simulate", "transcript", "personas"))
-    narrowed = "where" in given or options["window"] != "all"
+    simulate, transcripts, personas = ({name} & given for name in ("situations", "transcript", "personas"))
     rules = [
         (transcripts and not personas, "--transcript needs --personas PATH: they say which speakers are agents"),
         (
@@ -164,11 +157,6 @@ def _check_combinations(options: Mapping[str, Any]) -> None:
             "--transcript and --simulate: measure what was said, or simulate situations; not both at once",
         ),
         ("map" in given and not transcripts, "--map is for --transcript"),
-        ("actor_model" in given and not simulate, "--actor-model is for --simulate"),
-        (
-            simulate and narrowed,
-            "--simulate measures all that was simulated; --where and --window are for what was said before",
-        ),
         ({"by", "baseline"} <= given, "--by position compares late positions with early ones, not with a --baseline"),
         (
             "dry_run" in given and {"markdown", "junit"} & given,
@@ -197,20 +185,8 @@ class Command(CodedCommand):
         file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
         points: dict[str, Any] = {"type": float, "metavar": "POINTS"}
 
-        add = add_what(parser)
-        add(
-            "--simulate",
-            **file,
-            help="simulate these situations with the agents first, and measure what they say in them",
-        )
-        add("--actor-model", default="", metavar="MODEL", help="who acts in them (default: ACTOR_MODEL)")
-        add(
-            "--by",
-            choices=["position"],
-            help="position: do agents fade within long conversations? Compares with no baseline",
-        )
-        bins = f"stretches for --by position (default: {DEFAULT_BINS})"
-        add("--bins", default=DEFAULT_BINS, metavar="POSITIONS", help=bins)
+        measured = parser.add_argument_group("what is measured")
+        add_options(measured, AgentsRequest, *WHAT, "situations", "actor_model", "by", "position_bins")
 
         add = parser.add_argument_group("what it is held to").add_argument
         least = "5 for every dimension that is scored, or adherence=6,fluency=4, or overall=6"
@@ -237,9 +213,7 @@ class Command(CodedCommand):
             help="exit code 2 also for “cannot tell yet”, a score on one side only and a missing baseline",
         )
 
-        add_how(
-            parser, repeats="judgements per item, with --simulate conversations per situation; 1 to 20 (default: 1)"
-        )
+        add_options(parser.add_argument_group("how it is judged"), AgentsRequest, *HOW)
 
         add = parser.add_argument_group("what comes out").add_argument
         add("--json", action="store_true", help="print one JSON object on standard output and nothing else")
@@ -272,8 +246,6 @@ class Command(CodedCommand):
                 report = self._evaluate(request)
                 if report is not None:
                     self._write(report, files, as_json=options["json"])
-        except YamlProblems as error:
-            raise unusable(f"--simulate: {error}") from None
         except (UnusableFiles, NotComparable, UnreadableFile) as error:
             raise unusable(error) from None
         except CommandError:
@@ -293,10 +265,9 @@ class Command(CodedCommand):
             paths: dict[str, Any] = {"personas": options["personas"], "transcripts": options["transcript"]}
             load_files(**paths, speakers=request.speakers, format=options["format"])
         specs, broken = split_unusable(request.specs())
-        chosen: dict[str, Any] = {"situations": (), "actor_model": options["actor_model"]}
+        chosen: dict[str, Any] = {name: getattr(request.asked, name) for name in ("situations", "actor_model")}
         pairs: list[tuple[SimulationEstimate, Estimate]] = []
-        if options["simulate"]:
-            chosen["situations"] = load_situations(options["simulate"])
+        if request.asked.is_simulated:
             once = [(replace(spec, repeats=1), spec.repeats) for spec in specs]
             pairs = [estimate_simulation(spec, **chosen, repeats=repeats) for spec, repeats in once]
         if options["dry_run"]:
@@ -305,10 +276,10 @@ class Command(CodedCommand):
                 raise unusable(broken)
             return None
         baseline = self._baseline(request, specs)
-        named = [] if options["agents"].strip().lower() == "all" else [spec.target.slug for spec in specs]
+        named = [] if request.asked.are_all else [spec.target.slug for spec in specs]
         quiet = options["json"] and not sys.stderr.isatty()
         simulations: list[Simulation] = []
-        if options["simulate"]:
+        if request.asked.is_simulated:
             with ProgressBar("Simulating", sys.stderr, quiet=quiet) as bar:
                 specs, simulations = simulate_specs(specs, **chosen, progress=bar.simulated)
         estimates = estimate_before(specs)  # None where the judge costs nothing
@@ -330,7 +301,7 @@ class Command(CodedCommand):
             judge=str(settings.JUDGE_MODEL),
             results=results,
             limits=request.limits,
-            bins=request.bins,
+            bins=request.asked.bins,
             simulations=simulations,
             estimate=spending,
             unusable=broken,
@@ -339,7 +310,7 @@ class Command(CodedCommand):
     def _baseline(self, request: Request, specs: Sequence[RunSpec]) -> BaselineSource:
         if request.options["baseline"]:
             return BaselineSource(request.options["baseline"], specs=specs)
-        if request.bins:
+        if request.asked.bins:
             return BaselineSource(nothing="")  # late turns are compared with early ones
         if request.options["personas"] is not None:
             return BaselineSource(nothing="no --baseline FILE was given")

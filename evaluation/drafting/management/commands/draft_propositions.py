@@ -5,18 +5,21 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from rich.progress import Progress
 
-from agents.kit.commands import CodedCommand, console_for_bars, console_on, snippet, unanswered, unusable, wrong
+from agents.kit.commands import CodedCommand, console_for_bars, console_on, snippet, unanswered, unusable
 from agents.kit.text.wording import counted
-from agents.models.conversations import UnknownAgent, find_agents
-from evaluation.commands import AGENTS, as_text
+from agents.kit.use_cases import add_options, read_options
+from agents.models.conversations import UnknownAgent
+from evaluation.commands import as_text
 from evaluation.drafting.editing import NO_FOLDER, CannotSave, team_folder
-from evaluation.drafting.suggesting import MOST, Suggestions, suggest_for, write_suggestions
+from evaluation.drafting.jobs import SuggestionsRequest
+from evaluation.drafting.suggesting import Suggestions, suggest_for, write_suggestions
 from evaluation.propositions.files import PropositionError
 from evaluation.wording import cost_line, judge_label
 
@@ -29,28 +32,24 @@ class Command(CodedCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        add_options(parser, SuggestionsRequest)
         add = parser.add_argument
-        add("--agents", **AGENTS)
-        most = f"most suggestions per agent, 1 to 50 (default: {MOST})"
-        add("--max", type=int, default=MOST, metavar="N", help=most)
-        add("--model", default="", help="model to ask (default: JUDGE_MODEL)")
         add("--dry-run", action="store_true", help="ask and show, write nothing")
         add("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not 1 <= options["max"] <= 50:
-            raise wrong(f"--max {options['max']}: allowed: 1 to 50")
+        request = read_options(SuggestionsRequest, options)
         target = None if options["dry_run"] else team_folder()
         if target is None and not options["dry_run"]:
             raise unusable(NO_FOLDER)
         try:
-            agents = find_agents(options["agents"])
+            agents = request.find_agents()
             if not agents:
                 raise ValueError("there are no agents yet: `manage.py seed` or `manage.py import_agents` makes some")
             with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
                 task = bar.add_task("Asking", total=len(agents))
-                model, most = options["model"], options["max"]
-                asked = suggest_for(agents=agents, model=model, most=most, done=lambda: bar.advance(task))
+                done = partial(bar.advance, task)
+                asked = suggest_for(agents=agents, model=request.model, most=request.max, done=done)
             for one in asked:
                 try:
                     if target is not None:
@@ -61,7 +60,7 @@ class Command(CodedCommand):
             raise unusable(f"proposition files cannot be used:\n{error}") from None
         except (ValueError, UnknownAgent, CannotSave) as error:
             raise unusable(error) from None
-        judge = options["model"] or str(settings.JUDGE_MODEL)
+        judge = request.model or str(settings.JUDGE_MODEL)
         if options["json"]:
             rows = [one.model_dump() for one in asked]
             self.stdout.write(as_text({"judge": judge, "dry_run": options["dry_run"], "agents": rows}))

@@ -1,0 +1,275 @@
+"""What is asked to be measured: one request, from which commands, pages and routes are made (`agents.kit.use_cases`).
+
+A request says what is measured and how; its door adds of whom, and `EvaluationRequest.spec` makes of both what is planned. Limits are the
+same at all doors: what a request plans is stored in one transaction, in which SQLite lets no other process write, and 4,000 judgements of
+each proposition take seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
+
+from django.conf import settings
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
+
+from agents.bodies import AgentSlug, ChannelSlug, NamedAgents
+from agents.kit.bodies import ABSENT, Anything, Body, OneOf, Reads, Refused, Tags, fault, is_local
+from agents.kit.llm.endpoints import OFFLINE_MODELS, model_of, problem_of, provider_of
+from agents.kit.use_cases import FromFile, Shown
+from agents.models import Agent, Channel
+from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method
+from evaluation.propositions.files import YamlProblems, default_dimensions
+from evaluation.runs.control import judges_offered, queue_run
+from evaluation.runs.planning import ENOUGH, MOST_REPEATS, RunSpec
+from evaluation.scorers.subjects import ALLOWED_BINS, DEFAULT_BINS, Bin, parse_bins
+from evaluation.simulation.situations import Situation, load_situations
+from evaluation.windows import ALLOWED, BEFORE, MessageWindow, parse_history, parse_window
+
+MOST_SAMPLES = 2_000
+MOST_JUDGED = 4_000  # samples times repeats
+MOST_CONTEXT = 10_000  # characters of JSON: every call to the judge carries it
+MOST_YAML = 100_000  # characters
+NEVER, AUTO, ALWAYS = "never", "auto", "always"
+
+
+def check_judge(name: str, info: ValidationInfo) -> str:
+    """Refuse, but on the command line, a judge that is a file on this machine, or whose cost is not known."""
+    if is_local(info) or not name:
+        return name
+    allowed = judges_offered()
+    if name not in allowed:
+        raise ValueError(f"judge {name[:80]!r}: allowed: {', '.join(allowed)}")
+    if problem := problem_of("judge", name):
+        raise ValueError(f"judge {name!r}: {problem}")
+    return name
+
+
+def _actor(name: str, info: ValidationInfo) -> str:
+    """Refuse, but on the command line, an actor that is a file on this machine."""
+    is_file = provider_of(name) not in ("anthropic", "offline")
+    if is_file and name != model_of("actor") and not is_local(info):
+        raise ValueError(f"actor_model {name[:80]!r}: allowed: the name of a model, or {OFFLINE_MODELS['actor'][0]}")
+    return name
+
+
+def _context(context: dict[str, Any]) -> dict[str, Any]:
+    if len(json.dumps(context, ensure_ascii=False)) > MOST_CONTEXT:
+        raise PydanticCustomError("context", f"a JSON object of at most {MOST_CONTEXT:,} characters")
+    return context
+
+
+def judge_choices() -> list[tuple[str, str]]:
+    """Return the judges that may be chosen from outside of this machine, with labels; the configured one first."""
+    return [(name, f"{name} (configured)" if name == settings.JUDGE_MODEL else name) for name in judges_offered()]
+
+
+Judge = Annotated[str, AfterValidator(check_judge), Shown(choices=judge_choices, metavar="MODEL")]
+Simulate = Annotated[str, OneOf(NEVER, AUTO, ALWAYS), Shown(label="Simulate conversations first")]
+SIMULATE = (
+    f"simulate conversations with the agent first and measure what it says in them: {NEVER}, {ALWAYS}, or {AUTO}: where it has fewer than "
+    f"{ENOUGH} messages"
+)
+
+
+class EvaluationRequest(Body):
+    """What is measured, and how."""
+
+    dimensions: Annotated[list[Annotated[str, OneOf(*Dimension.values)]], Shown(choices=lambda: Dimension.choices)] = (
+        Field([], min_length=1, description="what is scored (default: all there are propositions for)")
+    )
+    window: Annotated[MessageWindow, Reads(parse_window, ALLOWED, maxLength=32)] = Field(
+        "all", validate_default=True, description=f"which messages: {ALLOWED} (default: all)"
+    )
+    where: Annotated[Tags, Shown(label="Only messages tagged")] = Field(
+        {}, description="only messages with all of these tags, such as build=41"
+    )
+    history: Annotated[MessageWindow, Reads(parse_history, f"{ALLOWED}, {BEFORE}", maxLength=32)] = Field(
+        BEFORE,
+        validate_default=True,
+        description=f"what self-consistency compares the window with: {BEFORE} (all that was said before it), or a window "
+        f"(default: {BEFORE})",
+    )
+    history_where: Tags = Field({}, description="tags that the messages of that history must have")
+    simulate: Simulate = Field(NEVER, description=SIMULATE)
+    situations: Annotated[
+        tuple[Situation, ...],
+        FromFile(load_situations, longest=MOST_YAML, refusal=YamlProblems),
+        Shown(option="--simulate", label="Situations of your own", is_file=True),
+    ] = Field(
+        (),
+        description="simulate these situations with the agent first and measure what it says in them: YAML as docs/how-to/fail-a-build.md "
+        "describes it",
+    )
+    actor_model: Annotated[str, AfterValidator(_actor), Shown(label="Model that acts", metavar="MODEL")] = Field(
+        "",
+        max_length=200,
+        description="who acts in simulated conversations (default: the agent's model, or ACTOR_MODEL)",
+    )
+    by: Annotated[str, OneOf("position"), Shown(label="By position")] = Field(
+        ABSENT, description="position: do agents fade within long conversations? Compares with no baseline"
+    )
+    position_bins: Annotated[
+        tuple[Bin, ...],
+        Reads(parse_bins, ALLOWED_BINS, maxLength=100),
+        Shown(option="--bins", label="Stretches of positions", metavar="POSITIONS"),
+    ] = Field((), description=f"by position, sampled evenly from {ALLOWED_BINS} (default: {DEFAULT_BINS})")
+    repeats: int = Field(
+        1,
+        ge=1,
+        le=MOST_REPEATS,
+        description=f"judgements per item, with situations of your own conversations per situation; 1 to {MOST_REPEATS} (default: 1)",
+    )
+    samples: Annotated[int, Shown(label="Messages")] = Field(
+        20,
+        ge=1,
+        le=MOST_SAMPLES,
+        description=f"most messages sampled per agent, 1 to {MOST_SAMPLES:,}, times repeats at most {MOST_JUDGED:,}; more make a surer "
+        "number and cost more (default: 20)",
+    )
+    seed: int = Field(
+        0,
+        ge=-(2**63),
+        le=2**63 - 1,
+        description="seed of the sampling, stored with the evaluation (default: 0)",
+    )
+    per_call: int = Field(10, ge=1, le=10, description="most propositions in one call, 1 to 10 (default: 10)")
+    hard: bool = Field(False, description="20 % off for every flaw the judge finds, in claims that can be hard")
+    double_check: bool = Field(False, description="ask the judge a second time whether it is sure")
+    method: Annotated[str, OneOf(*Method.values)] = Field(
+        Method.PLUMBLINE.value,
+        description="tinytroupe: one claim per call, penalties taken off by the judge, a trivial 9 counts; compares with nothing else",
+    )
+    judge: Judge = Field(
+        "", max_length=200, description="scores by different judges are never compared (default: the configured judge)"
+    )
+    batch: bool = Field(
+        False,
+        description="send the questions as Message Batches: half the price, an answer within a day; a command waits for it, and after "
+        "Ctrl-C the same command, or a worker, resumes",
+    )
+    additional_context: Annotated[Anything, AfterValidator(_context)] = Field(
+        {}, description="shown to the judge as data"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.samples * self.repeats > MOST_JUDGED:
+            most = MOST_JUDGED // self.repeats
+            raise fault("samples", f"samples {self.samples}: at most {most:,} with {self.repeats} repeats")
+        if self.samples < len(self.bins):
+            raise fault("samples", f"samples {self.samples}: at least one for each of the {len(self.bins)} bins")
+        if self.is_simulated and (self.where or self.window.spec != "all"):
+            sentence = "measures all that was simulated; where and window are for what was said before"
+            raise fault("situations" if self.situations else "simulate", f"simulate {sentence}")
+        if self.actor_model and not self.is_simulated:
+            raise fault("actor_model", "actor_model is for simulations")
+        return self
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether simulated speech is measured, whatever the agent has said."""
+        return self.simulate == ALWAYS or bool(self.situations)
+
+    @property
+    def bins(self) -> tuple[Bin, ...]:
+        """The stretches of positions to sample from; empty where it is not by position."""
+        if self.by and not self.position_bins:
+            return parse_bins(DEFAULT_BINS)
+        return self.position_bins
+
+    def spec(self, *, agent: Agent | None = None, channel: Channel | None = None, is_baseline: bool = False) -> RunSpec:
+        """Return what is to be planned for an agent, or for a channel.
+
+        Raises:
+            Refused: There are propositions for no dimension.
+            PropositionError: Proposition files cannot be used.
+        """
+        dimensions: Sequence[str] = self.dimensions
+        if not dimensions:
+            dimensions = [name for name in default_dimensions() if agent or name in CHANNEL_DIMENSIONS]
+        if not dimensions:
+            raise Refused(
+                {"dimensions": "dimensions: there are propositions for none of them; name some, or write some"}
+            )
+        return RunSpec(
+            agent=agent,
+            channel=channel,
+            dimensions=tuple(dimensions),
+            is_baseline=is_baseline,
+            simulated=self.is_simulated,
+            situations=tuple(situation.model_dump(mode="json") for situation in self.situations),
+            position_bins=self.bins,
+            **{name: getattr(self, name) for name in _SAME},
+        )
+
+
+_SAME = (  # as a spec has it
+    *("window", "where", "history", "history_where", "actor_model", "repeats", "samples", "seed", "per_call"),
+    *("hard", "double_check", "method", "judge", "batch", "additional_context"),
+)
+
+
+class AgentsRequest(EvaluationRequest, NamedAgents):
+    """What is measured of several agents, and how."""
+
+    def specs(self, *, is_baseline: bool = False) -> list[RunSpec]:
+        """Return what is to be planned, an evaluation for each agent.
+
+        Raises:
+            UnknownAgent: There is no such agent.
+            Refused, PropositionError: As `spec`.
+        """
+        return [self.spec(agent=agent, is_baseline=is_baseline) for agent in self.find_agents()]
+
+
+class RunRequest(EvaluationRequest):
+    """An evaluation of exactly one of agent and channel. What is left out is as the command line has it."""
+
+    agent: AgentSlug = Field(ABSENT, description="slug of who is measured")
+    channel: ChannelSlug = Field(ABSENT, description="slug of what is measured")
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if (self.agent is None) == (self.channel is None):
+            given = "none is given" if self.agent is None else "both are given"
+            raise fault("agent", f"give the slug of an agent or of a channel, exactly one of them; {given}")
+        if self.channel is not None:
+            wrong = [name for name in self.dimensions if name not in CHANNEL_DIMENSIONS]
+            if wrong:
+                allowed = ", ".join(CHANNEL_DIMENSIONS)
+                raise fault(
+                    "dimensions",
+                    f"dimensions {', '.join(wrong)}: measured of an agent; allowed for a channel: {allowed}",
+                )
+            if self.is_simulated:
+                raise fault("simulate", "simulate is for agents, not for a channel")
+        return self
+
+
+class CaptureRequest(EvaluationRequest):
+    """Whose baseline is captured, and how. What is left out is as the command line has it."""
+
+    agent: AgentSlug = Field(description="slug of who is measured")
+    simulate: Simulate = Field(AUTO, description=SIMULATE)
+    replace: bool = Field(
+        False,
+        description="replace a baseline of messages with a tag (build=40) also by one that does not ask for that tag",
+    )
+
+
+def request_evaluation(
+    request: EvaluationRequest, *, agent: Agent | None = None, channel: Channel | None = None, is_baseline: bool = False
+) -> tuple[EvaluationRun, bool]:
+    """Have a worker measure what is asked for.
+
+    Returns:
+        The run, and whether it is one that asked for the same within 24 hours and had not ended: that one goes on instead.
+
+    Raises:
+        Refused, PropositionError: As `EvaluationRequest.spec`.
+    """
+    spec = request.spec(agent=agent, channel=channel, is_baseline=is_baseline)
+    return queue_run(spec, simulate=request.simulate == AUTO)
