@@ -15,11 +15,18 @@ from agents.kit.console.panels import table
 from agents.kit.models import LLMCall
 from agents.kit.ops.sums import LEDGER, end_for_page, says_end
 from agents.kit.text.wording import counted
-from correction.admin.display import attempt_badge, endings, share
+from correction.admin.display import attempt_badge, share
 from correction.admin.matrix import gate_url
 from correction.costs import budgets_today
 from correction.gate.statistics import GATE, PASSED_UNJUDGED, get_gate_statistics
-from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, Outcome, synthetic_logs
+from correction.models import (
+    AgentEvaluationConfig,
+    CorrectionLog,
+    GateDimensionResult,
+    GateSession,
+    Outcome,
+    synthetic_logs,
+)
 from evaluation.windows import MessageWindow
 
 HOURS, DAYS = 24, 7
@@ -65,12 +72,16 @@ def gate_card(request: HttpRequest) -> SafeString:
     )
     for source, number, sentence in apart:
         if number:
-            lines.append(display.link(_logs(source__exact={"observed": "observe"}.get(source, source)), sentence))
+            lines.append(
+                display.link(_logs(session__source__exact={"observed": "observe"}.get(source, source)), sentence)
+            )
     if simulated := synthetic.total_actions + synthetic.observed.total:
         lines.append(f"{counted(simulated, 'draft')} in synthetic conversations.")
     before = f"{percent(week.original_success_rate)} of {week.judged_count:,}" if week.judged_count else "none judged"
-    lines.append(format_html("{} days: {}", DAYS, display.link(_logs(hours=24 * DAYS, source__exact="gate"), before)))
-    figure = percent(rate) if rate is None else number_link(_logs(source__exact="gate"), percent(rate))
+    lines.append(
+        format_html("{} days: {}", DAYS, display.link(_logs(hours=24 * DAYS, session__source__exact="gate"), before))
+    )
+    figure = percent(rate) if rate is None else number_link(_logs(session__source__exact="gate"), percent(rate))
     tone: display.Tone = "warning" if day.forced_through_count else "plain"
     return card("Gate pass rate", figure=figure, unit="in 24 h" if rate is not None else "", lines=lines, tone=tone)
 
@@ -109,13 +120,13 @@ def spend_card(request: HttpRequest) -> SafeString:
 
 def never_observed(request: HttpRequest) -> SafeString | None:
     """How often the gate would be wrong is not known yet: it never observed."""
-    if CorrectionLog.objects.filter(source=CorrectionLog.Source.OBSERVE).exists():
+    if GateSession.objects.filter(source=GateSession.Source.OBSERVE).exists():
         return None
     if GateDimensionResult.objects.exclude(mark="").exists():
         return None  # a person looks at what it holds back
     text = (
         "It holds messages back, and how often it is wrong is not known: have it observe some agents, and mark its alarms."
-        if CorrectionLog.objects.filter(~synthetic_logs(), source=CorrectionLog.Source.GATE).exists()
+        if CorrectionLog.objects.filter(~synthetic_logs(), session__source=GateSession.Source.GATE).exists()
         else "Every check is off until you turn it on. Observing judges messages after they were sent and holds nothing back."
     )
     may = request.user.has_perm("correction.change_agentevaluationconfig")
@@ -137,7 +148,7 @@ def checks_panel(request: HttpRequest, _token: object) -> SafeString:
     return format_html(
         '<section class="pl-panel pl-below"><h2>Last checks of other programs</h2>{}<p class="pl-subtle">{}</p></section>',
         table(CHECK_HEADS, rows, label="Last checks of other programs"),
-        display.link(_logs(source__exact="external"), "All of them")
+        display.link(_logs(session__source__exact="external"), "All of them")
         if rows
         else "None yet. A new token comes with an example that makes one.",
     )
@@ -146,7 +157,7 @@ def checks_panel(request: HttpRequest, _token: object) -> SafeString:
 def checks_list(request: HttpRequest) -> SafeString | None:
     """The same on the first page, once there are any."""
     rows = _checks(request, CHECKS_AT_HOME)
-    more = [(_logs(source__exact="external"), "All checks")]
+    more = [(_logs(session__source__exact="external"), "All checks")]
     return listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=more) if rows else None
 
 
@@ -154,15 +165,16 @@ CHECK_HEADS = ("Check", "Speaker", "Draft", "Outcome")
 
 
 def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
-    newest = CorrectionLog.objects.filter(source=CorrectionLog.Source.EXTERNAL).order_by("-created_at", "-pk")
-    logs = list(newest.select_related("agent")[:most])
-    ended, may_read = endings(logs), request.user.has_perm("agents.view_message")
+    sessions = GateSession.objects.filter(source=GateSession.Source.EXTERNAL).order_by("-created_at", "-pk")
+    newest = CorrectionLog.objects.filter(session__in=list(sessions.values_list("pk", flat=True)[:most]))
+    logs = newest.select_related("session__agent").order_by("-created_at", "-pk")[:most]
+    may_read = request.user.has_perm("agents.view_message")
     return [
         (
             display.lines(display.page_of(log, f"attempt {log.attempt}"), display.moment(log.created_at)),
-            agent_chip(log.agent) if log.agent else display.isolated(log.speaker),
+            agent_chip(log.session.agent) if log.session.agent else display.isolated(log.session.speaker),
             display.visible(display.shortened(log.judged_text, 80)) if may_read else display.EMPTY,
-            attempt_badge(log, ended[log.session]),
+            attempt_badge(log),
         )
         for log in logs
     ]
