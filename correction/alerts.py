@@ -16,7 +16,7 @@ from agents.models import Agent
 from correction.costs import used_up_today
 from correction.gate.statistics import GATE, VERDICTS
 from correction.gate.thresholds import wilson_interval
-from correction.models import CorrectionLog, synthetic_logs
+from correction.models import GateSession, synthetic_logs
 
 DAY, WEEK = timedelta(days=1), timedelta(days=7)
 LEAST = 20  # messages scored on both sides
@@ -74,7 +74,7 @@ def _pass_rates(now: datetime) -> int:
     agents = Agent.objects.in_bulk({key[0] for key in fallen})
     lasting = []
     for (agent_key, source, dimension, judge), (after, before) in fallen.items():
-        agent, where = agents.get(agent_key), CorrectionLog.Source(str(source)).label
+        agent, where = agents.get(agent_key), GateSession.Source(str(source)).label
         lasting.append(about := f"{agent_key} {source} {dimension} {judge}")
         raise_alert(
             kind=AlertKind.GATE_PASS_RATE,

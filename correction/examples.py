@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agents.models import Agent
 from agents.seed.removing import delete_counted
 from correction.config.configure import ensure_rows
-from correction.models import CorrectionLog
+from correction.models import GateSession
 
 
 def seed_configs(agents: Sequence[Agent]) -> str:
@@ -18,4 +18,4 @@ def seed_configs(agents: Sequence[Agent]) -> str:
 
 def remove_logs(agents: Sequence[Agent]) -> dict[str, int]:
     """Remove the examples' attempts at the gate, which would stay without a name."""
-    return delete_counted(CorrectionLog.objects.filter(agent__in=agents))
+    return delete_counted(GateSession.objects.filter(agent__in=agents))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Prefetch, Q
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
 
 from agents.kit.models import LLMPayload
 from agents.kit.registry import Erase, Person, Prune, Table, export_of
@@ -17,16 +18,25 @@ from correction.models import (
     CorrectionLog,
     DimensionHour,
     GateDimensionResult,
+    GateSession,
     ObservedMessage,
 )
 
 # Marks of people are in no sums: a session with one stays, and with it the precision beside each threshold.
-_MARKED = GateDimensionResult.objects.filter(log__session=OuterRef("session")).exclude(mark="")
+_MARKED = GateDimensionResult.objects.filter(log__session=OuterRef("pk")).exclude(mark="")
 
 
 def _of_gates_there(person: Person) -> Q:
-    results = GateDimensionResult.objects.filter(log__channel__in=person.channels, call__isnull=False).order_by()
+    results = GateDimensionResult.objects.filter(
+        log__session__channel__in=person.channels, call__isnull=False
+    ).order_by()
     return Q(call__in=results.values("call"))
+
+
+def _old_and_unmarked(before: datetime) -> QuerySet[GateSession]:
+    """Sessions of which each attempt was made before this moment, and no verdict has a mark of a person."""
+    later = CorrectionLog.objects.filter(session=OuterRef("pk"), created_at__gte=before)
+    return GateSession.objects.filter(~Exists(_MARKED), ~Exists(later), created_at__lt=before)
 
 
 _OF_DIMENSION: dict[str, Callable[[GateDimensionResult], Any]] = {
@@ -65,9 +75,10 @@ TABLES = (
         icon="rule",
         title="Log",
         columns="when who outcome_mark verdicts draft place",
-        filters="session? message? outcome failed mark committed source judge agent tags,message__tags,channel__tags created_at",
+        filters="session=session__uuid? message=session__message? outcome failed mark committed session__source judge session__agent "
+        "session__tags,session__message__tags,session__channel__tags created_at",
         search="judged_text*",
-        fields=(("As it is stored", "session draft_key"),),
+        fields=(("As it is stored", "session__uuid=session draft_key"),),
         empty="Every draft the gate judges leaves one. Switch it on for an agent, best in observe mode first: manage.py configure AGENT "
         "gate_mode=observe gate_adherence_enabled=on.",
         start=(
@@ -78,8 +89,9 @@ TABLES = (
             ),
         ),
         export=export_of(
-            "id=pk created_at session attempt source agent=agent.slug speaker channel=channel.slug run=run_id message=message_id committed "
-            "outcome original_text judged_text said=message.text feedback payload tags judge score_sum duration_ms "
+            "id=pk created_at session=session.uuid attempt source=session.source agent=session.agent.slug speaker=session.speaker "
+            "channel=session.channel.slug run=session.run_id message=session.message_id committed outcome original_text judged_text "
+            "said=session.message.text feedback payload tags=session.tags judge score_sum duration_ms "
             "persona_version=persona_version.number",
             special={
                 f"{dimension}_{name}": _of(dimension, read)
@@ -94,7 +106,7 @@ TABLES = (
             ),
         ),
         erase=(
-            Erase(columns="speaker tags original_text judged_text payload feedback", channel="channel"),
+            Erase(columns="original_text judged_text payload feedback", channel="session__channel"),
             Erase(
                 model=LLMPayload,
                 columns="request reply tool_calls",
@@ -104,11 +116,6 @@ TABLES = (
             ),
         ),
         no_speech="draft_key judge",
-        prune=Prune(
-            rows=lambda before: CorrectionLog.objects.filter(~Exists(_MARKED), created_at__lt=before),
-            children=((GateDimensionResult, "log"),),
-            rolled=GATE,
-        ),
     ),
     Table(
         model=ObservedMessage,
@@ -136,9 +143,18 @@ TABLES = (
     ),
     # Without a page of their own.
     Table(
+        model=GateSession,
+        erase=(Erase(columns="speaker tags", channel="channel"),),
+        prune=Prune(
+            rows=_old_and_unmarked,
+            children=((CorrectionLog, "session"), (GateDimensionResult, "log__session")),
+            rolled=GATE,
+        ),
+    ),
+    Table(
         model=GateDimensionResult,
         operator="change",
-        erase=(Erase(columns="reasoning recommendations reason parts", channel="log__channel"),),
+        erase=(Erase(columns="reasoning recommendations reason parts", channel="log__session__channel"),),
         no_speech="judge proposition_id",
     ),
     Table(model=AttemptHour, no_speech="outcome source"),

@@ -161,13 +161,13 @@ INVARIANTS = {
     "scores whose call served other work, or failed": """select count(*) from evaluation_scores s join llm_calls c on c.id = s.call_id
         where c.work_id <> 'evaluation_run:' || s.evaluation_run_id or (s.status = 'scored' and c.status <> 'ok')""",
     "verdicts of the gate whose call served another message": """select count(*) from correction_dimension_results r
-        join correction_logs l on l.id = r.log_id join llm_calls c on c.id = r.call_id
-        where c.work_id <> 'gate_session:' || l.session""",
+        join correction_logs l on l.id = r.log_id join gate_sessions s on s.id = l.session_id join llm_calls c on c.id = r.call_id
+        where c.work_id <> 'gate_session:' || s.uuid""",
     "scores outside 0 to 9": "select count(*) from evaluation_scores where score not between 0 and 9",
     "conversations with a place taken twice or left empty": """select count(*) from (select channel_id, count(*) n,
         count(distinct position) d, max(position) - min(position) + 1 w from messages group by 1) x where n <> d or n <> w""",
-    "gate sessions that said two messages": """select count(*) from (select session from correction_logs
-        where message_id is not null and outcome <> 'observed' group by 1 having count(distinct message_id) > 1) x""",
+    "gate sessions that said something other than one of their attempts": """select count(*) from gate_sessions s where s.sent is not null
+        and not exists (select 1 from correction_logs l where l.session_id = s.id and l.attempt = s.sent)""",
     "messages observed twice": TWICE.format(table="observed_messages", columns="message_id"),
     "requests read twice": TWICE.format(table="behavior_requests", columns="message_id, agent_id"),
     "traits of one name at one agent": TWICE.format(table="traits", columns="agent_id, lower(name)"),

@@ -31,7 +31,7 @@ from agents.models import Agent, Channel, Import, Message, PersonaVersion, Run
 from agents.swarm.models import DialogState
 from correction.behavior.models import BehaviorRequest
 from correction.interventions.models import Intervention, InterventionLog
-from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, ObservedMessage
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, GateSession, ObservedMessage
 from evaluation.calibration.models import LabelSet
 from evaluation.change.models import Baseline, DriftAlert, Evidence
 from evaluation.experiments.models import Experiment
@@ -245,10 +245,15 @@ def _configurations(cast: Cast, have: int, more: int) -> None:
 def _logs(cast: Cast, have: int, more: int) -> None:
     def log(cast: Cast, n: int) -> dict[str, Any]:
         outcome = "corrected" if n % 20 == 0 else "timeout_passed" if n % 300 == 7 else "passed"
-        where = {"agent": cast.agent(n), "channel": cast.channel(n), "source": "gate", "attempt": 1}
-        return {**where, "outcome": outcome, "committed": outcome != "corrected", "score_sum": 18, "judge": LLM}
+        return {"attempt": 1, "outcome": outcome, "score_sum": 18, "judge": LLM}
 
-    maker(CorrectionLog, log)(cast, have, more)
+    def session(cast: Cast, n: int) -> dict[str, Any]:
+        ended = {"outcome": "passed", "sent": 1} if n % 20 else {}
+        return {"agent": cast.agent(n), "channel": cast.channel(n), "source": "gate", **ended}
+
+    maker(GateSession, session)(cast, have, more)
+    sessions = newest(GateSession, more)[::-1]
+    make(CorrectionLog, cast, range(have, have + more), lambda n: {"session_id": sessions[n - have], **log(cast, n)})
     for dimension in ("adherence", "fluency"):
         made = {"dimension": dimension, "status": "scored", "threshold": Decimal(5), "passed": True, "judge": LLM}
         logs = newest(CorrectionLog, more)

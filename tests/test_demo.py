@@ -87,7 +87,7 @@ def test_each_planted_fall_raised_one_alert_where_build_41_began() -> None:
 
 def test_an_ordinary_channel_has_checked_and_observed_messages_and_a_request_that_waits() -> None:
     channel = Channel.objects.get(slug=Demo.CHANNEL)
-    logs = CorrectionLog.objects.filter(channel=channel)
+    logs = CorrectionLog.objects.filter(session__channel=channel)
 
     assert not channel.synthetic
     assert not channel.messages.filter(tags__has_key="build").exists(), "builds are measured without it"

@@ -125,7 +125,11 @@ def numbers() -> Any:
     return (
         list(EvaluationScore.objects.order_by("pk").values_list("status", "score", "raw_score", "count", "weight")),
         list(GateDimensionResult.objects.order_by("pk").values_list("status", "score", "passed")),
-        list(CorrectionLog.objects.order_by("pk").values_list("outcome", "score_sum", "committed")),
+        list(
+            CorrectionLog.objects.order_by("pk").values_list(
+                "outcome", "score_sum", "session__outcome", "session__sent"
+            )
+        ),
         LLMCall.objects.aggregate(Sum("input_tokens"), Sum("output_tokens"), Sum("cost_usd")),
         get_gate_statistics(),
         [model._default_manager.count() for model in (Message, RunMessage, ScoreLabel, Idea, MemoryPassage, LLMCall)],

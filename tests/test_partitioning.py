@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from agents.kit.ops.sums import LEDGER, roll_up
 from correction.costs import get_cost_summary
 from correction.gate.statistics import GATE
 from correction.models import CorrectionLog, GateDimensionResult
+from tests.correction.judged_drafts import add_attempt
 from tests.correction.ledger import call
 from tests.factories import make_agent
 
@@ -46,9 +46,7 @@ def sql(statement: str, *values: Any) -> list[tuple[Any, ...]]:
 
 
 def result_of(row: LLMCall | None, at: datetime) -> GateDimensionResult:
-    log = CorrectionLog.objects.create(
-        session=uuid.uuid4(), attempt=1, outcome="passed", original_text="x", judged_text="x"
-    )
+    log = add_attempt()
     CorrectionLog.objects.filter(pk=log.pk).update(created_at=at)
     return GateDimensionResult.objects.create(
         log=log, dimension="fluency", status="trivial", threshold=5, passed=True, call=row

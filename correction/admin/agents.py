@@ -28,7 +28,6 @@ from agents.models import Agent
 from correction.admin.config import history_url
 from correction.admin.display import (
     attempt_badge,
-    endings,
 )
 from correction.admin.matrix import config_url, gate_url, row_of
 from correction.config.configure import (
@@ -45,7 +44,7 @@ from correction.config.settings import (
     resolve_config,
 )
 from correction.costs import CORRECTION, CostSums, get_cost_summary
-from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, Outcome
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, GateSession, Outcome
 from evaluation.change.admin.drift_overview import Step
 from evaluation.change.overview import AgentDrift
 from evaluation.wording import judge_label
@@ -60,7 +59,7 @@ def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
         "some_on": any(cell["is_on"] for cell in row["cells"]),
         "edit_url": config_url(agent),
         "history_url": history_url(agent),
-        "logs_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
+        "logs_url": display.list_url(CorrectionLog, session__agent__id__exact=agent.pk),
         "may_change": request.user.has_perm("correction.change_agentevaluationconfig"),
     }
     return SafeString(render_to_string("admin/correction/agent_config.html", context, request))
@@ -75,16 +74,15 @@ READING = "agents.view_message"
 
 def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """The last drafts that did not pass at once."""
-    newest = CorrectionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values("pk")[:MOST_LOOKED_AT]
-    held_back = CorrectionLog.objects.filter(pk__in=list(newest.values_list("pk", flat=True)), outcome__in=CORRECTED)
-    held_back = held_back.select_related("message__channel").prefetch_related("dimension_results").order_by("-pk")
-    logs = list(held_back[:SHOWN])
-    ended = endings(logs)
+    newest = GateSession.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
+    held_back = CorrectionLog.objects.filter(session__in=list(newest[:MOST_LOOKED_AT]), outcome__in=CORRECTED)
+    held_back = held_back.select_related("session__message__channel").prefetch_related("dimension_results")
+    logs = held_back.order_by("-pk")[:SHOWN]
     context = {
-        "logs": [(log, attempt_badge(log, ended[log.session])) for log in logs],
+        "logs": [(log, attempt_badge(log)) for log in logs],
         "may_read": request.user.has_perm(READING),
         "most": MOST_LOOKED_AT,
-        "all_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
+        "all_url": display.list_url(CorrectionLog, session__agent__id__exact=agent.pk),
     }
     return SafeString(render_to_string("admin/correction/agent_corrections.html", context, request))
 

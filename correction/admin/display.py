@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
-from uuid import UUID
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -15,7 +13,7 @@ from agents.kit.console import display
 from agents.kit.console.display import Tone
 from agents.kit.templatetags.display import register as templates
 from correction.config.settings import RULED, ResolvedConfig
-from correction.models import CorrectionLog, GateDimensionResult, GateMode, Outcome
+from correction.models import CorrectionLog, GateDimensionResult, GateMode, GateSession, Outcome
 
 ORIGINS = {"override": "this run", "agent": "own", "defaults": "defaults", "built-in": "built-in"}
 # Where no row says anything, these two follow from other fields (see `correction.config.settings.merge`).
@@ -52,46 +50,30 @@ def outcome_badge(outcome: str) -> SafeString:
     return display.badge(outcome_words(outcome), tone, str(title))
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a session ended: the outcome of its last attempt, and the number of the attempt that was sent, if it was one of them."""
-
-    outcome: str
-    sent: int | None
+def ending_badge(session: GateSession) -> SafeString:
+    """How a session ended, or that it is open: its last draft was sent back."""
+    return outcome_badge(session.outcome or Outcome.CORRECTED)
 
 
-def ending_of(attempts: Sequence[CorrectionLog]) -> Ending:
-    """How the session ended whose attempts these are, in their order."""
-    return Ending(attempts[-1].outcome, next((log.attempt for log in attempts if log.committed), None))
-
-
-def endings(logs: Sequence[CorrectionLog]) -> dict[UUID, Ending]:
-    """How the sessions of these attempts ended, in one query."""
-    alone = {log.session: ending_of([log]) for log in logs}  # for a session that is deleted meanwhile
-    rows = CorrectionLog.objects.filter(session__in=alone).order_by("attempt")
-    sessions: dict[UUID, list[CorrectionLog]] = {}
-    for row in rows.only("session", "attempt", "outcome", "committed"):
-        sessions.setdefault(row.session, []).append(row)
-    return alone | {session: ending_of(attempts) for session, attempts in sessions.items()}
-
-
-def attempt_badge(log: CorrectionLog, ending: Ending) -> SafeString:
+def attempt_badge(log: CorrectionLog) -> SafeString:
     """What became of one attempt: the one that was sent carries the session's outcome, and says so."""
     if log.committed:
-        return format_html("{} {}", outcome_badge(ending.outcome), _SAID)
-    if log.outcome == Outcome.FORCED_THROUGH and ending.sent is not None:
+        return format_html("{} {}", ending_badge(log.session), _SAID)
+    if log.outcome == Outcome.FORCED_THROUGH and log.session.sent is not None:
         return display.badge("not sent", "plain", _NOT_SENT)
     return outcome_badge(log.outcome)
 
 
-def source_badge(log: CorrectionLog) -> SafeString:
-    tone: Tone = "plain" if log.source == CorrectionLog.Source.GATE else "accent"
-    return display.badge(log.get_source_display(), tone)
+def source_badge(session: GateSession) -> SafeString:
+    tone: Tone = "plain" if session.source == GateSession.Source.GATE else "accent"
+    return display.badge(session.get_source_display(), tone)
 
 
-def speaker(log: CorrectionLog) -> SafeString:
+def speaker(session: GateSession) -> SafeString:
     """Whose draft it is: an agent's, or a speaker's whom another program named."""
-    return format_html("{}", log.speaker) if log.agent is None and log.speaker else agent_chip(log.agent)
+    return (
+        format_html("{}", session.speaker) if session.agent is None and session.speaker else agent_chip(session.agent)
+    )
 
 
 def against_threshold(result: GateDimensionResult) -> SafeString:

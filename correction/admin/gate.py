@@ -241,7 +241,7 @@ def gate_context(
         "deadlines": (config.show("gate_deadline_seconds"), config.show("gate_total_deadline_seconds")),
         "retries": config["max_correction_attempts"],
         "changes": _changes(agent),
-        "logs_url": display.list_url(CorrectionLog, **({"agent__id__exact": agent.pk} if agent else {})),
+        "logs_url": display.list_url(CorrectionLog, **({"session__agent__id__exact": agent.pk} if agent else {})),
         "config_url": config_url(agent),
     }
 
@@ -315,7 +315,7 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
         shares = [f"{100 * failing(drafts, Decimal(limit)) / drafts.total():.0f}\N{NO-BREAK SPACE}%" for limit in TRIED]
         heads, label = ("Threshold", *map(str, TRIED)), f"{dimension}: share sent back"
         tried = table(heads, [("Sent back", *shares)], label=label, stacking=False)
-    where: dict[str, object] = {"agent__id__exact": agent.pk} if agent is not None else {}
+    where: dict[str, object] = {"session__agent__id__exact": agent.pk} if agent is not None else {}
     marks = [(tenths, *counts) for tenths, counts in sorted(scores.marks.items())]
     return {
         "dimension": dimension,

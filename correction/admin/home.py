@@ -27,11 +27,18 @@ from agents.kit.console.panels import table
 from agents.kit.models import LLMCall
 from agents.kit.ops.sums import LEDGER, end_for_page, says_end
 from agents.kit.text.wording import counted
-from correction.admin.display import attempt_badge, endings, share
+from correction.admin.display import attempt_badge, share
 from correction.admin.matrix import gate_url
 from correction.costs import any_budget, budgets_today
 from correction.gate.statistics import GATE, PASSED_UNJUDGED, lately_at_the_gate
-from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, Outcome, synthetic_logs
+from correction.models import (
+    AgentEvaluationConfig,
+    CorrectionLog,
+    GateDimensionResult,
+    GateSession,
+    Outcome,
+    synthetic_logs,
+)
 
 HOURS, DAYS = 24, 7
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
@@ -75,12 +82,16 @@ def gate_card(request: HttpRequest, answers: Answers) -> SafeString:
     )
     for source, number, sentence in apart:
         if number:
-            lines.append(display.link(_logs(source__exact={"observed": "observe"}.get(source, source)), sentence))
+            lines.append(
+                display.link(_logs(session__source__exact={"observed": "observe"}.get(source, source)), sentence)
+            )
     if simulated := synthetic.total_actions + synthetic.observed.total:
         lines.append(f"{counted(simulated, 'draft')} in synthetic conversations.")
     before = f"{percent(week.original_success_rate)} of {week.judged_count:,}" if week.judged_count else "none judged"
-    lines.append(format_html("{} days: {}", DAYS, display.link(_logs(hours=24 * DAYS, source__exact="gate"), before)))
-    figure = percent(rate) if rate is None else number_link(_logs(source__exact="gate"), percent(rate))
+    lines.append(
+        format_html("{} days: {}", DAYS, display.link(_logs(hours=24 * DAYS, session__source__exact="gate"), before))
+    )
+    figure = percent(rate) if rate is None else number_link(_logs(session__source__exact="gate"), percent(rate))
     tone: display.Tone = "warning" if day.forced_through_count else "plain"
     return card("Gate pass rate", figure=figure, unit="in 24 h" if rate is not None else "", lines=lines, tone=tone)
 
@@ -119,9 +130,9 @@ def spend_card(request: HttpRequest, answers: Answers) -> SafeString:
 
 def count_gate(request: HttpRequest) -> Questions:
     """Ask whether the gate observed, whether a person marked what it holds back, and whether it held anything back."""
-    judged = CorrectionLog.objects.filter(~synthetic_logs(), source=CorrectionLog.Source.GATE)
+    judged = CorrectionLog.objects.filter(~synthetic_logs(), session__source=GateSession.Source.GATE)
     return {
-        "gate observed": Exists(CorrectionLog.objects.filter(source=CorrectionLog.Source.OBSERVE)),
+        "gate observed": Exists(GateSession.objects.filter(source=GateSession.Source.OBSERVE)),
         "gate marked": Exists(GateDimensionResult.objects.exclude(mark="")),
         "gate enforced": Exists(judged),
     }
@@ -146,7 +157,7 @@ def never_observed(request: HttpRequest, answers: Answers) -> SafeString | None:
     )
 
 
-EXTERNAL = CorrectionLog.Source.EXTERNAL
+EXTERNAL = GateSession.Source.EXTERNAL
 CHECKS, CHECKS_AT_HOME = 20, 5
 
 
@@ -156,7 +167,7 @@ def checks_panel(request: HttpRequest, _token: object) -> SafeString:
     return format_html(
         '<section class="pl-panel pl-below"><h2>Last checks of other programs</h2>{}<p class="pl-subtle">{}</p></section>',
         table(CHECK_HEADS, rows, label="Last checks of other programs"),
-        display.link(_logs(source__exact="external"), "All of them")
+        display.link(_logs(session__source__exact="external"), "All of them")
         if rows
         else "None yet. A new token comes with an example that makes one.",
     )
@@ -167,7 +178,7 @@ def checks_list(request: HttpRequest, answers: Answers) -> SafeString | None:
     if not answers["checks of other programs"]:
         return None
     rows = _checks(request, CHECKS_AT_HOME)
-    more = [(_logs(source__exact="external"), "All checks")]
+    more = [(_logs(session__source__exact="external"), "All checks")]
     return listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=more)
 
 
@@ -175,15 +186,16 @@ CHECK_HEADS = ("Check", "Speaker", "Draft", "Outcome")
 
 
 def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
-    newest = CorrectionLog.objects.filter(source=EXTERNAL).order_by("-created_at", "-pk")
-    logs = list(newest.select_related("agent")[:most])
-    ended, may_read = endings(logs), request.user.has_perm("agents.view_message")
+    sessions = GateSession.objects.filter(source=EXTERNAL).order_by("-created_at", "-pk")
+    newest = CorrectionLog.objects.filter(session__in=list(sessions.values_list("pk", flat=True)[:most]))
+    logs = newest.select_related("session__agent").order_by("-created_at", "-pk")[:most]
+    may_read = request.user.has_perm("agents.view_message")
     return [
         (
             display.lines(display.page_of(log, f"attempt {log.attempt}"), display.moment(log.created_at)),
-            agent_chip(log.agent) if log.agent else display.isolated(log.speaker),
+            agent_chip(log.session.agent) if log.session.agent else display.isolated(log.session.speaker),
             display.visible(display.shortened(log.judged_text, 80)) if may_read else display.EMPTY,
-            attempt_badge(log, ended[log.session]),
+            attempt_badge(log),
         )
         for log in logs
     ]
@@ -194,7 +206,7 @@ add_home(
         place="lists",
         order=40,
         permission="correction.view_correctionlog",
-        asks=lambda request: {"checks of other programs": Exists(CorrectionLog.objects.filter(source=EXTERNAL))},
+        asks=lambda request: {"checks of other programs": Exists(GateSession.objects.filter(source=EXTERNAL))},
         render=checks_list,
     ),
     HomePart(

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
@@ -21,8 +21,7 @@ from agents.kit.console.logs import LogAdmin
 from agents.kit.console.site import console_page
 from correction.admin.display import (
     attempt_badge,
-    endings,
-    outcome_badge,
+    ending_badge,
     outcome_words,
     results,
     source_badge,
@@ -31,7 +30,7 @@ from correction.admin.display import (
 from correction.admin.sessions import MARKING, session_context
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
-from correction.models import CorrectionLog, GateDimensionResult
+from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from evaluation.calibration.admin.labels import choose_link
 
 SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "its verdicts")
@@ -67,29 +66,35 @@ class MarkFilter(OptionFilter):
     }
 
 
+class CommittedFilter(OptionFilter):
+    """Drafts that were said, and those that were not."""
+
+    title = "committed"
+    parameter_name = "committed"
+    options: ClassVar = {
+        "yes": ("yes", Q(attempt=F("session__sent"))),
+        "no": ("no", Q(session__sent__isnull=True) | ~Q(attempt=F("session__sent"))),
+    }
+
+
 @admin.register(CorrectionLog)
 class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
-    own_filters: ClassVar = {"failed": FailedDimensionFilter, "mark": MarkFilter}
-    list_select_related = ("agent", "channel")
+    own_filters: ClassVar = {"failed": FailedDimensionFilter, "mark": MarkFilter, "committed": CommittedFilter}
+    list_select_related = ("session__agent", "session__channel")
     ordering = ("-created_at", "-pk")  # an index has it, also below a range of days
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[CorrectionLog]:
         return super().get_queryset(request).prefetch_related("dimension_results")
 
-    def fill_in(self, rows: list[Any]) -> None:
-        ended = endings(rows)
-        for row in rows:
-            row.ending = ended[row.session]
-
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], **more: Any) -> HttpResponse:  # type: ignore[override]
         log = more["obj"]
-        context["subtitle"] = f"gate session: {outcome_words(log.ending.outcome)}"
+        context["subtitle"] = f"gate session: {outcome_words(log.session.outcome or Outcome.CORRECTED)}"
         return super().render_change_form(request, context, **more)
 
     def get_panels(self, request: HttpRequest, obj: CorrectionLog) -> list[SafeString]:
         context = session_context(obj, may_mark=request.user.has_perm(MARKING))
         shown = render_to_string("admin/correction/log/session.html", context, request)
-        choose = choose_link(request, message=obj.message_id)
+        choose = choose_link(request, message=obj.session.message_id)
         return [choose, SafeString(shown), *super().get_panels(request, obj)]
 
     @console_page("mark/<int:result_id>/", MARKING, post=True, name="correction_mark")
@@ -108,17 +113,17 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
     def when(self, log: CorrectionLog) -> SafeString:
         return display.lines(display.moment(log.created_at), f"attempt {log.attempt}")
 
-    who = display.column("agent", speaker, ordering="agent")
+    who = display.column("agent", lambda log: speaker(log.session), ordering="session__agent")
 
-    @admin.display(description="channel", ordering="channel")
+    @admin.display(description="channel", ordering="session__channel")
     def place(self, log: CorrectionLog) -> SafeString:
-        source = source_badge(log)
-        return source if log.channel is None else display.lines(channel_link(log.channel), source)
+        source, channel = source_badge(log.session), log.session.channel
+        return source if channel is None else display.lines(channel_link(channel), source)
 
     @admin.display(description="outcome", ordering="outcome")
     def outcome_mark(self, log: Any) -> SafeString:
         """How the session ended, and what became of this draft where that is something else."""
-        ended, own = outcome_badge(log.ending.outcome), attempt_badge(log, log.ending)
+        ended, own = ending_badge(log.session), attempt_badge(log)
         if log.committed:
             return own
         return ended if own == ended else display.lines(ended, format_html("this draft: {}", own))

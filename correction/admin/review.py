@@ -36,17 +36,17 @@ def alarms() -> QuerySet[GateDimensionResult]:
 
 def waiting_alarms(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
     """Return what waits of them."""
-    return newest(alarms(), agent, keys, at="log__created_at", of="log__agent__slug")
+    return newest(alarms(), agent, keys, at="log__created_at", of="log__session__agent__slug")
 
 
 def _alarm_line(result: GateDimensionResult) -> SafeString:
-    return format_html("{} {}", against_threshold(result), source_badge(result.log))
+    return format_html("{} {}", against_threshold(result), source_badge(result.log.session))
 
 
 def _show_alarm(request: HttpRequest, result: GateDimensionResult) -> SafeString:
-    log = result.log
-    where = display.link(transcript_url(log.message), "Read it in its conversation") if log.message else display.EMPTY
-    about = facts(("Agent", speaker(log)), ("What was said", where), ("Attempt", f"{log.attempt}"))
+    log, said = result.log, result.log.session.message
+    where = display.link(transcript_url(said), "Read it in its conversation") if said else display.EMPTY
+    about = facts(("Agent", speaker(log.session)), ("What was said", where), ("Attempt", f"{log.attempt}"))
     if not request.user.has_perm(READING):
         return format_html("{}<p>Reading the draft needs the permission to view messages.</p>", about)
     verdict = render_to_string("admin/correction/log/results.html", {"results": [result]}, request)
@@ -77,7 +77,7 @@ add_review(
         find=partial(
             by_key,
             GateDimensionResult.objects.select_related(
-                "log__agent", "log__channel", "log__message__channel", "marked_by"
+                "log__session__agent", "log__session__channel", "log__session__message__channel", "marked_by"
             ),
         ),
         line=_alarm_line,

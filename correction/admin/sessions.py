@@ -16,8 +16,8 @@ from agents.kit.console import display
 from agents.kit.console.panels import Span, waterfall
 from agents.kit.models import LLMCall
 from agents.models import Message, Run
-from correction.admin.display import attempt_badge, ending_of, endings, failed_first, outcome_badge, results
-from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from correction.admin.display import attempt_badge, ending_badge, failed_first, results
+from correction.models import CorrectionLog, GateDimensionResult, GateSession, Outcome
 
 _LATE = (GateDimensionResult.Status.TIMEOUT, GateDimensionResult.Status.ERROR, GateDimensionResult.Status.OVERLOAD)
 
@@ -30,9 +30,9 @@ def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
     An attempt is logged when it was judged; its dimensions are judged at the same time, from its beginning.
     """
     begun = min(log.created_at - timedelta(milliseconds=log.duration_ms) for log in attempts)
-    ending, spans = ending_of(attempts), []
+    spans = []
     for log in attempts:
-        start, badge = (log.created_at - begun).total_seconds() - log.duration_ms / 1000, attempt_badge(log, ending)
+        start, badge = (log.created_at - begun).total_seconds() - log.duration_ms / 1000, attempt_badge(log)
         spans.append(
             Span(
                 label=format_html('<a class="pl-link" href="#attempt-{}">Attempt {}</a>', log.attempt, log.attempt),
@@ -61,25 +61,23 @@ def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
 
 def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
     """What the template shows of the session that `log` is an attempt of; each attempt with the difference from what was sent."""
-    attempts = list(
-        CorrectionLog.objects.filter(session=log.session)
-        .select_related("agent", "channel", "run__agent", "message__channel", "persona_version")
-        .prefetch_related("dimension_results__marked_by")
-        .order_by("attempt")
+    session = GateSession.objects.select_related("agent", "channel", "run__agent", "message__channel").get(
+        pk=log.session_id
     )
+    logs = CorrectionLog.objects.filter(session=session).select_related("session", "persona_version")
+    attempts = list(logs.prefetch_related("dimension_results__marked_by").order_by("attempt"))
     sent = next((attempt.judged_text for attempt in attempts if attempt.committed), None)
-    ending = ending_of(attempts)
     return {
-        "first": attempts[0],
+        "session": session,
         "opened": log.attempt,
-        "outcome": outcome_badge(ending.outcome),
-        "calls": display.link(display.list_url(LLMCall, work_id=log.work_id), "the calls it made"),
+        "outcome": ending_badge(session),
+        "calls": display.link(display.list_url(LLMCall, work_id=session.work_id), "the calls it made"),
         "duration": sum(attempt.duration_ms for attempt in attempts),
         "waterfall": session_waterfall(attempts),
         "attempts": [
             {
                 "log": one,
-                "outcome": attempt_badge(one, ending),
+                "outcome": attempt_badge(one),
                 "is_other": sent not in (None, one.judged_text),
                 "diff": display.word_diff(one.judged_text, sent) if sent not in (None, one.judged_text) else None,
                 "results": failed_first(one.dimension_results.all()),
@@ -92,11 +90,12 @@ def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
 
 def gate_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
     """For the transcript: how each message that the gate looked at ended, what failed, and the way to its session. Two queries."""
-    logs = CorrectionLog.objects.filter(message__in=messages).order_by("message_id", "session", "attempt")
-    sessions: dict[int, dict[object, list[CorrectionLog]]] = defaultdict(lambda: defaultdict(list))
-    for log in logs.defer("payload", "tags").prefetch_related("dimension_results"):
-        if log.message_id is not None:
-            sessions[log.message_id][log.session].append(log)
+    logs = CorrectionLog.objects.filter(session__message__in=messages).select_related("session")
+    logs = logs.order_by("session_id", "attempt")
+    sessions: dict[int, dict[int, list[CorrectionLog]]] = defaultdict(lambda: defaultdict(list))
+    for log in logs.defer("payload").prefetch_related("dimension_results"):
+        if log.session.message_id is not None:
+            sessions[log.session.message_id][log.session_id].append(log)
     return {pk: format_html_join(" ", "{}", ((_note(one),) for one in of.values())) for pk, of in sessions.items()}
 
 
@@ -106,7 +105,7 @@ def _note(attempts: list[CorrectionLog]) -> SafeString:
     tries = f"gate, {len(attempts)} attempts" if len(attempts) > 1 else "gate"
     return format_html(
         '<span class="pl-gate-note">{} {} {}</span>',
-        outcome_badge(ending_of(attempts).outcome), results(failed) if failed else "", display.page_of(sent, tries),
+        ending_badge(sent.session), results(failed) if failed else "", display.page_of(sent, tries),
     )  # fmt: skip
 
 
@@ -118,7 +117,7 @@ def gate_panel(request: HttpRequest, message: Message) -> SafeString:
 
 def run_panel(request: HttpRequest, run: Run) -> SafeString:
     """For the page of a turn: the drafts that the gate looked at in it, in their order."""
-    logs = list(CorrectionLog.objects.filter(run=run).prefetch_related("dimension_results").order_by("pk"))
-    ended = endings(logs)
-    drafts = [(log, attempt_badge(log, ended[log.session]), results(log.dimension_results.all())) for log in logs]
+    logs = CorrectionLog.objects.filter(session__run=run).select_related("session").order_by("pk")
+    logs = logs.prefetch_related("dimension_results")
+    drafts = [(log, attempt_badge(log), results(log.dimension_results.all())) for log in logs]
     return render_to_string("admin/correction/log/run.html", {"drafts": drafts})

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from django.db.models import Exists, OuterRef, Prefetch, QuerySet
 from pydantic import Field
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import CharField, DictField, FloatField
+from rest_framework.serializers import (
+    BooleanField,
+    CharField,
+    ChoiceField,
+    DictField,
+    FloatField,
+    PrimaryKeyRelatedField,
+    SlugRelatedField,
+    UUIDField,
+)
 
 from agents.api.filters import of_agent
 from agents.kit.api import filters
@@ -22,7 +31,7 @@ from agents.kit.api.views import Rows, View
 from agents.kit.bodies import Body, OneOf
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
-from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from correction.models import CorrectionLog, GateDimensionResult, GateSession, Outcome
 
 _BRIEF = ("dimension", "status", "score", "threshold", "passed", "mark")
 
@@ -49,7 +58,23 @@ class Result(BriefResult):
 class BriefLog(Row):
     """Without texts, which may be long."""
 
-    tags = DictField(child=CharField(allow_blank=True))
+    session = UUIDField(source="session.uuid", help_text="groups the attempts at one message")
+    source = ChoiceField(GateSession.Source.choices, source="session.source")  # type: ignore[assignment]  # the answer names it so
+    agent: SlugRelatedField[Any] = SlugRelatedField(
+        source="session.agent", slug_field="slug", read_only=True, allow_null=True,
+        help_text="empty for an external check with a persona of its own",
+    )  # fmt: skip
+    channel: SlugRelatedField[Any] = SlugRelatedField(
+        source="session.channel", slug_field="slug", read_only=True, allow_null=True
+    )
+    run: PrimaryKeyRelatedField[Any] = PrimaryKeyRelatedField(source="session.run", read_only=True, allow_null=True)
+    message: PrimaryKeyRelatedField[Any] = PrimaryKeyRelatedField(
+        source="session.message", read_only=True, allow_null=True,
+        help_text="what was said in the end; the same for every attempt of a session",
+    )  # fmt: skip
+    committed = BooleanField(help_text="this attempt's text is the one that was said")
+    speaker = CharField(source="session.speaker", help_text="who spoke, where it is no agent of ours")
+    tags = DictField(child=CharField(allow_blank=True), source="session.tags")
     dimensions = BriefResult(source="dimension_results", many=True, read_only=True)
 
     class Meta:
@@ -79,11 +104,11 @@ class MarkBody(Body):
 
 
 class LogFilters(InTime):
-    agent = of_agent()
+    agent = of_agent("session__agent")
     outcome = filters.choice(Outcome.values)
-    source = filters.choice(CorrectionLog.Source.values)
+    source = filters.choice(GateSession.Source.values, "session__source")
     dimension = filters.choice(GATE_DIMENSIONS, method="looked_at", about="was looked at")
-    session = filters.uuid(about="the attempts at one message")
+    session = filters.uuid("session__uuid", about="the attempts at one message")
 
     def looked_at(self, logs: QuerySet[CorrectionLog], name: str, dimension: str) -> QuerySet[CorrectionLog]:
         return logs.filter(Exists(GateDimensionResult.objects.filter(log=OuterRef("pk"), dimension=dimension)))
@@ -96,7 +121,7 @@ class CorrectionLogs(Rows):
     oldest first.
     """
 
-    queryset = CorrectionLog.objects.select_related("agent", "channel")
+    queryset = CorrectionLog.objects.select_related("session__agent", "session__channel")
     row_class = BriefLog
     serializer_class = WholeLog
     pagination_class = LogByTime

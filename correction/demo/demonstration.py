@@ -189,9 +189,9 @@ def show_correction(out: Any, *, again: bool = False) -> None:
     Raises:
         LookupError: An example agent is missing.
     """
-    shown = Channel.objects.filter(synthetic=True, slug__regex=r"^demo-[0-9]+$", correction_logs__isnull=False)
+    shown = Channel.objects.filter(synthetic=True, slug__regex=r"^demo-[0-9]+$", gate_sessions__isnull=False)
     if (before := shown.order_by("-pk").first()) is not None and not again:
-        drafts = CorrectionLog.objects.filter(channel=before).count()
+        drafts = CorrectionLog.objects.filter(session__channel=before).count()
         out.write(
             f"Shown before: {drafts} checked drafts in channel {before.slug}: Gate › Log in the console.\n"
             "--again runs the scenes again."

@@ -25,7 +25,7 @@ from agents.turn.pipeline import speaker_of
 from correction.config.settings import resolve_all, resolve_config
 from correction.gate.check import action_of_message, check_action_quality, load_propositions, questions_of
 from correction.gate.stage import is_sampled, write
-from correction.models import CorrectionLog, GateMode, ObservedMessage, Outcome
+from correction.models import CorrectionLog, GateMode, GateSession, ObservedMessage, Outcome
 from evaluation.judge.questions import build_request
 from evaluation.runs.planning import answer_length
 
@@ -126,11 +126,18 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
     agent, config = speaker_of(agent, overrides), resolve_config(agent, overrides)
     if config.gate_is_off and not observed.dimensions:
         return {"status": Status.CANCELLED, "error": "the gate was switched off before the message was judged"}
+    session = GateSession(
+        uuid=observed.session,
+        source=GateSession.Source.OBSERVE,
+        agent=agent,
+        channel=message.channel,
+        run_id=message.run_id,
+    )
     result = check_action_quality(
         agent=agent,
         config=config,
         run_id=message.run_id,
-        work_id=f"gate_session:{observed.session}",
+        work_id=session.work_id,
         deadline=settings.LLM_EVALUATION_DEADLINE,  # no one waits for it
         action=lambda propositions: action_of_message(message, agent, propositions),
         gate=False,
@@ -138,24 +145,20 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
         rules=config.rules_if_asked if observed.dimensions else None,
     )
     log = result.log(
-        session=observed.session,
+        session=session,
         attempt=1,
         outcome=Outcome.OBSERVED,
-        source=CorrectionLog.Source.OBSERVE,
-        agent=agent,
-        channel=message.channel,
-        run_id=message.run_id,
         persona_version_id=message.persona_version_id,
         original_text=message.text,
         judged_text=message.text,
         payload=message.payload,
     )
     try:
-        write(log, committed=True, message=message)
+        write(log, message=message)
     except IntegrityError:
         if not Message.objects.filter(pk=message.pk).exists():
             return {"status": Status.CANCELLED, "error": "the message was deleted while it was judged"}
-        if not CorrectionLog.objects.filter(session=observed.session).exists():
+        if not GateSession.objects.filter(uuid=observed.session).exists():
             raise
     return {
         "status": Status.COMPLETED,

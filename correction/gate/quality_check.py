@@ -46,8 +46,8 @@ from correction.config.settings import (
 )
 from correction.costs import CostSums
 from correction.gate.check import Action, GateResult, check_action_quality, persona_of
-from correction.gate.stage import GateSession, best_attempt, feedback, load_attempts, open_session, write
-from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from correction.gate.stage import best_attempt, feedback, load_attempts, open_session, write
+from correction.models import CorrectionLog, GateDimensionResult, GateSession, Outcome
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import LoadedFile, dotted, in_words, location_of
 from evaluation.propositions.schema import PropositionFile, PropositionSpec, resolve
@@ -285,7 +285,7 @@ def check_quality(check: QualityCheck) -> Checked:
         verdict="passed" if result.passed else "rejected",
         outcome=log.outcome,
         fully_judged=result.unjudged_outcome is None,
-        session=log.session,
+        session=log.session.uuid,
         attempt=log.attempt,
         attempts_left=left,
         best_attempt=None if result.passed else best_attempt([*session.attempts, log]).attempt,
@@ -301,16 +301,22 @@ def check_quality(check: QualityCheck) -> Checked:
 
 def _session(check: QualityCheck) -> GateSession:
     if not check.session:
-        return GateSession()
+        return GateSession(
+            source=GateSession.Source.EXTERNAL,
+            agent=check.agent,
+            speaker="" if check.agent is not None else check.speaker[:120],
+            tags=dict(check.tags),
+        )
 
     def problem(last: CorrectionLog) -> str:
-        other_name = last.agent_id is None and last.speaker != check.speaker[:120]
-        if other_name or last.agent_id != (check.agent.pk if check.agent is not None else None):
+        session = last.session
+        other_name = session.agent_id is None and session.speaker != check.speaker[:120]
+        if other_name or session.agent_id != (check.agent.pk if check.agent is not None else None):
             return "belongs to a message of another speaker; leave it out to begin a new message"
         full = last.attempt >= MOST_ATTEMPTS
         return f"has {last.attempt} attempts; leave it out to begin a new message" if full else ""
 
-    attempts = load_attempts(session=check.session, source=CorrectionLog.Source.EXTERNAL)
+    attempts = load_attempts(session=check.session, source=GateSession.Source.EXTERNAL)
     return open_session(check.session, attempts, problem=problem)
 
 
@@ -339,7 +345,7 @@ def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) ->
     return check_action_quality(
         agent=agent,
         config=config,
-        work_id=f"gate_session:{session.id}",
+        work_id=session.work_id,
         deadline=check.deadline_seconds or min(float(config["gate_deadline_seconds"]), left),
         action=lambda propositions: action,
         dimensions=[d for d in GATE_DIMENSIONS if d in chosen],
@@ -350,21 +356,17 @@ def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) ->
 
 
 def _write(check: QualityCheck, session: GateSession, number: int, result: GateResult, left: int) -> CorrectionLog:
-    agent, speaker, sent_back = check.agent, check.speaker[:120], ""
+    agent, sent_back = check.agent, ""
     versions = agent.persona_versions.order_by("-number").values_list("pk", flat=True) if agent is not None else None
     if not result.passed:
         sent_back = feedback(draft=check.draft, result=result, attempt=number, left=left, external=True)
     log = result.log(
-        session=session.id,
+        session=session,
         attempt=number,
-        source=CorrectionLog.Source.EXTERNAL,
         feedback=sent_back,
-        agent=agent,
-        speaker="" if agent is not None else speaker,
         persona_version_id=versions.first() if versions is not None else None,
         original_text=check.draft,
         judged_text=check.draft,
-        tags=dict(check.tags),
     )
     try:
         return write(log)
@@ -372,5 +374,5 @@ def _write(check: QualityCheck, session: GateSession, number: int, result: GateR
         if agent is None or Agent.objects.filter(pk=agent.pk).exists():
             raise
         # The agent was deleted while its draft was judged; what was spent is logged all the same.
-        log.agent, log.persona_version, log.speaker = None, None, speaker
+        session.agent, session.speaker, log.persona_version = None, check.speaker[:120], None
         return write(log)

@@ -1,7 +1,7 @@
 """The gate in the pipeline (S-7.0): judges a draft in `review`, logs what was `committed`, and in `finish` ends what a turn left open.
 
-A gate session is the attempts at one message. Its state is the rows of `correction_logs`, so any process can continue it; they are
-read and written in short statements, never around a model call.
+A gate session is the attempts at one message. Its state is its row, so any process can continue it; rows are read and written in short
+statements, never around a model call. Of those that write the same attempt at once one is first, by the constraint of the table.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Case, F, Max, Q, Value, When
+from django.db.models import Max, Q
 
 from agents.kit.text.fences import neutral, render_prompt
 from agents.kit.text.storable import storable
@@ -24,7 +24,7 @@ from agents.turn.pipeline import Accept, Draft, Revise, Turn
 from agents.turn.send_message import SendRefused, commit
 from correction.config.settings import config_of
 from correction.gate.check import GateResult, action_of_draft, check_action_quality, scores_of
-from correction.models import CorrectionLog, GateDimensionResult, GateMode, ObservedMessage, Outcome
+from correction.models import CorrectionLog, GateDimensionResult, GateMode, GateSession, ObservedMessage, Outcome
 from evaluation.models import Dimension
 
 TRIES = 20  # each lost race means that another process won one: as many as may continue one session at once
@@ -36,23 +36,6 @@ class KeyTaken(Exception):
 
 class SessionRefused(ValueError):
     """A session cannot be continued; the sentence says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class GateSession:
-    """An open session: its id and the attempts so far, oldest first. A new one has none."""
-
-    id: uuid.UUID = field(default_factory=uuid.uuid4)
-    attempts: tuple[CorrectionLog, ...] = ()
-
-    @property
-    def next_number(self) -> int:
-        return self.attempts[-1].attempt + 1 if self.attempts else 1
-
-    @property
-    def spent_seconds(self) -> float:
-        """Seconds of judging so far."""
-        return sum(attempt.duration_ms for attempt in self.attempts) / 1000
 
 
 def best_attempt(attempts: Sequence[CorrectionLog]) -> CorrectionLog:
@@ -80,7 +63,7 @@ def best_attempt(attempts: Sequence[CorrectionLog]) -> CorrectionLog:
 
 
 def load_attempts(
-    *, session: str = "", draft_key: str = "", source: str = CorrectionLog.Source.GATE
+    *, session: str = "", draft_key: str = "", source: str = GateSession.Source.GATE
 ) -> tuple[CorrectionLog, ...]:
     """The attempts of a session, and the one with this idempotency key, oldest first, with their results; one query.
 
@@ -91,8 +74,8 @@ def load_attempts(
         return ()
     wanted = Q(log__draft_key=draft_key) if draft_key else Q()
     if key is not None:
-        wanted |= Q(log__session=key)
-    rows = GateDimensionResult.objects.filter(wanted, log__source=source).select_related("log")
+        wanted |= Q(log__session__uuid=key)
+    rows = GateDimensionResult.objects.filter(wanted, log__session__source=source).select_related("log__session")
     logs: dict[int, CorrectionLog] = {}
     for row in rows.order_by("log__attempt", "log_id", "pk"):
         log = logs.setdefault(row.log_id, row.log)
@@ -115,15 +98,17 @@ def open_session(
     if key is None:
         shown = session[:60]
         raise SessionRefused(f"session {shown!r} is not a session id; allowed: the id that a rejected draft came with")
-    own = tuple(attempt for attempt in attempts if attempt.session == key)
+    own = tuple(attempt for attempt in attempts if attempt.session.uuid == key)
     if not own:
         raise SessionRefused(f"session {key} is not known; leave it out to begin a new message")
     if why := problem(own[-1]):
         raise SessionRefused(f"session {key} {why}")
-    if not is_open(own):
-        closed = own[-1].get_outcome_display()
+    opened = own[-1].session
+    if opened.outcome:
+        closed = opened.get_outcome_display()
         raise SessionRefused(f"session {key} is closed ({closed}); leave it out to begin a new message")
-    return GateSession(key, own)
+    opened.attempts = own
+    return opened
 
 
 def check_session(
@@ -136,9 +121,9 @@ def check_session(
     """
 
     def problem(last: CorrectionLog) -> str:
-        if last.agent_id != agent.pk:
+        if last.session.agent_id != agent.pk:
             return f"belongs to another agent, not to {agent.slug!r}"
-        other = last.channel_id != channel.pk
+        other = last.session.channel_id != channel.pk
         return f"belongs to a message for another channel, not for {channel.slug!r}" if other else ""
 
     return open_session(session, load_attempts(session=session) if attempts is None else attempts, problem=problem)
@@ -152,78 +137,106 @@ def as_uuid(session: str) -> uuid.UUID | None:
         return None
 
 
-def is_open(logs: Sequence[CorrectionLog]) -> bool:
-    """Whether every attempt was sent back and nothing was said yet."""
-    return all(log.outcome == Outcome.CORRECTED and not log.committed and log.message_id is None for log in logs)
-
-
 def open_sessions_of_run(run_id: int) -> dict[int, str]:
     """Sessions a run left open, by the ids of their channels: what a run that is resumed must bring to an end."""
-    rows = CorrectionLog.objects.filter(run_id=run_id, source=CorrectionLog.Source.GATE, channel__isnull=False)
-    by_session: dict[tuple[uuid.UUID, int], list[CorrectionLog]] = {}
-    for log in rows.order_by("attempt"):
-        by_session.setdefault((log.session, log.channel_id or 0), []).append(log)
-    return {channel: str(session) for (session, channel), logs in by_session.items() if is_open(logs)}
+    left_open = GateSession.objects.filter(run_id=run_id, source=GateSession.Source.GATE, outcome="")
+    rows = left_open.filter(channel__isnull=False).order_by("pk").values_list("channel", "uuid")
+    return {channel: str(key) for channel, key in rows if channel is not None}
 
 
-def write(log: CorrectionLog, *, committed: bool = False, message: Message | None = None) -> CorrectionLog:
-    """Insert an attempt and its dimensions: two statements in one transaction.
+def write(log: CorrectionLog, *, message: Message | None = None, best: int | None = None) -> CorrectionLog:
+    """Store an attempt with its verdicts, and of its session what it changes: it is begun or ended by it. One transaction.
 
-    Where another process was faster with the same attempt of the same session this one becomes the next; where it closed the
+    Where another process was faster with the same attempt of the same session this one becomes the next; where it ended the
     session, this one stands in a session of its own. No row is lost.
+
+    Args:
+        message: What is said in the end, if this attempt ends the session with something said.
+        best: The earlier attempt whose text that has; None = this one's.
 
     Raises:
         KeyTaken: Another process logged a draft of the same idempotency key meanwhile; only for a draft that was sent back.
         IntegrityError: Of a message said already, and logged before; or a row it refers to is gone.
     """
-    log.committed, log.message, log.feedback = committed, message, storable(log.feedback)
+    log.feedback = storable(log.feedback)
     for _ in range(TRIES):
         try:
-            return _insert(log)
+            return _store(log, message, best)
         except IntegrityError:
-            if log.source == CorrectionLog.Source.OBSERVE:
+            if not _can_be_stored_otherwise(log):
                 raise
-            _renumber(log)
-    return _insert(log)
+    return _store(log, message, best)
 
 
-def _insert(log: CorrectionLog) -> CorrectionLog:
-    log.pk = None  # an earlier try may have been rolled back
-    with transaction.atomic():
-        log.save(force_insert=True)
-        for result in log.results:
-            result.log = log
-        GateDimensionResult.objects.bulk_create(log.results)
+def _store(log: CorrectionLog, message: Message | None, best: int | None) -> CorrectionLog:
+    """Write the rows as they are numbered now.
+
+    Raises:
+        IntegrityError: This attempt or key is there already, or the session was ended.
+    """
+    session, log.pk = log.session, None  # an earlier try may have been rolled back
+    if log.outcome != Outcome.CORRECTED:
+        session.outcome, session.message = log.outcome, message
+        if message is not None and (best is None or best < log.attempt):  # else that attempt is another session's
+            session.sent = best or log.attempt
+    is_new = session.pk is None
+    try:
+        with transaction.atomic():
+            if is_new:
+                session.save(force_insert=True)
+            elif session.outcome and not _end_row(session):
+                raise IntegrityError("another process ended the session")
+            log.session = session
+            log.save(force_insert=True)
+            for result in log.results:
+                result.log = log
+            GateDimensionResult.objects.bulk_create(log.results)
+    except IntegrityError:
+        if is_new:
+            session.pk = None
+        raise
     return log
 
 
-def _renumber(log: CorrectionLog) -> None:
-    """Give the attempt a number, session and key that are free now."""
+def _end_row(session: GateSession) -> int:
+    """Store how an open session ends; 0 where another process ended it."""
+    still_open = GateSession.objects.filter(pk=session.pk, outcome="")
+    return still_open.update(outcome=session.outcome, message=session.message, sent=session.sent)
+
+
+def _can_be_stored_otherwise(log: CorrectionLog) -> bool:
+    """Give the attempt a number, session or key that is free now; False where none of them was in the way."""
     if log.draft_key and CorrectionLog.objects.filter(draft_key=log.draft_key).exists():
-        if not log.committed:
+        if log.outcome == Outcome.CORRECTED:
             raise KeyTaken(log.draft_key)
         log.draft_key = None
-    rows = CorrectionLog.objects.filter(session=log.session)
-    if rows.filter(Q(committed=True) | Q(message__isnull=False)).exists():
-        log.session, log.attempt = uuid.uuid4(), 1
+        return True
+    session = log.session
+    stored = GateSession.objects.filter(pk=session.pk).annotate(last=Max("logs__attempt")).first()
+    if stored is None:
+        return False
+    if stored.outcome:
+        session.pk, session.uuid, session.outcome, session.sent, log.attempt = None, uuid.uuid4(), "", None, 1
     else:
-        log.attempt = (rows.aggregate(last=Max("attempt"))["last"] or 0) + 1
+        log.attempt = stored.last + 1
+    return True
 
 
-def close(*, session: uuid.UUID, message: Message, best: int | None) -> None:
-    """Link the attempts of a session to the message. `best` is the logged attempt whose text it has; None for a later one."""
-    changes: dict[str, Any] = {"message": message}
-    if best is not None:
-        changes["committed"] = Case(When(attempt=best, then=Value(True)), default=F("committed"))
-    CorrectionLog.objects.filter(session=session).update(**changes)
+def end(session: GateSession, *, outcome: Outcome, message: Message | None = None, sent: int | None = None) -> bool:
+    """End an open session with its last attempt; False when another process ended it.
 
-
-def end(*, session: uuid.UUID, outcome: Outcome) -> bool:
-    """Give the last attempt of an open session its final outcome; False when another process ended it."""
-    last = CorrectionLog.objects.filter(session=session).order_by("-attempt").first()
-    return last is not None and bool(
-        CorrectionLog.objects.filter(pk=last.pk, outcome=Outcome.CORRECTED).update(outcome=outcome)
-    )
+    Args:
+        outcome: Of that attempt and the session; `CORRECTED` = something else was said than what was sent back.
+        message: What was said.
+        sent: The attempt whose text it has.
+    """
+    session.outcome, session.message, session.sent = outcome, message, sent
+    with transaction.atomic():
+        if not _end_row(session):
+            return False
+        last = CorrectionLog.objects.filter(session=session.pk).order_by("-attempt").values("pk")[:1]
+        CorrectionLog.objects.filter(pk__in=last).update(outcome=outcome)
+    return True
 
 
 REPORT, CLOSING = "gate", "gate:closing"
@@ -232,15 +245,14 @@ MAX_DRAFT, MAX_FINDING = 1_000, 1_500  # characters quoted
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What is to be written when a session's message is saved: its last attempt (`log`), and which logged one is said if not that.
+    """What is to be written when a session's message is saved: its last attempt, if that is not logged yet, and which one is said.
 
     Travels from `review` to `committed` on the turn, under `CLOSING`.
     """
 
-    session: uuid.UUID
+    session: GateSession
     log: CorrectionLog | None = None
     best: int | None = None
-    has_earlier: bool = False
 
 
 def review(turn: Turn, draft: Draft) -> Accept | Revise:
@@ -257,7 +269,7 @@ def review(turn: Turn, draft: Draft) -> Accept | Revise:
     earlier = _with_key(turn, attempts)
     if earlier is not None and _is_same_draft(turn, earlier):
         return _repeat(turn, earlier)
-    session = GateSession()
+    session = GateSession(agent=turn.agent, channel=turn.channel, run=turn.run)
     if turn.session:
         try:
             session = check_session(session=turn.session, agent=turn.agent, channel=turn.channel, attempts=attempts)
@@ -268,19 +280,16 @@ def review(turn: Turn, draft: Draft) -> Accept | Revise:
         agent=turn.agent,
         config=config,
         run_id=turn.run.pk if turn.run is not None else None,
-        work_id=f"gate_session:{session.id}",
+        work_id=session.work_id,
         deadline=min(each, total - session.spent_seconds),
         action=lambda propositions: action_of_draft(turn, draft, propositions),
     )
     turn.count(attempts=1, failed_dimensions=len(result.failures))
     number, allowed = session.next_number, config["max_correction_attempts"]
     log = result.log(
-        session=session.id,
+        session=session,
         attempt=number,
         draft_key=(turn.draft_key if earlier is None else "") or None,
-        agent=turn.agent,
-        channel=turn.channel,
-        run=turn.run,
         persona_version_id=turn.persona_version_id,
         original_text=turn.original.text if turn.original is not None else draft.text,
         judged_text=draft.text,
@@ -288,16 +297,15 @@ def review(turn: Turn, draft: Draft) -> Accept | Revise:
     )
     if not result.passed and number <= allowed:
         return _send_back(turn, draft, log, result, left=allowed - number + 1)
-    has_earlier = bool(session.attempts)
     if result.passed:
-        turn.reports[CLOSING] = Closing(session.id, log, has_earlier=has_earlier)
+        turn.reports[CLOSING] = Closing(session, log)
         turn.reports[REPORT] = report(log)
         return Accept(draft, Outcome(log.outcome))
     # The attempts are spent: the best of them is said (AC-7.0.8), which need not be the last.
     best = best_attempt([*session.attempts, log])
     log.outcome = Outcome.FORCED_THROUGH
     other = None if best is log else best.attempt
-    turn.reports[CLOSING] = Closing(session.id, log, best=other, has_earlier=has_earlier)
+    turn.reports[CLOSING] = Closing(session, log, best=other)
     turn.reports[REPORT] = report(log) | {"best": best.attempt}
     turn.count(forced_through=1)
     return Accept(Draft(best.judged_text, best.payload), Outcome.FORCED_THROUGH)
@@ -306,7 +314,7 @@ def review(turn: Turn, draft: Draft) -> Accept | Revise:
 def report(log: CorrectionLog) -> dict[str, Any]:
     """What callers of `send_message` and the command line are shown of an attempt."""
     return {
-        "session": str(log.session),
+        "session": str(log.session.uuid),
         "attempt": log.attempt,
         "outcome": str(log.outcome),
         "judge": log.judge,
@@ -331,7 +339,8 @@ def _with_key(turn: Turn, attempts: Sequence[CorrectionLog]) -> CorrectionLog | 
 def _is_same_draft(turn: Turn, log: CorrectionLog) -> bool:
     """Whether it is the draft under review and was sent back; a caller may use one key for all drafts of a message."""
     written = turn.original.text if turn.original is not None else None
-    same = (log.agent_id, log.channel_id, log.original_text) == (turn.agent.pk, turn.channel.pk, written)
+    session = log.session
+    same = (session.agent_id, session.channel_id, log.original_text) == (turn.agent.pk, turn.channel.pk, written)
     return same and bool(log.feedback)
 
 
@@ -339,7 +348,7 @@ def _repeat(turn: Turn, log: CorrectionLog) -> Revise:
     """Answer as for the same draft before."""
     turn.reports[REPORT] = report(log) | {"outcome": str(Outcome.CORRECTED)}
     turn.running[-1].why = "this draft was judged before"
-    return Revise(log.feedback, session=str(log.session), outcome=Outcome.CORRECTED)
+    return Revise(log.feedback, session=str(log.session.uuid), outcome=Outcome.CORRECTED)
 
 
 def _send_back(turn: Turn, draft: Draft, log: CorrectionLog, result: GateResult, *, left: int) -> Revise:
@@ -354,7 +363,7 @@ def _send_back(turn: Turn, draft: Draft, log: CorrectionLog, result: GateResult,
         write(log)
     turn.reports[REPORT] = report(log)
     turn.count(sent_back=1)
-    return Revise(said, session=str(log.session), outcome=Outcome.CORRECTED)
+    return Revise(said, session=str(log.session.uuid), outcome=Outcome.CORRECTED)
 
 
 def feedback(*, draft: str, result: GateResult, attempt: int, left: int, external: bool = False) -> str:
@@ -418,11 +427,10 @@ def committed(turn: Turn, message: Message) -> None:
         if turn.session:
             _close_unjudged(turn, message)
         return
-    session = closing.session
     if closing.log is not None:
-        session = write(closing.log, committed=closing.best is None, message=message).session
-    if closing.has_earlier and session == closing.session:
-        close(session=session, message=message, best=closing.best)
+        write(closing.log, message=message, best=closing.best)
+    else:
+        end(closing.session, outcome=Outcome.FORCED_THROUGH, message=message, sent=closing.best)
 
 
 def _close_unjudged(turn: Turn, message: Message) -> None:
@@ -434,13 +442,12 @@ def _close_unjudged(turn: Turn, message: Message) -> None:
         session = check_session(session=turn.session, agent=turn.agent, channel=turn.channel)
     except ValueError:
         return
-    said = None
+    sent = None
     for attempt in session.attempts:
         if message.text in (attempt.judged_text, attempt.original_text):
-            said = attempt.attempt
-    if said is not None:
-        end(session=session.id, outcome=Outcome.FORCED_THROUGH)
-    close(session=session.id, message=message, best=said)
+            sent = attempt.attempt
+    outcome = Outcome.CORRECTED if sent is None else Outcome.FORCED_THROUGH
+    end(session, outcome=outcome, message=message, sent=sent)
 
 
 def finish(turn: Turn) -> None:
@@ -467,17 +474,15 @@ def _finish_one(turn: Turn, channel: Channel, key: str) -> None:
     abandoned = turn.abandoned
     if not abandoned:
         best = best_attempt(session.attempts)
-        turn.reports[CLOSING] = Closing(session.id, best=best.attempt, has_earlier=True)
-        key, draft = f"gate_session:{session.id}", Draft(best.judged_text, best.payload)
+        turn.reports[CLOSING] = Closing(session, best=best.attempt)
+        draft = Draft(best.judged_text, best.payload)
         try:
-            with transaction.atomic():
-                end(session=session.id, outcome=Outcome.FORCED_THROUGH)
-                commit(turn=turn, draft=draft, channel=channel, idempotency_key=key)
+            commit(turn=turn, draft=draft, channel=channel, idempotency_key=session.work_id)
             turn.count(forced_through=1)
         except SendRefused:
             abandoned = True
         finally:
             turn.reports.pop(CLOSING, None)
     if abandoned:
-        end(session=session.id, outcome=Outcome.ABANDONED)
+        end(session, outcome=Outcome.ABANDONED)
         turn.count(abandoned=1)

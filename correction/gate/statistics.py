@@ -21,7 +21,15 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, computed_field
 from agents.kit.ops.sums import HourlySums, Rolled, read
 from agents.models import Agent
 from correction.costs import window_of_time
-from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome, synthetic_logs
+from correction.models import (
+    AttemptHour,
+    CorrectionLog,
+    DimensionHour,
+    GateDimensionResult,
+    GateSession,
+    Outcome,
+    synthetic_logs,
+)
 from evaluation.models import is_heuristic
 from evaluation.windows import MessageWindow
 
@@ -30,6 +38,7 @@ UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.UNSCORED, Stat
 _FIRST = Q(attempt=1)
 _JUDGED = Q(score_sum__isnull=False) | Q(outcome=Outcome.PASSED)
 _SCORED = Q(status=Status.SCORED)
+_SENT = Q(log__attempt=F("log__session__sent"))
 
 
 def _scores(of: Q) -> Coalesce:
@@ -41,9 +50,9 @@ ATTEMPTS = HourlySums(
     raw=lambda: CorrectionLog.objects.all(),
     time="created_at",
     keys={
-        "agent": F("agent"),
-        "source": F("source"),
-        "synthetic": Coalesce("channel__synthetic", False),
+        "agent": F("session__agent"),
+        "source": F("session__source"),
+        "synthetic": Coalesce("session__channel__synthetic", False),
         "outcome": F("outcome"),
     },
     sums={
@@ -59,9 +68,9 @@ VERDICTS = HourlySums(
     raw=lambda: GateDimensionResult.objects.all(),
     time="log__created_at",
     keys={
-        "agent": F("log__agent"),
-        "source": F("log__source"),
-        "synthetic": Coalesce("log__channel__synthetic", False),
+        "agent": F("log__session__agent"),
+        "source": F("log__session__source"),
+        "synthetic": Coalesce("log__session__channel__synthetic", False),
         "dimension": F("dimension"),
         "judge": F("log__judge"),
     },
@@ -73,8 +82,8 @@ VERDICTS = HourlySums(
         "score_sum": _scores(Q()),
         "first_scored": Count("pk", filter=_SCORED & Q(log__attempt=1)),
         "first_score_sum": _scores(Q(log__attempt=1)),
-        "committed_scored": Count("pk", filter=_SCORED & Q(log__committed=True)),
-        "committed_score_sum": _scores(Q(log__committed=True)),
+        "committed_scored": Count("pk", filter=_SCORED & _SENT),
+        "committed_score_sum": _scores(_SENT),
         **{f"were_{status}": Count("pk", filter=Q(status=status)) for status in UNJUDGED},
     },
     counted="checks",
@@ -185,7 +194,7 @@ class GateStatistics(_Figures):
         return self.forced_through_count / ended if ended else None
 
 
-Source = CorrectionLog.Source
+Source = GateSession.Source
 PASSED_UNJUDGED = {
     "timeouts": Outcome.TIMEOUT_PASSED,
     "overloads": Outcome.OVERLOAD_PASSED,
@@ -311,7 +320,7 @@ def _sums(
     """Sums of the gate's logs, or of their verdicts."""
     prefix = "log__" if table is VERDICTS else ""
     whose = Q() if agent is None else Q(agent=agent)
-    raw_whose = Q() if agent is None else Q(**{f"{prefix}agent": agent})
+    raw_whose = Q() if agent is None else Q(**{f"{prefix}session__agent": agent})
     return read(
         GATE,
         table,

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, computed_field, field_serializer
 
 from agents.models import Agent, Message
 from correction.config.settings import GATE_DIMENSIONS
-from correction.models import CorrectionLog, GateDimensionResult, synthetic_logs
+from correction.models import GateDimensionResult, GateSession, synthetic_logs
 from evaluation.dimensions import TAKES_RULES
 from evaluation.models import RULE_JUDGE, EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.windows import MessageWindow
@@ -105,7 +105,7 @@ def precision(*, agent: Agent | None, window: MessageWindow, dimension: str = ""
     Verdicts of the gate, observed ones and external ones count alike: a false alarm is one wherever it rang.
     """
     where: dict[str, Any] = {
-        "log__agent": agent,
+        "log__session__agent": agent,
         "dimension": dimension,
         "log__created_at__gte": window.start,
         "log__created_at__lte": window.end,
@@ -241,19 +241,19 @@ def replay(*, agent: Agent | None, heuristic: bool, last: int = USUAL) -> Replay
         messages[message][dimension] = Score(_tenths(value), "evaluated")
         judges.add(judge)
     judged = GateDimensionResult.objects.filter(
-        log__message__in=list(messages),
+        log__session__message__in=list(messages),
         log__attempt=1,
-        log__source__in=[CorrectionLog.Source.GATE, CorrectionLog.Source.OBSERVE],
+        log__session__source__in=[GateSession.Source.GATE, GateSession.Source.OBSERVE],
         status__in=[Status.SCORED, Status.UNSCORED, Status.TRIVIAL],
     )
     tried: dict[int, set[str]] = defaultdict(set)
-    columns = ("log__message", "dimension", "log__source", "log__judge", "status", "score")
-    rows = _of_kind(judged, heuristic).order_by("-log__source", "log_id").values_list(*columns)
+    columns = ("log__session__message", "dimension", "log__session__source", "log__judge", "status", "score")
+    rows = _of_kind(judged, heuristic).order_by("-log__session__source", "log_id").values_list(*columns)
     for message, dimension, source, judge, status, value in rows:  # observed first, so that what the gate judged counts
         if status != Status.SCORED:
             tried[message].add(dimension)
             continue
-        origin: Origin = "gate" if source == CorrectionLog.Source.GATE else "observed"
+        origin: Origin = "gate" if source == GateSession.Source.GATE else "observed"
         messages[message][dimension] = Score(_tenths(value), origin)
         judges.add(judge or RULE_JUDGE)
     dimensions = _marks(agent, heuristic)
@@ -304,7 +304,7 @@ def _marks(agent: Agent | None, heuristic: bool) -> dict[str, Scores]:
     by_dimension: dict[str, Scores] = {}
     newest = GateDimensionResult.objects.exclude(mark="").order_by("-pk")
     if agent is not None:
-        newest = newest.filter(log__agent=agent)
+        newest = newest.filter(log__session__agent=agent)
     marked = GateDimensionResult.objects.filter(
         ~synthetic_logs("log__"), pk__in=newest.values("pk")[:MARKED], score__isnull=False
     )

@@ -4,6 +4,7 @@ import correction.config.settings
 import django.core.validators
 import django.db.models.deletion
 import simple_history.models
+import uuid
 from decimal import Decimal
 from django.conf import settings
 from django.db import migrations, models
@@ -21,15 +22,34 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
+            name='GateSession',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('uuid', models.UUIDField(default=uuid.uuid4, editable=False, help_text='what other programs know it by', unique=True)),
+                ('source', models.CharField(choices=[('gate', 'gate'), ('observe', 'observed'), ('external', 'external')], default='gate', max_length=8)),
+                ('speaker', models.CharField(blank=True, db_default='', default='', help_text='who spoke, where it is no agent of ours', max_length=120)),
+                ('tags', models.JSONField(blank=True, db_default=models.Value({}, models.JSONField()), default=dict, help_text='what another program said of its draft: key -> value, both texts')),
+                ('outcome', models.CharField(blank=True, choices=[('passed', 'passed'), ('corrected', 'sent back with feedback'), ('passed_after_retry', 'passed after retry'), ('forced_through', 'forced through (best attempt sent)'), ('timeout_passed', 'passed: judged too late'), ('overload_passed', 'passed: judge overloaded'), ('error_passed', 'passed: judge failed'), ('unscored_passed', 'passed: could not be judged'), ('budget_passed', 'passed: budget used up'), ('observed', 'observed (sent before it was judged)'), ('abandoned', 'abandoned by the agent')], default='', help_text='how it ended; empty = open: each draft so far was sent back', max_length=20)),
+                ('sent', models.PositiveSmallIntegerField(blank=True, help_text='the attempt whose text was said', null=True)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('agent', models.ForeignKey(blank=True, db_index=False, help_text='empty for an external check with a persona of its own', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='gate_sessions', to='agents.agent')),
+                ('channel', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='gate_sessions', to='agents.channel')),
+                ('message', models.ForeignKey(blank=True, help_text='what was said in the end', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='gate_sessions', to='agents.message')),
+                ('run', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='gate_sessions', to='agents.run')),
+            ],
+            options={
+                'db_table': 'gate_sessions',
+                'ordering': ['-pk'],
+                'indexes': [models.Index(fields=['agent', 'created_at'], name='gate_session_agent_created'), models.Index(fields=['source', 'created_at'], name='gate_session_source_created')],
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('outcome', ''), _negated=True), models.Q(('message__isnull', True), ('sent__isnull', True)), _connector='OR'), name='gate_session_open_said_nothing')],
+            },
+        ),
+        migrations.CreateModel(
             name='CorrectionLog',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('session', models.UUIDField(help_text='groups the attempts at one message')),
+                ('session', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='logs', to='correction.gatesession')),
                 ('attempt', models.PositiveSmallIntegerField(help_text='1 = the first draft')),
-                ('source', models.CharField(choices=[('gate', 'gate'), ('observe', 'observed'), ('external', 'external')], default='gate', max_length=8)),
-                ('committed', models.BooleanField(default=False, help_text="this attempt's text is the one that was said")),
-                ('speaker', models.CharField(blank=True, db_default='', default='', help_text='who spoke, where it is no agent of ours', max_length=120)),
-                ('tags', models.JSONField(blank=True, db_default=models.Value({}, models.JSONField()), default=dict, help_text='what another program said of its draft: key -> value, both texts')),
                 ('draft_key', models.CharField(blank=True, help_text='idempotency key of the send: the same draft is not judged twice', max_length=200, null=True, unique=True)),
                 ('original_text', models.TextField(help_text='the draft as the agent wrote it')),
                 ('judged_text', models.TextField(help_text='the draft as it was judged and would be said')),
@@ -40,11 +60,7 @@ class Migration(migrations.Migration):
                 ('judge', models.CharField(blank=True, default='', help_text='model asked; offline ones are heuristic', max_length=200)),
                 ('duration_ms', models.PositiveIntegerField(default=0, help_text='milliseconds of judging')),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('agent', models.ForeignKey(blank=True, db_index=False, help_text='empty for an external check with a persona of its own', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='correction_logs', to='agents.agent')),
-                ('channel', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='correction_logs', to='agents.channel')),
-                ('message', models.ForeignKey(blank=True, help_text='what was said in the end; the same for every attempt of a session', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='correction_logs', to='agents.message')),
                 ('persona_version', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='agents.personaversion')),
-                ('run', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='correction_logs', to='agents.run')),
             ],
             options={
                 'verbose_name': 'gate attempt',
@@ -249,27 +265,15 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='correctionlog',
-            index=models.Index(fields=['agent', 'created_at'], name='correction_agent_created'),
-        ),
-        migrations.AddIndex(
-            model_name='correctionlog',
             index=models.Index(fields=['created_at'], name='correction_created'),
         ),
         migrations.AddIndex(
             model_name='correctionlog',
             index=models.Index(fields=['outcome', 'created_at'], name='correction_outcome_created'),
         ),
-        migrations.AddIndex(
-            model_name='correctionlog',
-            index=models.Index(fields=['source', 'created_at'], name='correction_source_created'),
-        ),
         migrations.AddConstraint(
             model_name='correctionlog',
             constraint=models.UniqueConstraint(fields=('session', 'attempt'), name='correction_attempt_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='correctionlog',
-            constraint=models.UniqueConstraint(condition=models.Q(('committed', True)), fields=('session',), name='correction_one_committed'),
         ),
         migrations.AddConstraint(
             model_name='correctionlog',

@@ -1,7 +1,8 @@
-"""What the gate did: one row per attempt at a message, one per dimension judged in it; messages waiting to be observed."""
+"""What the gate did: a session per message, its attempts, one row per dimension judged in each; messages waiting to be observed."""
 
 from __future__ import annotations
 
+import uuid
 from typing import ClassVar
 
 from django.conf import settings
@@ -34,38 +35,34 @@ def synthetic_logs(prefix: str = "") -> Q:
     Args:
         prefix: Path from the filtered model to the log, e.g. ``log__``.
     """
-    return Q(**{f"{prefix}channel__in": Channel.objects.filter(synthetic=True).values("pk")})
+    return Q(**{f"{prefix}session__channel__in": Channel.objects.filter(synthetic=True).values("pk")})
 
 
-class CorrectionLog(models.Model):
-    """One attempt at a message as the gate saw it. A session groups the attempts; its state is these rows. Never edited.
+class GateSession(models.Model):
+    """The drafts of one message: whose they are, and how it ended. Made with its first attempt, and ended once.
 
-    `results` are its dimensions, where it was just judged or `correction.gate.stage` loaded it.
+    `attempts` are those logged so far, oldest first, where `correction.gate.stage` loaded them.
     """
 
-    results: tuple[GateDimensionResult, ...] = ()
+    attempts: tuple[CorrectionLog, ...] = ()
 
     class Source(models.TextChoices):
         GATE = "gate", "gate"
         OBSERVE = "observe", "observed"
         EXTERNAL = "external", "external"
 
-    session = models.UUIDField(help_text="groups the attempts at one message")
-    attempt = models.PositiveSmallIntegerField(help_text="1 = the first draft")
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False, help_text="what other programs know it by")
     source = models.CharField(max_length=8, choices=Source.choices, default=Source.GATE)
     agent = models.ForeignKey(
-        Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="correction_logs", db_index=False,
+        Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="gate_sessions", db_index=False,
         help_text="empty for an external check with a persona of its own",
     )  # fmt: skip
-    channel = models.ForeignKey(
-        Channel, null=True, blank=True, on_delete=models.SET_NULL, related_name="correction_logs"
-    )
-    run = models.ForeignKey(Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="correction_logs")
+    channel = models.ForeignKey(Channel, null=True, blank=True, on_delete=models.SET_NULL, related_name="gate_sessions")
+    run = models.ForeignKey(Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="gate_sessions")
     message = models.ForeignKey(
-        Message, null=True, blank=True, on_delete=models.SET_NULL, related_name="correction_logs",
-        help_text="what was said in the end; the same for every attempt of a session",
+        Message, null=True, blank=True, on_delete=models.SET_NULL, related_name="gate_sessions",
+        help_text="what was said in the end",
     )  # fmt: skip
-    committed = models.BooleanField(default=False, help_text="this attempt's text is the one that was said")
     speaker = models.CharField(
         max_length=120, blank=True, default="", db_default="", help_text="who spoke, where it is no agent of ours"
     )
@@ -73,6 +70,55 @@ class CorrectionLog(models.Model):
         default=dict, blank=True, db_default=models.Value({}, models.JSONField()),
         help_text="what another program said of its draft: key -> value, both texts",
     )  # fmt: skip
+    outcome = models.CharField(
+        max_length=20, choices=Outcome.choices, blank=True, default="",
+        help_text="how it ended; empty = open: each draft so far was sent back",
+    )  # fmt: skip
+    sent = models.PositiveSmallIntegerField(null=True, blank=True, help_text="the attempt whose text was said")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "gate_sessions"
+        ordering: ClassVar = ["-pk"]
+        indexes: ClassVar = [
+            models.Index(fields=["agent", "created_at"], name="gate_session_agent_created"),
+            models.Index(fields=["source", "created_at"], name="gate_session_source_created"),
+        ]
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=~Q(outcome="") | Q(sent__isnull=True, message__isnull=True),
+                name="gate_session_open_said_nothing",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"gate session {self.uuid}"
+
+    @property
+    def work_id(self) -> str:
+        """The ledger's name for the session: every call made for it carries it."""
+        return f"gate_session:{self.uuid}"
+
+    @property
+    def next_number(self) -> int:
+        return self.attempts[-1].attempt + 1 if self.attempts else 1
+
+    @property
+    def spent_seconds(self) -> float:
+        """Seconds of judging so far."""
+        return sum(attempt.duration_ms for attempt in self.attempts) / 1000
+
+
+class CorrectionLog(models.Model):
+    """One attempt at a message as the gate saw it. Never edited but for its outcome, when its session ends by it.
+
+    `results` are its dimensions, where it was just judged or `correction.gate.stage` loaded it.
+    """
+
+    results: tuple[GateDimensionResult, ...] = ()
+
+    session = models.ForeignKey(GateSession, on_delete=models.CASCADE, related_name="logs", db_index=False)
+    attempt = models.PositiveSmallIntegerField(help_text="1 = the first draft")
     draft_key = models.CharField(
         max_length=200, null=True, blank=True, unique=True,
         help_text="idempotency key of the send: the same draft is not judged twice",
@@ -97,14 +143,11 @@ class CorrectionLog(models.Model):
         db_table = "correction_logs"
         ordering: ClassVar = ["-pk"]
         indexes: ClassVar = [
-            models.Index(fields=["agent", "created_at"], name="correction_agent_created"),
             models.Index(fields=["created_at"], name="correction_created"),
             models.Index(fields=["outcome", "created_at"], name="correction_outcome_created"),
-            models.Index(fields=["source", "created_at"], name="correction_source_created"),
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["session", "attempt"], name="correction_attempt_once"),
-            models.UniqueConstraint(fields=["session"], condition=Q(committed=True), name="correction_one_committed"),
             models.CheckConstraint(condition=Q(attempt__gte=1), name="correction_attempt_positive"),
         ]
 
@@ -112,9 +155,9 @@ class CorrectionLog(models.Model):
         return f"attempt {self.attempt}"
 
     @property
-    def work_id(self) -> str:
-        """The ledger's name for the session: every call made for it carries it."""
-        return f"gate_session:{self.session}"
+    def committed(self) -> bool:
+        """Whether this attempt's text is the one that was said."""
+        return self.session.sent == self.attempt
 
 
 class GateDimensionResult(models.Model):

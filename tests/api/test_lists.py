@@ -8,7 +8,6 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
-from uuid import uuid4
 
 import pytest
 from django.apps import apps
@@ -21,9 +20,9 @@ from django.utils import timezone
 from agents.kit.models import LLMCall
 from agents.models import Agent, Channel, Run
 from correction.interventions.models import InterventionLog
-from correction.models import CorrectionLog
 from tests.api_client import Program, listed, paged, program, queries, refused
 from tests.console import superuser, viewer
+from tests.correction.judged_drafts import add_attempt
 from tests.factories import make_agent, make_channel, say, talk
 from tests.listed_rows import MAKERS, people
 
@@ -300,9 +299,7 @@ def test_pages_follow_each_other_without_gap_or_repetition_while_rows_are_added(
 def test_logs_are_read_from_the_first_on(client: Program, ada: Agent, office: Channel) -> None:
     runs = [Run.objects.create(agent=ada, channel=office, status="completed").pk for _ in range(3)]
     logs = [InterventionLog.objects.create(agent=ada, channel=office, name="variety", fired=False).pk for _ in range(3)]
-    attempts = [
-        CorrectionLog.objects.create(agent=ada, attempt=n, outcome="passed", session=uuid4()).pk for n in (1, 2, 3)
-    ]
+    attempts = [add_attempt(agent=ada, attempt=n).pk for n in (1, 2, 3)]
 
     assert paged(client, "/api/runs/?ordering=created_at&page_size=2") == runs
     assert paged(client, "/api/runs/?ordering=created_at&status=completed&page_size=2") == runs

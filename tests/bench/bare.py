@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from functools import cache
 from typing import Any, ClassVar
-from uuid import uuid4
 
 from django.conf import settings
 from django.db import transaction
@@ -18,7 +17,7 @@ from rest_framework.serializers import ModelSerializer
 
 from agents.kit.models import LLMCall
 from agents.models import Message
-from correction.models import CorrectionLog, GateDimensionResult
+from correction.models import CorrectionLog, GateDimensionResult, GateSession
 
 
 class BareMessage(ModelSerializer[Message]):
@@ -71,9 +70,10 @@ class BareGated(Bare):
             asked = {"agent": message.agent, "role": "judge", "purpose": "gate", "model": settings.JUDGE_MODEL}
             usage = [{"input_tokens": a.usage.input_tokens, "output_tokens": a.usage.output_tokens} for a in answers]
             LLMCall.objects.bulk_create(LLMCall(**asked, **tokens, status="ok") for tokens in usage)
-            about = {"agent": message.agent, "channel": message.channel, "message": message, "session": uuid4()}
+            about = {"agent": message.agent, "channel": message.channel, "message": message}
+            session = GateSession.objects.create(**about, outcome="passed", sent=1)
             texts = {"original_text": message.text, "judged_text": message.text}
-            log = CorrectionLog.objects.create(**about, **texts, attempt=1, outcome="passed", committed=True)
+            log = CorrectionLog.objects.create(session=session, **texts, attempt=1, outcome="passed")
             GateDimensionResult.objects.bulk_create(
                 GateDimensionResult(log=log, dimension=name, status="scored", score=score, threshold=5, passed=True)
                 for name, score in zip(DIMENSIONS, scores, strict=True)

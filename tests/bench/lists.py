@@ -22,8 +22,8 @@ FLOOR = 300  # milliseconds
 PAGES = ("", "?p=3")  # besides the searches and filters below
 DAYS = 60  # over which the rows of the logs are spread
 SPREAD = (
-    *("llm_calls", "correction_logs", "intervention_logs", "runs", "evaluation_runs", "behavior_requests"),
-    *("drift_alerts", "label_sets", "observed_messages"),
+    *("llm_calls", "gate_sessions", "correction_logs", "intervention_logs", "runs", "evaluation_runs"),
+    *("behavior_requests", "drift_alerts", "label_sets", "observed_messages"),
 )
 FILTERED = {
     "auth.user": ("?q=user777",),
@@ -37,7 +37,12 @@ FILTERED = {
     "change.baseline": ("?agent__id__exact={agent}",),
     "change.driftalert": ("?agent__id__exact={agent}",),
     "correction.agentevaluationconfig": ("?q=agent-777",),
-    "correction.correctionlog": ("?agent__id__exact={agent}", "?outcome=corrected", "?failed=any", "?mark=none"),
+    "correction.correctionlog": (
+        "?session__agent__id__exact={agent}",
+        "?outcome=corrected",
+        "?failed=any",
+        "?mark=none",
+    ),
     "behavior.behaviorrequest": ("?status__exact=rejected", "?agent__id__exact={agent}"),
     "interventions.interventionlog": ("?agent__id__exact={agent}",),
 }

@@ -25,7 +25,7 @@ def make_rows(say: Say) -> None:
     from agents.kit.ops.sums import roll_up
     from agents.models import Agent, Channel
     from correction.gate.statistics import GATE
-    from correction.models import CorrectionLog, GateDimensionResult
+    from correction.models import CorrectionLog, GateDimensionResult, GateSession
 
     statements = dict(part.split("\n", 1) for part in STATEMENTS.read_text(encoding="utf-8").split("-- name: ")[1:])
     now = datetime.now(UTC)
@@ -40,7 +40,7 @@ def make_rows(say: Say) -> None:
             "set session_replication_role = replica"
         )  # no foreign keys are looked up: the rows are right as made
 
-        for model in (LLMCall, CorrectionLog, GateDimensionResult):
+        for model in (LLMCall, GateSession, CorrectionLog, GateDimensionResult):
             _defaults(cursor, model)
 
         def run(what: str, **values: Any) -> None:
@@ -51,7 +51,9 @@ def make_rows(say: Say) -> None:
         run("sums of hours", start=since, hourly=-(-ROLLED_UP // hours), rows=ROLLED_UP)
         begin = now - timedelta(days=RAW_DAYS)
         run("calls", start=begin, days=RAW_DAYS, rows=RAW)
-        run("logs", start=now - timedelta(days=LOG_DAYS), days=LOG_DAYS, rows=LOGS)
+        logged = {"start": now - timedelta(days=LOG_DAYS), "days": LOG_DAYS, "rows": LOGS}
+        run("sessions", **logged)
+        run("logs", **logged)
         run("verdicts")
         cursor.execute("set session_replication_role = origin")
         cursor.execute("analyze")

@@ -26,17 +26,25 @@ select %(start)s + n * (%(days)s * interval '1 day' / %(rows)s), role, purpose, 
 from generate_series(0::bigint, %(rows)s - 1) n
 join kinds on kind = mod(n, 6), (select array_agg(id order by id) ids from agents) a
 
+-- name: sessions
+insert into gate_sessions (id, uuid, source, agent_id, channel_id, outcome, sent, created_at)
+select n + 1, md5(n::text)::uuid, case when mod(n, 10) = 9 then 'observe' else 'gate' end,
+  a.ids[1 + mod(n / 2, %(agents)s)], c.ids[1 + mod(n / 2, %(agents)s)],
+  case when mod(n, 20) = 0 then 'passed_after_retry' when mod(n, 10) = 9 then 'observed'
+       when mod(n, 1000) = 7 then 'timeout_passed' when mod(n, 5000) = 13 then 'forced_through' else 'passed' end,
+  1 + (mod(n, 20) = 0)::int, %(start)s + n * (%(days)s * interval '1 day' / %(rows)s)
+from generate_series(0::bigint, %(rows)s - 1) n,
+  (select array_agg(id order by id) ids from agents) a, (select array_agg(id order by id) ids from channels) c
+where mod(n, 20) <> 1
+
 -- name: logs
-insert into correction_logs (session, attempt, source, agent_id, channel_id, committed, original_text, judged_text, payload, outcome,
-  feedback, score_sum, judge, duration_ms, created_at)
-select md5((n - (mod(n, 20) = 1)::int)::text)::uuid, 1 + (mod(n, 20) = 1)::int, case when mod(n, 10) = 9 then 'observe' else 'gate' end,
-  a.ids[1 + mod(n / 2, %(agents)s)], c.ids[1 + mod(n / 2, %(agents)s)], mod(n, 20) <> 0, t, t, '{}',
+insert into correction_logs (session_id, attempt, original_text, judged_text, payload, outcome, feedback, score_sum, judge, duration_ms, created_at)
+select n - (mod(n, 20) = 1)::int + 1, 1 + (mod(n, 20) = 1)::int, t, t, '{}',
   case when mod(n, 20) = 0 then 'corrected' when mod(n, 20) = 1 then 'passed_after_retry' when mod(n, 10) = 9 then 'observed'
        when mod(n, 1000) = 7 then 'timeout_passed' when mod(n, 5000) = 13 then 'forced_through' else 'passed' end,
   case when mod(n, 20) = 0 then repeat('Say it in your own words. ', 10) else '' end, 18, 'claude-haiku-5-5', 600,
   %(start)s + n * (%(days)s * interval '1 day' / %(rows)s)
-from generate_series(0::bigint, %(rows)s - 1) n, repeat('Some words as people write them. ', 6) t,
-  (select array_agg(id order by id) ids from agents) a, (select array_agg(id order by id) ids from channels) c
+from generate_series(0::bigint, %(rows)s - 1) n, repeat('Some words as people write them. ', 6) t
 
 -- name: verdicts
 insert into correction_dimension_results (log_id, dimension, status, score, threshold, passed, reasoning, recommendations, reason, judge,

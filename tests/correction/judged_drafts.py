@@ -8,10 +8,32 @@ from decimal import Decimal
 from typing import Any
 
 from agents.models import Agent, Message, Run
-from correction.models import CorrectionLog, GateDimensionResult
+from correction.models import CorrectionLog, GateDimensionResult, GateSession
 from tests.factories import make_channel, say
 
+OF_SESSION = ("agent", "channel", "run", "message", "source", "speaker", "tags")
 MODEL, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"
+
+
+def add_attempt(
+    *,
+    session: uuid.UUID | None = None,
+    outcome: str = "passed",
+    committed: bool = False,
+    attempt: int = 1,
+    **fields: Any,
+) -> CorrectionLog:
+    """An attempt of the session of this id (default: of a new one), which it ends unless it is sent back. No verdicts."""
+    about = {name: fields.pop(name) for name in OF_SESSION if name in fields}
+    key = session or uuid.uuid4()
+    of_message, _ = GateSession.objects.get_or_create(uuid=key, defaults=about | {"message": None})
+    if outcome != "corrected" or committed or about.get("message"):
+        of_message.outcome, of_message.message = outcome, about.get("message")
+    if committed:
+        of_message.sent = attempt
+    of_message.save()
+    texts = {"original_text": "x", "judged_text": "x"}
+    return CorrectionLog.objects.create(session=of_message, attempt=attempt, outcome=outcome, **{**texts, **fields})
 
 
 def make_log(
@@ -24,9 +46,8 @@ def make_log(
     **fields: Any,
 ) -> CorrectionLog:
     """An attempt judged with these scores; None = too late. `result` are further columns of every verdict."""
-    defaults = {"session": uuid.uuid4(), "attempt": 1, "outcome": "passed", "judge": MODEL, "duration_ms": 900}
-    texts = {"original_text": text, "judged_text": text}
-    log = CorrectionLog.objects.create(agent=agent, **{**defaults, **texts, **fields})
+    judged = {"judge": MODEL, "duration_ms": 900, "original_text": text, "judged_text": text}
+    log = add_attempt(agent=agent, **{**judged, **fields})
     for dimension, score in (scores or {}).items():
         GateDimensionResult.objects.create(
             log=log,

@@ -7,7 +7,6 @@ from datetime import timedelta
 from decimal import Decimal
 from html import unescape
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.test import Client
@@ -21,6 +20,7 @@ from correction.config.settings import resolve_config
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult
 from tests.console import list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in
+from tests.correction.judged_drafts import add_attempt
 from tests.evaluation.change.measured import flattened
 from tests.factories import make_agent
 
@@ -84,9 +84,7 @@ def ada() -> Agent:
 
 
 def judged(agent: Agent, outcome: str, *, text: str = "As per my last mail.") -> CorrectionLog:
-    log = CorrectionLog.objects.create(
-        session=uuid4(), attempt=1, agent=agent, original_text=text, judged_text=text, outcome=outcome, judge="m"
-    )
+    log = add_attempt(agent=agent, original_text=text, judged_text=text, outcome=outcome, judge="m")
     GateDimensionResult.objects.create(
         log=log, dimension="adherence", status="scored", score=2, threshold=Decimal(5), passed=False, judge="m"
     )

@@ -293,9 +293,14 @@ def test_a_sentence_is_judged_with_the_feedback_and_logged_as_an_external_check(
     assert "The feedback the agent would get Your draft was sent back" in text
     assert HOSTILE not in html
     log = CorrectionLog.objects.get()
-    assert (log.source, log.agent, log.tags, log.message) == ("external", ada, {"from": "console"}, None)
+    assert (log.session.source, log.session.agent, log.session.tags, log.session.message) == (
+        "external",
+        ada,
+        {"from": "console"},
+        None,
+    )
     assert not Message.objects.exists()
-    assert read(root, list_of(CorrectionLog, "?source__exact=external")).count("attempt 1") >= 1
+    assert read(root, list_of(CorrectionLog, "?session__source__exact=external")).count("attempt 1") >= 1
 
 
 def test_a_judge_that_hangs_is_said_to_be_late(root: Client, llm_server: LLMServer) -> None:
@@ -313,7 +318,7 @@ def test_a_sentence_is_checked_offline_and_an_empty_one_is_refused(root: Client,
     ada = make_agent()
     text = plain(root.post(gate_page(ada), {"_check": "", "draft": "I filed it."}).content.decode())
     assert "heuristic lexical-1 in" in text
-    assert CorrectionLog.objects.get().source == "external"
+    assert CorrectionLog.objects.get().session.source == "external"
 
     empty = plain(root.post(gate_page(ada), {"_check": "", "draft": "  "}).content.decode())
     assert "draft:" in empty.partition("Check a sentence")[2]

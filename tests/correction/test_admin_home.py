@@ -38,7 +38,7 @@ def logged(
 def corrected(agent: Agent, outcome: str, **fields: Any) -> None:
     """A draft that was sent back, and the attempt that ended the session."""
     first = logged(agent, "corrected", score=2, **fields)
-    logged(agent, outcome, session=first.session, attempt=2, **fields)
+    logged(agent, outcome, session=first.session.uuid, attempt=2, **fields)
 
 
 def test_the_pass_rate_is_that_of_first_drafts_that_were_judged() -> None:

@@ -54,22 +54,22 @@ def test_the_log_is_filtered_by_what_people_look_for(root: Client) -> None:
 
     yesterday, last_week = (str((timezone.now() - timedelta(days=days)).date()) for days in (1, 8))
     assert got("outcome__exact=forced_through") == 1
-    assert got(f"agent__id__exact={ada.pk}") == 2
-    assert got("source__exact=external") == 1
+    assert got(f"session__agent__id__exact={ada.pk}") == 2
+    assert got("session__source__exact=external") == 1
     assert [got(f"failed={value}") for value in ("any", "adherence", "fluency", "consistency")] == [2, 1, 1, 0]
     assert [got(f"mark={value}") for value in ("any", "false_alarm", "right", "none")] == [1, 1, 0, 1]
     assert got(f"created_at_from={yesterday}") == 2
     assert got(f"created_at_to={last_week}") == 1
     assert got(f"created_at_from={last_week}&created_at_to={yesterday}") == 0
     assert got("created_at_from=nonsense&created_at_to=0001-01-01") == 3
-    assert got(f"session={failed.session}") == 1
+    assert got(f"session={failed.session.uuid}") == 1
     assert got("session=nonsense") == 0
     assert got("message=1") == 0
 
 
 def test_a_session_reads_as_a_timeline(root: Client) -> None:
     message = corrected(make_agent())
-    log = CorrectionLog.objects.get(message=message, attempt=1)
+    log = CorrectionLog.objects.get(session__message=message, attempt=1)
     CorrectionLog.objects.filter(pk=log.pk).update(original_text="Hooray, dear friends!")
     html = read(root, page_of(log))
     text = plain(html)
@@ -82,9 +82,9 @@ def test_a_session_reads_as_a_timeline(root: Client) -> None:
     assert "short 0 scored rule" in text
     assert "<del>Hooray!</del><ins>Noted.</ins>" in re.sub(r"</del><del>|</ins><ins>", "", html)
     assert transcript_url(message).replace("&", "&amp;") in html
-    assert f"work_id=gate_session%3A{log.session}" in html
-    assert log.run is not None
-    assert page_of(log.run) in html
+    assert f"work_id=gate_session%3A{log.session.uuid}" in html
+    assert log.session.run is not None
+    assert page_of(log.session.run) in html
 
 
 def test_a_session_that_was_forced_through_says_so_on_every_page(root: Client) -> None:

@@ -25,7 +25,7 @@ def transcript(message: Message) -> str:
 
 def test_a_message_says_how_its_session_ended_and_leads_to_it(root: Client) -> None:
     message = corrected(make_agent(), text="Hooray, it is done!", said="It is done.", feedback="Drier, please.")
-    last = CorrectionLog.objects.get(message=message, attempt=2)
+    last = CorrectionLog.objects.get(session__message=message, attempt=2)
     html = read(root, transcript(message))
     note = re.search(r'<span class="pl-gate-note">.*?</a></span>', html, flags=re.S)
 
@@ -38,7 +38,7 @@ def test_a_message_says_how_its_session_ended_and_leads_to_it(root: Client) -> N
 
 
 def test_a_verdict_is_marked_in_its_session(root: Client) -> None:
-    log = CorrectionLog.objects.get(message=corrected(make_agent()), attempt=1)
+    log = CorrectionLog.objects.get(session__message=corrected(make_agent()), attempt=1)
     result = verdict(log)
     answer = root.post(reverse("admin:correction_mark", args=[result.pk]), {"mark": "right"})
 
@@ -47,7 +47,7 @@ def test_a_verdict_is_marked_in_its_session(root: Client) -> None:
 
 
 def test_only_who_may_mark_sees_the_buttons() -> None:
-    log = CorrectionLog.objects.get(message=corrected(make_agent()), attempt=1)
+    log = CorrectionLog.objects.get(session__message=corrected(make_agent()), attempt=1)
     careful = Browser(enforce_csrf_checks=True)
     careful.force_login(superuser("careful"))
 
@@ -75,7 +75,7 @@ def test_a_page_of_notes_needs_as_many_queries_as_a_page_with_few(root: Client) 
 
 
 def test_a_session_shows_how_long_each_attempt_took(root: Client) -> None:
-    log = CorrectionLog.objects.get(message=corrected(make_agent()), attempt=1)
+    log = CorrectionLog.objects.get(session__message=corrected(make_agent()), attempt=1)
     text = plain(read(root, page_of(log)).partition("pl-waterfall")[2].partition("</section>")[0])
 
     assert "How long it took attempt judging" in text

@@ -12,7 +12,6 @@ from agents.kit.ops.sums import sum_up
 from agents.models import Agent
 from correction.alerts import look
 from correction.config.configure import configure
-from correction.models import CorrectionLog
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
 from tests.factories import make_agent
@@ -70,7 +69,7 @@ def test_what_is_not_certain_or_not_large_is_none(ada: Agent, before: tuple[int,
 def test_judges_and_sources_are_never_compared_with_each_other(ada: Agent) -> None:
     checked(ada, passed=38, failed=2, days_ago=4, judge="offline:lexical-1")
     checked(ada, passed=12, failed=18, days_ago=0.5)
-    checked(ada, passed=38, failed=2, days_ago=4, judge="small", source=CorrectionLog.Source.OBSERVE)
+    checked(ada, passed=38, failed=2, days_ago=4, judge="small", source="observe")
     checked(ada, passed=12, failed=18, days_ago=0.5, judge="small")
 
     assert seen() == []

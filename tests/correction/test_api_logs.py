@@ -14,6 +14,7 @@ from agents.models import Agent
 from correction.models import CorrectionLog, GateDimensionResult
 from tests.api_client import Program, program
 from tests.console import superuser
+from tests.correction.judged_drafts import add_attempt
 from tests.factories import make_agent, make_channel
 
 pytestmark = pytest.mark.django_db
@@ -40,9 +41,9 @@ def attempt(
     **fields: Any,
 ) -> CorrectionLog:
     """A logged attempt with a score per dimension; below 5 failed, None timed out."""
-    row: CorrectionLog = CorrectionLog.objects.create(
+    row = add_attempt(
         agent=agent, outcome=outcome, original_text="a draft", judged_text="a draft", judge="m",
-        **{"session": uuid4(), "attempt": 1, "score_sum": sum(s or 0 for s in scores.values()), **fields},
+        **{"score_sum": sum(s or 0 for s in scores.values()), **fields},
     )  # fmt: skip
     for dimension, score in scores.items():
         GateDimensionResult.objects.create(
@@ -62,7 +63,7 @@ def test_the_list_is_newest_first_with_scores_and_without_texts(client: Program,
 
     assert (newer["id"], older["id"]) == (second.pk, first.pk)
     assert (older["agent"], older["channel"], older["outcome"], older["session"]) == (
-        "ada", "office", "passed", str(first.session),
+        "ada", "office", "passed", str(first.session.uuid),
     )  # fmt: skip
     assert newer["dimensions"] == [
         {"dimension": "adherence", "status": "timeout", "score": None, "threshold": 5.0, "passed": True, "mark": ""},

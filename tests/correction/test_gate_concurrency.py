@@ -16,7 +16,7 @@ from correction.config.configure import ConfigConflict
 from correction.config.configure import configure as save
 from correction.config.settings import resolve_config
 from correction.models import CorrectionLog
-from tests.correction.gating import DIMENSIONS, configure, join, judge, send
+from tests.correction.gating import DIMENSIONS, configure, join, judge, logs, send
 from tests.factories import make_agent, make_channel
 from tests.llm_server import LLMServer
 
@@ -57,7 +57,7 @@ def test_a_hundred_messages_of_twenty_agents(llm_server: LLMServer, settings: Se
 
     assert Counter(r.outcome for r in results) == {"passed_after_retry": 100}
     assert sorted(Message.objects.values_list("text", flat=True)) == sorted(f"good k{n}" for n in range(100))
-    assert Counter(CorrectionLog.objects.values_list("attempt", "outcome", "committed")) == {
+    assert Counter((log.attempt, log.outcome, log.committed) for log in logs()) == {
         (1, "corrected", False): 100,
         (2, "passed_after_retry", True): 100,
     }
@@ -85,7 +85,7 @@ def test_twenty_that_continue_one_session_at_once_all_get_a_clear_result(llm_ser
 
     assert {r.outcome for r in results} <= {"corrected", "forced_through"}
     assert all(entry.status == "ran" for r in results for entry in r.trace if entry.stage == "gate")
-    logged = CorrectionLog.objects.order_by("attempt").filter(session=session)
+    logged = CorrectionLog.objects.order_by("attempt").filter(session__uuid=session)
     assert list(logged.values_list("attempt", flat=True)) == list(range(1, len(logged) + 1))
     assert CorrectionLog.objects.count() == 11
 

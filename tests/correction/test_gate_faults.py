@@ -21,7 +21,6 @@ from agents.models import Agent, Channel, Message
 from correction.config.configure import notes_on
 from correction.config.settings import resolve_config
 from correction.gate.check import Part, combine, judge_parts
-from correction.models import CorrectionLog
 from evaluation.judge.questions import Question
 from tests.correction.gating import DIMENSIONS, gated, judge, logs, outcomes, scores, send, team_file
 from tests.declaring import declare
@@ -291,7 +290,7 @@ def agent_in_channel(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> tup
 
 
 def numbers(session: str) -> list[tuple[int, str]]:
-    return [(log.attempt, log.outcome) for log in logs(session=session)]
+    return [(log.attempt, log.outcome) for log in logs(session__uuid=session)]
 
 
 def test_two_rejected_attempts_get_numbers_of_their_own(agent_in_channel: tuple[Agent, Channel]) -> None:
@@ -325,8 +324,8 @@ def test_two_attempts_that_pass_are_both_said_and_both_logged(agent_in_channel: 
     meanwhile.append(lambda: send(agent, channel, "good: theirs", session=session))
     assert send(agent, channel, "good: ours", session=session).committed
     assert [m.text for m in Message.objects.order_by("position")] == ["good: theirs", "good: ours"]
-    said = CorrectionLog.objects.filter(committed=True).order_by("pk")
-    assert [(log.judged_text, log.message.text if log.message else "") for log in said] == [
+    said = [log for log in logs() if log.committed]
+    assert [(log.judged_text, log.session.message.text if log.session.message else "") for log in said] == [
         ("good: theirs", "good: theirs"),
         ("good: ours", "good: ours"),
     ]

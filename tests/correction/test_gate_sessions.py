@@ -29,11 +29,11 @@ def test_a_draft_that_fails_is_sent_back_and_its_retry_passes(llm_server: LLMSer
     assert Message.objects.count() == 0
     second = send(agent, channel, "I filed it.", session=first.session)
     assert (second.committed, second.outcome) == (True, "passed_after_retry")
-    assert [(log.attempt, log.committed, log.message) for log in logs()] == [
+    assert [(log.attempt, log.committed, log.session.message) for log in logs()] == [
         (1, False, second.message),
         (2, True, second.message),
     ]
-    assert len({log.session for log in logs()}) == 1
+    assert len({log.session_id for log in logs()}) == 1
 
 
 def test_feedback_explains_every_failed_dimension_and_only_those(llm_server: LLMServer) -> None:
@@ -83,7 +83,7 @@ def test_after_two_retries_the_best_attempt_is_said_and_not_the_last(llm_server:
     assert (message.text, message.payload) == ("two", {"n": 2})
     assert outcomes() == ["corrected", "corrected", "forced_through"]
     assert [log.committed for log in logs()] == [False, True, False]
-    assert {log.message for log in logs()} == {message}
+    assert {log.session.message for log in logs()} == {message}
     assert llm_server.calls == 9
     assert third.reports["gate"]["best"] == 2
 
@@ -208,7 +208,7 @@ def test_what_the_pipelines_own_cap_lets_through_closes_the_session(llm_server: 
     result = send(agent, channel, "two", turn=turn)
     assert result.committed
     assert outcomes() == ["corrected", "forced_through"]
-    assert [(log.committed, log.message) for log in logs()] == [(False, result.message), (True, result.message)]
+    assert [(log.committed, log.session.message) for log in logs()] == [(False, result.message), (True, result.message)]
 
 
 @pytest.mark.parametrize("mode", ["off", "observe"])
@@ -224,7 +224,7 @@ def test_a_gate_switched_off_between_two_claims_of_a_run_says_nothing_of_what_wa
     message = send(agent, channel, "two", turn=turn, run=run, session=session).message
     pipeline().finish(turn)
     assert [m.text for m in Message.objects.all()] == ["two"]
-    assert [(log.outcome, log.committed, log.message) for log in logs()] == [("corrected", False, message)]
+    assert [(log.outcome, log.committed, log.session.message) for log in logs()] == [("corrected", False, message)]
 
 
 def test_a_first_draft_that_is_said_after_all_is_the_attempt_that_was_sent(llm_server: LLMServer) -> None:
@@ -234,7 +234,7 @@ def test_a_first_draft_that_is_said_after_all_is_the_attempt_that_was_sent(llm_s
     send(agent, channel, "two", session=session)
     configure(agent, gate_mode="off")
     message = send(agent, channel, "one", session=session).message
-    assert [(log.committed, log.message) for log in logs()] == [(True, message), (False, message)]
+    assert [(log.committed, log.session.message) for log in logs()] == [(True, message), (False, message)]
 
 
 def test_a_gate_that_breaks_after_a_rejection_does_not_log_the_rejected_draft_as_said(
@@ -247,7 +247,7 @@ def test_a_gate_that_breaks_after_a_rejection_does_not_log_the_rejected_draft_as
     settings.LLM_MAX_CONCURRENCY = "many"  # as a broken deployment has it
     message = send(agent, channel, "two", turn=turn).message
     assert message is not None
-    assert [(log.judged_text, log.committed, log.message) for log in logs()] == [("one", False, message)]
+    assert [(log.judged_text, log.committed, log.session.message) for log in logs()] == [("one", False, message)]
     pipeline().finish(turn)
     assert Message.objects.get() == message
 

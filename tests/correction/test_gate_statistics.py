@@ -22,7 +22,7 @@ from correction.gate import stage
 from correction.gate.statistics import GATE, GateStatistics, get_gate_statistics
 from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome
 from evaluation.windows import MessageWindow
-from tests.correction.judged_drafts import make_log
+from tests.correction.judged_drafts import add_attempt, make_log
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
@@ -31,13 +31,11 @@ pytestmark = pytest.mark.django_db
 def attempt(agent: Agent | None, session: uuid.UUID, number: int, outcome: str, **fields: Any) -> CorrectionLog:
     dims: Mapping[str, float | str] = fields.pop("dims", {"adherence": 8.0})
     scored = [value for value in dims.values() if not isinstance(value, str)]
-    log = CorrectionLog.objects.create(
+    log = add_attempt(
         session=session,
         attempt=number,
         agent=agent,
         outcome=outcome,
-        original_text="x",
-        judged_text="x",
         score_sum=sum(scored) if scored else None,
         **{"judge": "test-model", **fields},
     )
@@ -229,8 +227,8 @@ def _attempt(chance: Random, number: int, at: datetime, fields: dict[str, Any]) 
         for dimension in chance.sample(["adherence", "consistency", "fluency"], chance.choice([1, 2, 3]))
     }
     scores = [value for value in verdicts.values() if isinstance(value, float)]
-    log = CorrectionLog.objects.create(
-        attempt=number, outcome=chance.choice(Outcome.values), original_text="x", judged_text="x",
+    log = add_attempt(
+        attempt=number, outcome=chance.choice(Outcome.values),
         score_sum=sum(scores) if scores else None, judge=chance.choice(["m1", "offline:lexical-1"]),
         committed=number == 1 and chance.random() < 0.7, **fields,
     )  # fmt: skip
@@ -309,9 +307,7 @@ def test_a_session_that_ends_after_its_hour_was_summed_up_is_counted_with_its_en
     ada, session = agents[0], uuid.uuid4()
     with time_machine.travel(BEGIN, tick=False):
         for number in (1, 2):
-            log = CorrectionLog.objects.create(
-                session=session, attempt=number, agent=ada, outcome="corrected", original_text="x", judged_text="x"
-            )
+            log = add_attempt(session=session, attempt=number, agent=ada, outcome="corrected")
             GateDimensionResult.objects.create(
                 log=log, dimension="fluency", status="scored", score=number, threshold=5, passed=False
             )
@@ -320,8 +316,7 @@ def test_a_session_that_ends_after_its_hour_was_summed_up_is_counted_with_its_en
         assert get_gate_statistics(ada).forced_through_count == 0
         message = say(make_channel(), ada, "x")
 
-        assert stage.end(session=session, outcome=Outcome.FORCED_THROUGH)
-        stage.close(session=session, message=message, best=1)
+        assert stage.end(log.session, outcome=Outcome.FORCED_THROUGH, message=message, sent=1)
     with time_machine.travel(BEGIN + timedelta(hours=3), tick=False):
         assert roll_up(GATE) == 1
 

@@ -33,15 +33,20 @@ def test_a_message_is_said_at_once_and_judged_by_a_worker(llm_server: LLMServer)
     assert work_one(owner="w")
     assert not work_one(owner="w")
     (log,) = logs()
-    assert (log.outcome, log.source, log.committed, log.message) == ("observed", "observe", True, result.message)
+    assert (log.outcome, log.session.source, log.committed, log.session.message) == (
+        "observed",
+        "observe",
+        True,
+        result.message,
+    )
     assert scores(log) == BAD
     assert [r.passed for r in log.dimension_results.order_by("dimension")] == [False, False, True]
-    assert log.session == ObservedMessage.objects.get().session
+    assert log.session.uuid == ObservedMessage.objects.get().session
     assert ObservedMessage.objects.get().status == "completed"
     prompts = [prompt_of(body) for body in llm_server.bodies]
     assert all("Where is it?" in p and "said afterwards" not in p for p in prompts)
     assert all(p.count("Leverage the synergy!") == 1 for p in prompts)
-    assert {c.work_id for c in LLMCall.objects.all()} == {log.work_id}
+    assert {c.work_id for c in LLMCall.objects.all()} == {log.session.work_id}
 
 
 def test_only_a_share_is_observed_and_always_the_same(llm_server: LLMServer) -> None:

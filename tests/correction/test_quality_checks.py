@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.api_client import Program, program
 from tests.console import superuser
 from tests.correction.checking import PERSONA, TRAJECTORY, ask, refused
 from tests.correction.gating import by_text, gated, judge, logs, send
+from tests.correction.judged_drafts import add_attempt
 from tests.evaluation.judging import prompt_of, tail_of
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
@@ -59,10 +61,11 @@ def test_it_is_logged_as_external_with_its_calls_and_no_one_is_made_or_heard(
     got = ask(client, tags={"build": "41"})
 
     (log,) = logs()
-    assert (log.source, log.agent, log.channel, log.run, log.message) == ("external", None, None, None, None)
-    assert (log.speaker, log.tags, log.judged_text, log.committed) == ("Ada", {"build": "41"}, "I filed it.", False)
+    of = log.session
+    assert (of.source, of.agent, of.channel, of.run, of.message) == ("external", None, None, None, None)
+    assert (of.speaker, of.tags, log.judged_text, log.committed) == ("Ada", {"build": "41"}, "I filed it.", False)
     call = LLMCall.objects.get()
-    assert (call.purpose, call.agent, call.work_id, call.dimension) == ("gate", None, log.work_id, "adherence")
+    assert (call.purpose, call.agent, call.work_id, call.dimension) == ("gate", None, log.session.work_id, "adherence")
     assert [model.objects.count() for model in (Agent, Channel, Message)] == [0, 0, 0]
     shown = client.get(got["log"]).json()
     assert (shown["session"], shown["source"], shown["speaker"], shown["tags"]) == (
@@ -112,7 +115,7 @@ def test_an_agent_of_ours_brings_its_persona_its_thresholds_and_its_dimensions(
     assert list(got["dimensions"]) == ["fluency"]
     assert (got["verdict"], got["dimensions"]["fluency"]["threshold"], got["attempts_left"]) == ("rejected", 6.0, 1)
     (log,) = logs()
-    assert (log.agent, log.speaker, LLMCall.objects.get().agent) == (ada, "", ada)
+    assert (log.session.agent, log.session.speaker, LLMCall.objects.get().agent) == (ada, "", ada)
     assert not Message.objects.exists()
     ask(client, persona=None, agent="ada", dimensions=["adherence"])
     assert ada.system_prompt in prompt_of(llm_server.bodies[-1])
@@ -223,8 +226,8 @@ def test_hostile_text_anywhere_changes_no_judges_structure(client: Program, llm_
 def test_two_attempts_of_one_session_at_once_are_both_kept(client: Program, llm_server: LLMServer) -> None:
     llm_server.respond = judge({"adherence": 2})
     session = ask(client)["session"]
-    CorrectionLog.objects.create(  # of a process that was faster and is about to write its verdicts
-        session=session, attempt=2, source="external", outcome="corrected", original_text="x", judged_text="x"
+    add_attempt(  # of a process that was faster and is about to write its verdicts
+        session=UUID(session), attempt=2, outcome="corrected"
     )
 
     assert ask(client, session=session)["attempt"] == 3

@@ -53,7 +53,7 @@ def test_people_get_a_table_the_feedback_and_how_to_go_on(llm_server: LLMServer)
     assert code == 1
     for words in ("sent back with feedback", "adherence", "FAILED", "passed", "> I filed [it].", "Next attempt:"):
         assert words in out
-    assert f"--session {logs()[0].session}" in out
+    assert f"--session {logs()[0].session.uuid}" in out
 
 
 def test_an_offline_judge_wears_its_badge(settings: Settings) -> None:

@@ -100,7 +100,7 @@ def test_what_could_not_be_scored_is_not_asked_again_but_what_failed_is() -> Non
     unscored, late = judged(ada, 2.0, 2.0)
     for message, status in ((unscored, "unscored"), (late, "timeout")):
         columns = {"status": status, "score": None, "passed": True}
-        GateDimensionResult.objects.filter(log__message=message).update(**columns)
+        GateDimensionResult.objects.filter(log__session__message=message).update(**columns)
     got = replay(agent=ada, heuristic=False)
 
     assert got.dimensions == {}
@@ -110,7 +110,7 @@ def test_what_could_not_be_scored_is_not_asked_again_but_what_failed_is() -> Non
 def test_an_evaluation_stands_in_for_the_gate_and_is_combined_as_the_gate_combines() -> None:
     ada = make_agent()
     judged_by_gate, evaluated, rule_broken = judged(ada, 2.0, 2.0, 2.0)
-    CorrectionLog.objects.exclude(message=judged_by_gate).delete()
+    CorrectionLog.objects.exclude(session__message=judged_by_gate).delete()
     old, new = make_run(ada), make_run(ada)
     for run, score in ((old, 1), (new, 6)):
         make_score(run, score, message=evaluated)

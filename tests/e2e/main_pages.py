@@ -39,7 +39,7 @@ def main_pages() -> dict[str, str]:
     michael = Agent.objects.get(slug="michael")
     scenes = Channel.objects.get(slug="demo-1")
     drifted = EvaluationRun.objects.filter(agent=michael, where={"build": "41"}).latest("pk")
-    forced = CorrectionLog.objects.filter(agent=michael, outcome="forced_through").latest("pk")
+    forced = CorrectionLog.objects.filter(session__agent=michael, outcome="forced_through").latest("pk")
     return {
         "home": reverse("admin:index"),
         "review": reverse("admin:review"),

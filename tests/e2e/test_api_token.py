@@ -61,6 +61,8 @@ def test_token_example_check_and_the_check_on_home_take_six_clicks(
     expect(page.get_by_text("Checks of other programs")).to_be_visible()
     expect(page.locator("body")).to_contain_text("Pam Beesly")
     assert clicks <= 6
-    assert CorrectionLog.objects.filter(source="external").count() == sum(bool(which(run[0])) for run in RUN.values())
+    assert CorrectionLog.objects.filter(session__source="external").count() == sum(
+        bool(which(run[0])) for run in RUN.values()
+    )
     assert ApiToken.objects.get().name == "my bot"
     assert visitor.problems == []

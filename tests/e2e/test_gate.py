@@ -87,4 +87,4 @@ def test_a_sentence_is_checked_from_the_agent_s_page(
     assert grave_faults(page) == []
     page.get_by_role("link", name="Its log entry").click()
     expect(page.get_by_text("external").first).to_be_visible()
-    assert CorrectionLog.objects.get().source == "external"
+    assert CorrectionLog.objects.get().session.source == "external"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from agents.models import Agent, Channel, Run, RunMessage
-from correction.models import CorrectionLog
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationScore
 from evaluation.runs.summary import RunSummary
+from tests.correction.judged_drafts import add_attempt
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, converse
 from tests.evaluation.judging import answers, prompt_of
@@ -81,8 +80,8 @@ def rejected_drafts(room: Channel) -> None:
         draft = f"A draft that was turned down, number {number}."
         use = [{"type": "tool_use", "id": f"t{number}", "name": "send_message", "input": {"text": draft}}]
         RunMessage.objects.create(run=run, number=number, role="assistant", content={"blocks": use})
-        CorrectionLog.objects.create(
-            agent=ada, channel=room, session=uuid4(), attempt=number, outcome="corrected", judge="m",
+        add_attempt(
+            agent=ada, channel=room, attempt=number, outcome="corrected", judge="m",
             original_text=draft, judged_text=draft, score_sum=1,
         )  # fmt: skip
 

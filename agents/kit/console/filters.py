@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.utils import get_fields_from_path
 from django.core.exceptions import ValidationError
 from django.db.models import Exists, Q, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
@@ -105,7 +106,7 @@ class ChosenFilter(DropdownFilter):
         value = self.value()
         if not value:
             return queryset
-        field: Any = queryset.model._meta.get_field(self.field)
+        field: Any = get_fields_from_path(queryset.model, self.field)[-1]
         try:
             key = (field.related_model._meta.pk if field.is_relation else field).to_python(value)
         except ValidationError:

@@ -101,7 +101,7 @@ def test_the_gate_sends_back_and_lets_the_next_attempt_of_the_session_pass(
     passed = client.post(SEND, {**HI, "text": "Paper comes in reams.", "session": back["session"]}).json()
 
     log = CorrectionLog.objects.get(outcome="corrected")
-    assert (back["committed"], back["session"]) == (False, str(log.session))
+    assert (back["committed"], back["session"]) == (False, str(log.session.uuid))
     fluency = back["reports"]["gate"]["dimensions"]["fluency"]
     assert (fluency["passed"], fluency["threshold"]) == (False, 5.0)
     assert (passed["committed"], passed["session"]) == (True, None)

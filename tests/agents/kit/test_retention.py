@@ -35,15 +35,17 @@ from correction.costs import get_cost_summary
 from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import mark_result
 from correction.interventions.models import InterventionLog
-from correction.models import CorrectionLog, GateDimensionResult, ObservedMessage
+from correction.models import CorrectionLog, GateDimensionResult, GateSession, ObservedMessage
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.windows import MessageWindow
+from tests.correction.judged_drafts import add_attempt
 from tests.factories import make_agent, make_channel, say
 
 OLD = timezone.now() - timedelta(days=100)
 AGED: Any = {
     LLMCall: "created_at",
     CorrectionLog: "created_at",
+    GateSession: "created_at",
     InterventionLog: "created_at",
     IdempotentRequest: "created_at",
     TraceSpan: "created_at",
@@ -55,6 +57,7 @@ LOGS = (
     LLMPayload,
     LLMBatch,
     LLMBatchRequest,
+    GateSession,
     CorrectionLog,
     GateDimensionResult,
     InterventionLog,
@@ -97,14 +100,12 @@ def call(agent: Agent, at: datetime, **fields: Any) -> LLMCall:
 def attempt(
     agent: Agent, channel: Channel, at: datetime, *, passed: bool = False, judged_by: LLMCall | None = None
 ) -> CorrectionLog:
-    made = CorrectionLog.objects.create(
-        session=uuid.uuid4(), attempt=1, agent=agent, channel=channel, original_text="x", judged_text="x",
-        outcome="passed" if passed else "corrected", score_sum=3,
-    )  # fmt: skip
+    made = add_attempt(agent=agent, channel=channel, outcome="passed" if passed else "corrected", score_sum=3)
     GateDimensionResult.objects.create(
         log=made, dimension="adherence", status="scored", score=3, threshold=5, passed=passed, call=judged_by
     )
     aged(made, at)
+    aged(made.session, at)
     return made
 
 
@@ -271,15 +272,15 @@ def test_a_batch_counts_what_hangs_on_its_rows_and_a_stopped_pruning_can_be_begu
     ada, office = make_agent(), make_channel()
     for _ in range(7):
         attempt(ada, office, OLD)
-    [log] = [one for one in prunings() if one.tables[0] == "correction_logs"]
+    [sessions] = [one for one in prunings() if one.tables[0] == "gate_sessions"]
     cutoff = timezone.now() - timedelta(days=90)
 
-    begun = retention.prune(log, cutoff, batch=4, rest=lambda _: None)
+    begun = retention.prune(sessions, cutoff, batch=6, rest=lambda _: None)
     first = next(begun)
     begun.close()
 
-    assert first.rows == {"correction_logs": 2, "correction_dimension_results": 2}
+    assert first.rows == {"gate_sessions": 2, "correction_logs": 2, "correction_dimension_results": 2}
     assert CorrectionLog.objects.count() == GateDimensionResult.objects.count() == 5
-    rest = list(retention.prune(log, cutoff, batch=4, rest=lambda _: None))
-    assert [sum(one.rows.values()) for one in rest] == [4, 4, 2]
+    rest = list(retention.prune(sessions, cutoff, batch=6, rest=lambda _: None))
+    assert [sum(one.rows.values()) for one in rest] == [6, 6, 3]
     assert (rest[-1].done, CorrectionLog.objects.count()) == (1.0, 0)
