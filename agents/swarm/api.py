@@ -20,7 +20,7 @@ from agents.kit.api import filters
 from agents.kit.api.filters import Filters
 from agents.kit.api.headers import Changed, etag_of, located
 from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
-from agents.kit.api.rows import Row
+from agents.kit.api.model_rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Editable, View, or_404
 from agents.kit.bodies import ABSENT, Body, Said

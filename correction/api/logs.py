@@ -16,7 +16,7 @@ from agents.kit.api import filters
 from agents.kit.api.filters import InTime
 from agents.kit.api.pagination import LogByTime
 from agents.kit.api.requests import ActionPermissions
-from agents.kit.api.rows import Row
+from agents.kit.api.model_rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows, View
 from agents.kit.bodies import Body, OneOf

@@ -11,7 +11,7 @@ from agents.api.filters import of_agent
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.pagination import LogByTime
-from agents.kit.api.rows import QueryLink, Row
+from agents.kit.api.model_rows import QueryLink, Row
 from agents.kit.api.views import Rows
 from agents.models import Agent
 from correction.interventions.models import Intervention, InterventionLog

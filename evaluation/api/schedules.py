@@ -13,7 +13,7 @@ from rest_framework.serializers import (
 
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters
-from agents.kit.api.rows import Row
+from agents.kit.api.model_rows import Row
 from agents.kit.api.views import View
 from evaluation.models import Dimension, EvaluationSchedule, is_heuristic
 

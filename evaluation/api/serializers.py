@@ -22,7 +22,7 @@ from rest_framework.serializers import (
     URLField,
 )
 
-from agents.kit.api.rows import Row
+from agents.kit.api.model_rows import Row
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore, SwapHalf, is_heuristic
 from evaluation.runs.control import Progress, progress_of
 

@@ -17,7 +17,7 @@ from agents.kit.api import filters
 from agents.kit.api.filters import Filters
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict
-from agents.kit.api.rows import Row
+from agents.kit.api.model_rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View
 from agents.kit.bodies import Body, Id

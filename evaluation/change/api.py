@@ -28,7 +28,7 @@ from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ModelPermissions
-from agents.kit.api.rows import AsRow, Row
+from agents.kit.api.model_rows import AsRow, Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View, or_404
 from agents.models import Agent

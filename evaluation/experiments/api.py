@@ -21,7 +21,7 @@ from agents.kit.api.headers import etag_of, located
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ActionPermissions
-from agents.kit.api.rows import Row
+from agents.kit.api.model_rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows
 from agents.kit.bodies import ABSENT, Body, OneOf

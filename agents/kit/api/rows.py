@@ -1,87 +1,235 @@
-"""What answers show of tables: a `ModelSerializer` that only reads, and knows how rows are named and linked here."""
+"""What answers show of tables: pydantic models that take their columns from a Django model, and know how rows are named and linked."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from operator import attrgetter
+from typing import Annotated, Any, ClassVar, Self
+from uuid import UUID
 
-from django.db.models import Model
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema_field
-from rest_framework import serializers
+from django.core.exceptions import FieldDoesNotExist
+from django.db import models
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from rest_framework.reverse import reverse
 
+Context = Mapping[
+    str, Any
+]  # what is known when rows are shown: the `request`, and what a view has read for all rows at once
+Read = Callable[[Any, Context], Any]
 _NAMES = ("slug", "username", "name")  # a foreign key is shown by the first of these columns that its table has
+_TYPES: tuple[tuple[type[models.Field[Any, Any]], Any], ...] = (
+    (models.BooleanField, bool),
+    (models.IntegerField, int),
+    (models.FloatField, float),
+    (models.DateTimeField, datetime),
+    (models.UUIDField, UUID),
+    (models.JSONField, Any),
+    (models.CharField, str),
+    (models.TextField, str),
+)
 
 
-class Row(serializers.ModelSerializer[Any]):
-    """Only reads. A foreign key is shown by the slug or name of its row, else by its id.
+class _Source:
+    """Says where a field of an answer is read from."""
 
-    ``url`` leads to the row itself, ``X_url`` to the row of the foreign key ``X``, else to the route ``MODEL-X`` of the row.
+    def __init__(self, read: Read) -> None:
+        self.read = read
+
+
+def shown(source: str | Read, about: str = "") -> Any:
+    """Declare where a field of a `Row` is read from, where that is no column of the same name.
+
+    Args:
+        source: A path of attributes such as ``message.channel.slug``, of which each may be null; or a function of row and context.
+        about: What the schema says of the field.
+    """
+    field = Field(description=about or None)
+    field.metadata.append(_Source(_path(source) if isinstance(source, str) else source))
+    return field
+
+
+_LEFT_OUT = object()
+
+
+def optional(about: str = "") -> Any:
+    """Declare a field that an answer leaves out where it has no value. Null is a value."""
+    return Field(
+        default_factory=lambda: _LEFT_OUT, exclude_if=lambda value: value is _LEFT_OUT, description=about or None
+    )
+
+
+Url = Annotated[str, WithJsonSchema({"type": "string", "format": "uri"})]
+
+
+def link(view_name: str, key: str = "pk") -> Read:
+    """Return what reads the address of a route; null where its key, a path of attributes, is."""
+    key_of = _path(key)
+
+    def read(row: Any, context: Context) -> str | None:
+        value = key_of(row, context)
+        return None if value is None else reverse(view_name, [value], request=context["request"])
+
+    return read
+
+
+def query_link(view_name: str, parameter: str, key: str = "pk") -> Read:
+    """Return what reads the address of a list, narrowed by a value of the row."""
+    value_of = _path(key)
+
+    def read(row: Any, context: Context) -> str:
+        return f"{reverse(view_name, request=context['request'])}?{parameter}={value_of(row, context)}"
+
+    return read
+
+
+class Answer(BaseModel):
+    """What an answer holds. Read from an object, its fields are attributes of the same names."""
+
+    model_config = ConfigDict(from_attributes=True, coerce_numbers_to_str=True)
+
+
+class Row(Answer):
+    """What answers show of a row of `table`.
+
+    `columns` name the fields in order; those that the class does not declare are columns of the table. A foreign key is shown by the slug
+    or name of its row, else by its id. ``url`` leads to the row itself, ``X_url`` to the row of the foreign key ``X``, else to the route
+    ``MODEL-X`` of the row.
     """
 
-    def get_extra_kwargs(self) -> dict[str, Any]:
-        extra = super().get_extra_kwargs()
-        return {name: {**extra.get(name, {}), "read_only": True} for name in self.Meta.fields}
+    table: ClassVar[type[models.Model]]
+    _reads: ClassVar[dict[str, Read]] = {}
 
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        fields = super().get_fields()
-        model: type[Model] = self.Meta.model
-        blank = {column.name for column in model._meta.fields if column.blank}
-        for name, field in fields.items():
-            field.read_only = field.read_only or field.required or field.default is not serializers.empty
-            if isinstance(
-                field, serializers.ChoiceField
-            ):  # a field that only reads forgets it; the schema has to say it
-                field.allow_blank = name in blank
-        return fields
+    def __init_subclass__(
+        cls, *, table: type[models.Model] | None = None, columns: Sequence[str] = (), **kwargs: Any
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        if table is not None:
+            cls.table = table
+        declared = dict(cls.__dict__.get("__annotations__", {}))
+        annotations = {name: declared.pop(name, None) or _column(cls.table, name) for name in columns}
+        cls.__annotations__ = {**annotations, **declared}
 
-    def build_field(self, field_name: str, info: Any, model_class: type[Model], nested_depth: int) -> Any:
-        what = field_name.removesuffix("_url")
-        if field_name == "url" or (what != field_name and what not in info.forward_relations):
-            view = f"{model_class._meta.model_name}-{'detail' if field_name == 'url' else what}"
-            return serializers.HyperlinkedIdentityField, {"view_name": view, **_lookup(model_class)}
-        if what != field_name:
-            relation = info.forward_relations[what]
-            kwargs = {"view_name": f"{relation.related_model._meta.model_name}-detail", "source": what}
-            nullable = {"allow_null": True} if relation.model_field.null else {}
-            return serializers.HyperlinkedRelatedField, {**kwargs, **nullable, **_lookup(relation.related_model)}
-        return super().build_field(field_name, info, model_class, nested_depth)
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        cls._reads = {}
+        for name, field in cls.model_fields.items():
+            sources = [part.read for part in field.metadata if isinstance(part, _Source)]
+            cls._reads[name] = sources[-1] if sources else _path(name)
 
-    def build_relational_field(self, field_name: str, relation_info: Any) -> Any:
-        field, kwargs = super().build_relational_field(field_name, relation_info)
-        columns = {column.name for column in relation_info.related_model._meta.fields}
-        for name in _NAMES:
-            if name in columns:
-                return serializers.SlugRelatedField, {
-                    **{key: value for key, value in kwargs.items() if key != "view_name"},
-                    "slug_field": name,
-                }
-        return field, kwargs
+    @classmethod
+    def of(cls, row: Any, context: Context) -> Self:
+        """Read a row."""
+        return cls.model_validate({name: read(row, context) for name, read in cls._reads.items()})
+
+    @classmethod
+    def all_of(cls, rows: Iterable[Any], context: Context) -> list[Self]:
+        """Read several."""
+        return [cls.of(row, context) for row in rows]
 
 
-class AsRow:
-    """Annotation of a field of a pydantic answer that holds a shown row: of which serializer."""
+def _path(path: str) -> Read:
+    """Return what reads attributes of attributes: null where one on the way is null, and lists of related rows."""
+    names = path.split(".")
+    if len(names) == 1:
+        attribute = attrgetter(path)
+        return lambda row, context: _listed(attribute(row))
 
-    def __init__(self, row: type[Row]) -> None:
-        self.row = row
+    def read(row: Any, context: Context) -> Any:
+        value = row
+        for name in names:
+            if value is None:
+                return None
+            value = getattr(value, name)
+        return value
 
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        return {
-            "x-row": getattr(self.row.Meta, "ref_name", self.row.__name__)
-        }  # becomes a reference in `schema.tidied`
-
-
-def _lookup(model: type[Model]) -> dict[str, str]:
-    return {"lookup_field": "slug"} if any(column.name == "slug" for column in model._meta.fields) else {}
+    return read
 
 
-@extend_schema_field(OpenApiTypes.URI)
-class QueryLink(serializers.ReadOnlyField):
-    """A link to the list of a route, narrowed by a value of the row."""
+def _listed(value: Any) -> Any:
+    return list(value.all()) if isinstance(value, models.Manager) else value
 
-    def __init__(self, view_name: str, parameter: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.view_name, self.parameter = view_name, parameter
 
-    def to_representation(self, value: Any) -> str:
-        return f"{reverse(self.view_name, request=self.context['request'])}?{self.parameter}={value}"
+def _column(table: type[models.Model], name: str) -> Any:
+    """Return the type of a field of an answer, with where it is read from and what the schema says of it."""
+    if name == "url" or name.endswith("_url"):
+        return _link(table, name)
+    column = _field_of(table, name)
+    if column is None:
+        raise FieldDoesNotExist(f"{table.__name__} has no field {name!r}")
+    if column.many_to_many:
+        return _names_of_many(column)
+    if column.is_relation:
+        return _name_of_one(column)
+    kind, about = _type_of(column), Field(description=_about(column) or None)
+    return Annotated[kind | None if column.null else kind, about]
+
+
+def _link(table: type[models.Model], name: str) -> Any:
+    """Return the type of a link: to the row itself, to that of a foreign key, or to another route of the row."""
+    what = name.removesuffix("_url")
+    column = _field_of(table, what)
+    if column is None or not column.is_relation:
+        view_name = f"{table._meta.model_name}-{'detail' if name == 'url' else what}"
+        return Annotated[Url, _Source(link(view_name, _key_of(table)))]
+    related = column.related_model
+    key = f"{what}.slug" if _key_of(related) == "slug" else column.attname
+    address = _Source(link(f"{related._meta.model_name}-detail", key))
+    return Annotated[Url | None if column.null else Url, address]
+
+
+def _field_of(table: type[models.Model], name: str) -> Any:
+    """Return a column of the table; None where it has none of this name."""
+    columns = (*table._meta.fields, *table._meta.many_to_many)
+    return next((column for column in columns if column.name == name), None)
+
+
+def _key_of(table: type[models.Model]) -> str:
+    """Return the column by which routes know a row."""
+    return "slug" if _field_of(table, "slug") else "pk"
+
+
+def _name_of_one(column: Any) -> Any:
+    """Return the type of a foreign key: the name of its row, else its id."""
+    related = column.related_model
+    for name in _NAMES:
+        if named_by := _field_of(related, name):
+            about = Field(description=column.help_text or _about(named_by) or None)
+            kind = _type_of(named_by)
+            return Annotated[kind | None if column.null else kind, _Source(_path(f"{column.name}.{name}")), about]
+    kind, about = _type_of(related._meta.pk), Field(description=column.help_text or None)
+    return Annotated[kind | None if column.null else kind, _Source(_path(column.attname)), about]
+
+
+def _names_of_many(column: Any) -> Any:
+    """Return the type of a relation to many: the names of their rows."""
+    [name, *_] = (name for name in _NAMES if _field_of(column.related_model, name))
+
+    def read(row: Any, context: Context) -> list[str]:
+        return [getattr(related, name) for related in getattr(row, column.name).all()]
+
+    return Annotated[list[str], _Source(read), Field(description=column.help_text or None)]
+
+
+def _type_of(column: Any) -> Any:
+    """Return the type of a column. A text that is one of some is not checked: it may be older than the choices."""
+    if column.choices:
+        values = [value for value, _ in column.flatchoices]
+        if column.blank and "" not in values:
+            values.append("")
+        return Annotated[str, WithJsonSchema({"type": "string", "enum": values})]
+    if isinstance(column, models.SlugField):
+        return Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"})]
+    if isinstance(column, models.DecimalField):
+        whole = column.max_digits - column.decimal_places
+        pattern = rf"^-?\d{{0,{whole}}}(?:\.\d{{0,{column.decimal_places}}})?$"
+        as_text = PlainSerializer("{:f}".format, return_type=str)
+        return Annotated[Decimal, as_text, WithJsonSchema({"type": "string", "format": "decimal", "pattern": pattern})]
+    return next(kind for field, kind in _TYPES if isinstance(column, field))
+
+
+def _about(column: Any) -> str:
+    """Return what a column is, with its choices."""
+    choices = "\n".join(f"* `{value}` - {label}" for value, label in column.flatchoices or ())
+    return "\n\n".join(part for part in (str(column.help_text), choices) if part)

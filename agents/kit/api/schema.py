@@ -103,12 +103,16 @@ class Schema(AutoSchema):
     def get_description(self) -> str:  # type: ignore[override]  # as its base
         """The action's docstring, else the view's; of one row that of its serializer."""
         if self.view.action == "retrieve" and hasattr(self.view, "list") and not self.view.retrieve.__doc__:
-            return get_doc(type(self._get_serializer()))  # type: ignore[no-untyped-call]
+            return get_doc(self.view.get_answer_class() or type(self._get_serializer()))  # type: ignore[no-untyped-call]
         return super().get_description()
 
     def get_request_serializer(self) -> Any:
         """The body that the view has for the action."""
         return self.view.bodies.get(self.view.action, {})
+
+    def get_response_serializers(self) -> Any:
+        """The answer that the view has for the action."""
+        return self.view.get_answer_class() or self._get_serializer()
 
     def get_filter_backends(self) -> list[Any]:
         return [Backend] if self.method == "GET" else []

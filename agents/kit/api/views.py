@@ -10,8 +10,8 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django_filters.utils import translate_validation
+from pydantic import BaseModel
 from rest_framework.exceptions import NotFound, Throttled, ValidationError
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -57,12 +57,13 @@ def new_slug(rows: QuerySet[Any], slug: str) -> Iterator[None]:
 class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
     """A viewset of which every action reads its parameters and its body strictly.
 
-    `bodies` are those of actions, `row_class` shows the rows of a list, `serializer_class` what everything else answers. ``GET`` of a
+    `bodies` are those of actions, `row_class` shows the rows of a list, `answer_class` what everything else answers. ``GET`` of a
     list takes the parameters of `filterset_class`; another action says its own in its decorator.
     """
 
     bodies: ClassVar[Mapping[str, Any]] = {}  # a `Body` each; or, read by the action itself, its schema
     row_class: ClassVar[type[Any] | None] = None
+    answer_class: type[BaseModel] | None = None
     filterset_class: type[Filters] = Filters
     queryset: Any
     lookup_value_converter = "int"
@@ -105,6 +106,21 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
     def get_serializer_class(self) -> Any:
         return (self.row_class if self.action == "list" else None) or self.serializer_class or Serializer
 
+    def get_answer_class(self) -> Any:
+        """The answer of this action, where its decorator names no other."""
+        return (self.row_class if self.action == "list" else None) or self.answer_class
+
+    def row_context(self) -> dict[str, Any]:
+        """What is known when rows are shown."""
+        return {"request": self.request}
+
+    def shown(self, row: Any) -> dict[str, Any]:
+        """Show a row as this action answers it."""
+        if self.answer_class is None:
+            return dict(self.get_serializer(row).data)
+        shown: dict[str, Any] = self.get_answer_class().of(row, self.row_context()).model_dump(mode="json")
+        return shown
+
     def read_body(self) -> Any:
         """The body of this action, of the class that `bodies` has for it; that of a PATCH changes something."""
         kind = self.bodies.get(self.action or "", Nothing)
@@ -113,7 +129,7 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
             raise ValidationError([f"nothing to change; allowed: {', '.join(kind.model_fields)}"])
         return body
 
-    def html_form(self, typed: FormFields | None, etag: str) -> Serializer[Any] | None:
+    def html_form(self, typed: FormFields | None, etag: str) -> Any:
         """Return the HTML form of a page of the browsable API, with what was typed; None where the page has the raw form only."""
         return None
 
@@ -134,8 +150,22 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         return f"there is no {self.what or self.get_queryset().model._meta.verbose_name} {str(key)[:80]}"
 
 
-class Rows(View, ListModelMixin, RetrieveModelMixin):
+class Listed(View):
+    """Lists rows."""
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        page: Any = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+        if self.answer_class is None:
+            return self.get_paginated_response(self.get_serializer(page, many=True).data)
+        rows = self.get_answer_class().all_of(page, self.row_context())
+        return self.get_paginated_response([row.model_dump(mode="json") for row in rows])
+
+
+class Rows(Listed):
     """Lists and shows rows."""
+
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return Response(self.shown(self.get_object()))
 
 
 class Editable(Rows):
@@ -156,7 +186,7 @@ class Editable(Rows):
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         row = self.get_object()
-        return self.tagged(request, self.get_serializer(row).data, self.etag_of_row(row))
+        return self.tagged(request, self.shown(row), self.etag_of_row(row))
 
     def update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Replace what people may change of it. Fields that must be given are those of a new one; others that are left out stay."""

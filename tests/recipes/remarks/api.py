@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents.api.filters import of_agent
 from agents.kit.api.filters import InTime
 from agents.kit.api.pagination import Log
-from agents.kit.api.rows import Row
+from agents.kit.api.model_rows import Row
 from agents.kit.api.views import Rows
 
 from .models import Remark
