@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from inspect import get_annotations
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 from uuid import UUID
@@ -38,15 +39,17 @@ class _Source:
         self.read = read
 
 
-def shown(source: str | Read, about: str = "") -> Any:
+def shown(source: str | Read, about: str = "", *, read: Callable[[Any], Any] | None = None) -> Any:
     """Declare where a field of a `Row` is read from, where that is no column of the same name.
 
     Args:
         source: A path of attributes such as ``message.channel.slug``, of which each may be null; or a function of row and context.
         about: What the schema says of the field.
+        read: Turns what is there into what is shown.
     """
+    value_of = _path(source) if isinstance(source, str) else source
     field = Field(description=about or None)
-    field.metadata.append(_Source(_path(source) if isinstance(source, str) else source))
+    field.metadata.append(_Source(value_of if read is None else lambda row, context: read(value_of(row, context))))
     return field
 
 
@@ -61,6 +64,19 @@ def optional(about: str = "") -> Any:
 
 
 Url = Annotated[str, WithJsonSchema({"type": "string", "format": "uri"})]
+
+
+def one_of(choices: Iterable[tuple[Any, Any]], *, blank: bool = False) -> WithJsonSchema:
+    """Return the annotation of a text that is one of some. It is not checked: what is stored may be older than the choices."""
+    values = [str(value) for value, _ in choices]
+    if blank and "" not in values:
+        values.append("")
+    return WithJsonSchema({"type": "string", "enum": values, "description": described(choices)})
+
+
+def described(choices: Iterable[tuple[Any, Any]]) -> str:
+    """Describe choices in Markdown."""
+    return "\n".join(f"* `{value}` - {label}" for value, label in choices if value)
 
 
 def link(view_name: str, key: str = "pk") -> Read:
@@ -107,7 +123,7 @@ class Row(Answer):
         super().__init_subclass__(**kwargs)
         if table is not None:
             cls.table = table
-        declared = dict(cls.__dict__.get("__annotations__", {}))
+        declared = dict(get_annotations(cls))
         annotations = {name: declared.pop(name, None) or _column(cls.table, name) for name in columns}
         cls.__annotations__ = {**annotations, **declared}
 
@@ -119,14 +135,22 @@ class Row(Answer):
             cls._reads[name] = sources[-1] if sources else _path(name)
 
     @classmethod
-    def of(cls, row: Any, context: Context) -> Self:
-        """Read a row."""
-        return cls.model_validate({name: read(row, context) for name, read in cls._reads.items()})
+    def together(cls, rows: Sequence[Any]) -> Context:
+        """Read what is read for all rows at once; `shown` functions find it in their context."""
+        return {}
 
     @classmethod
     def all_of(cls, rows: Iterable[Any], context: Context) -> list[Self]:
-        """Read several."""
-        return [cls.of(row, context) for row in rows]
+        """Show rows."""
+        rows = list(rows)
+        context = {**context, **cls.together(rows)}
+        return [cls.model_validate({name: read(row, context) for name, read in cls._reads.items()}) for row in rows]
+
+    @classmethod
+    def of(cls, row: Any, context: Context) -> Self:
+        """Show one row."""
+        [answer] = cls.all_of([row], context)
+        return answer
 
 
 def _path(path: str) -> Read:
@@ -213,12 +237,9 @@ def _names_of_many(column: Any) -> Any:
 
 
 def _type_of(column: Any) -> Any:
-    """Return the type of a column. A text that is one of some is not checked: it may be older than the choices."""
+    """Return the type of a column."""
     if column.choices:
-        values = [value for value, _ in column.flatchoices]
-        if column.blank and "" not in values:
-            values.append("")
-        return Annotated[str, WithJsonSchema({"type": "string", "enum": values})]
+        return Annotated[str, one_of(column.flatchoices, blank=column.blank)]
     if isinstance(column, models.SlugField):
         return Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"})]
     if isinstance(column, models.DecimalField):
@@ -231,5 +252,5 @@ def _type_of(column: Any) -> Any:
 
 def _about(column: Any) -> str:
     """Return what a column is, with its choices."""
-    choices = "\n".join(f"* `{value}` - {label}" for value, label in column.flatchoices or ())
-    return "\n\n".join(part for part in (str(column.help_text), choices) if part)
+    parts = str(column.help_text), described(column.flatchoices or ())
+    return "\n\n".join(part for part in parts if part)
