@@ -36,7 +36,7 @@ from agents.kit.api.headers import etag_of, located
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
-from agents.kit.api.model_rows import Row
+from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows
 from agents.kit.bodies import ABSENT, Body, OneOf
@@ -48,16 +48,16 @@ EXPORTS: dict[str, tuple[str, Callable[[DebateReport], str]]] = {
 ENDINGS = {"markdown": "md", "json": "json"}
 
 
-class DebateRow(Row):
+class DebateRow(
+    Row,
+    table=Debate,
+    columns=(
+        *("id", "url", "channel", "channel_url", "mode", "topic", "status", "error", "rounds_asked"),
+        *("exit_reason", "exit_details", "created_by", "created_at", "started_at", "finished_at"),
+        *("rounds_url", "cancel_url", "export_url"),
+    ),
+):
     """A debate, without what was said in it."""
-
-    class Meta:
-        model = Debate
-        fields = (
-            *("id", "url", "channel", "channel_url", "mode", "topic", "status", "error", "rounds_asked"),
-            *("exit_reason", "exit_details", "created_by", "created_at", "started_at", "finished_at"),
-            *("rounds_url", "cancel_url", "export_url"),
-        )
 
 
 def _setting(name: str, about: str) -> Any:
@@ -123,7 +123,7 @@ class Debates(Rows):
 
     queryset = Debate.objects.select_related("channel", "created_by").defer("channel__topic", "channel__tags")
     row_class = DebateRow
-    serializer_class = DebateRow
+    answer_class = DebateRow
     pagination_class = Log
     filterset_class = DebateFilters
     throttle_scope = PAID
@@ -150,7 +150,7 @@ class Debates(Rows):
             debate = start_debate(**body.sent, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
         except DebateRefused as error:
             raise ValidationError({error.field: [str(error)]}) from None
-        return located(self.get_serializer(debate).data)
+        return located(self.shown(debate))
 
     @answers(DebateReport)
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -173,7 +173,7 @@ class Debates(Rows):
             debate = ask_rounds(self.get_object(), self.read_body().rounds)
         except DebateRefused as error:
             raise Conflict(str(error)) from None
-        return located(self.get_serializer(debate).data, status=202)
+        return located(self.shown(debate), status=202)
 
     @answers(DebateRow)
     @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,))
@@ -187,7 +187,7 @@ class Debates(Rows):
             debate = cancel(self.get_object())
         except DebateRefused as error:
             raise Conflict(str(error)) from None
-        return Response(self.get_serializer(debate).data)
+        return Response(self.shown(debate))
 
     @answers({(200, "text/markdown"): OpenApiTypes.STR, (200, "application/json"): DebateReport})
     @action(detail=True, filterset_class=ExportFilters)

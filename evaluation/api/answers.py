@@ -12,6 +12,7 @@ from rest_framework.reverse import reverse
 from agents.kit.api.rows import Answer, Context, Row, Url, described, link, one_of, optional, shown
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore, SwapHalf, is_heuristic
 from evaluation.runs.control import Progress, progress_of
+from evaluation.runs.ideas import DistinctIdea
 
 COVERAGE = "share scored of the judgements this judge can make, 0 to 1; null where there are none"
 DimensionName = Annotated[str, one_of(Dimension.choices)]
@@ -160,14 +161,6 @@ class ChannelScoreAnswer(Answer):
     coverage: float | None = Field(description=COVERAGE)
 
 
-class IdeaAnswer(Answer):
-    idea: str
-    description: str
-    same: list[str]
-    positions: list[int]
-    by: list[str]
-
-
 class DimensionSummaryAnswer(Answer):
     """A dimension of an evaluation; one that is counted has `count` where others have `score`."""
 
@@ -182,7 +175,7 @@ class DimensionSummaryAnswer(Answer):
     swap_test: SwapTestAnswer | None = optional()
     noise: float = optional("spread of repeated judgements, in points")
     figures: Any = optional()
-    ideas: list[IdeaAnswer] = optional()
+    ideas: list[DistinctIdea] = optional()
     channels: list[ChannelScoreAnswer] = optional()
     reason: str = optional("why there is no score")
 

@@ -10,11 +10,12 @@ from drf_spectacular.contrib.pydantic import PydanticExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent, get_doc
 from drf_spectacular.utils import OpenApiResponse, extend_schema
-from rest_framework.serializers import CharField, DictField, IntegerField, ListField, Serializer
+from pydantic import Field
 
 from agents.kit.api.filters import Backend
 from agents.kit.api.headers import HEADER, REPLAYED
 from agents.kit.api.problems import CONTENT_TYPE
+from agents.kit.api.rows import Answer, optional
 
 PROBLEMS = {
     400: "a parameter, header or field is not allowed; `errors` names each and says what is",
@@ -42,24 +43,20 @@ _HEADERS_OF_PROBLEMS: dict[int, list[tuple[str, str, dict[str, Any]]]] = {
 }
 
 
-class Problem(Serializer[Any]):
+class Problem(Answer):
     """An error (RFC 9457)."""
 
-    title = CharField(help_text="the status in words")
-    status = IntegerField()
-    detail = CharField(help_text="a sentence that says what is wrong and what is allowed")
-    errors = DictField(  # type: ignore[assignment]  # a name of the answer
-        child=ListField(child=CharField()),
-        required=False,
-        help_text="per field, parameter or header what is wrong and what is allowed",
-    )
+    title: str = Field(description="the status in words")
+    status: int
+    detail: str = Field(description="a sentence that says what is wrong and what is allowed")
+    errors: dict[str, list[str]] = optional("per field, parameter or header what is wrong and what is allowed")
 
 
 def answers(responses: Mapping[Any, Any] | Any, *problems: int, **more: Any) -> Callable[[Any], Any]:
-    """Say what an action answers where it is not its view's serializer with 200 (201 of a create).
+    """Say what an action answers where it is not its view's `answer_class` with 200 (201 of a create).
 
     Args:
-        responses: Status, or status and media type, to serializer; a serializer alone is that of 200.
+        responses: Status, or status and media type, to the model of the answer; a model alone is that of 200.
         problems: Statuses that this action adds to what every view of its kind can answer, such as 409.
         more: What else `extend_schema` takes.
     """
@@ -101,9 +98,9 @@ class Schema(AutoSchema):
         return first[1][0].upper() + first[1][1:] if first else None
 
     def get_description(self) -> str:  # type: ignore[override]  # as its base
-        """The action's docstring, else the view's; of one row that of its serializer."""
+        """The action's docstring, else the view's; of one row that of its answer."""
         if self.view.action == "retrieve" and hasattr(self.view, "list") and not self.view.retrieve.__doc__:
-            return get_doc(self.view.get_answer_class() or type(self._get_serializer()))  # type: ignore[no-untyped-call]
+            return get_doc(self.view.get_answer_class())  # type: ignore[no-untyped-call]
         return super().get_description()
 
     def get_request_serializer(self) -> Any:
@@ -112,7 +109,7 @@ class Schema(AutoSchema):
 
     def get_response_serializers(self) -> Any:
         """The answer that the view has for the action."""
-        return self.view.get_answer_class() or self._get_serializer()
+        return self.view.get_answer_class()
 
     def get_filter_backends(self) -> list[Any]:
         return [Backend] if self.method == "GET" else []
@@ -195,8 +192,6 @@ def _tidied(result: Any) -> Any:
         return [_tidied(part) for part in result]
     if not isinstance(result, dict):
         return result
-    if "x-row" in result:
-        return {"$ref": f"#/components/schemas/{result['x-row']}"}
     return {
         "anyOf" if key == "oneOf" else key: _tidied(value)
         for key, value in result.items()

@@ -15,12 +15,12 @@ from rest_framework.exceptions import NotFound, Throttled, ValidationError
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
-from agents.kit.api.browsing import FormFields, example_of
+from agents.kit.api.browsing import FormFields, Metadata, example_of
 from agents.kit.api.filters import Filters
 from agents.kit.api.headers import Changed, Conditional, IdempotentPosts
+from agents.kit.api.rows import Row
 from agents.kit.bodies import Nothing, read
 
 T = TypeVar("T")
@@ -62,9 +62,10 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
     """
 
     bodies: ClassVar[Mapping[str, Any]] = {}  # a `Body` each; or, read by the action itself, its schema
-    row_class: ClassVar[type[Any] | None] = None
+    row_class: ClassVar[type[Row] | None] = None
     answer_class: type[BaseModel] | None = None
     filterset_class: type[Filters] = Filters
+    metadata_class = Metadata
     queryset: Any
     lookup_value_converter = "int"
     most_bytes: int | None = None  # of a body
@@ -103,9 +104,6 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         values: dict[str, Any] = filters.form.cleaned_data
         return values
 
-    def get_serializer_class(self) -> Any:
-        return (self.row_class if self.action == "list" else None) or self.serializer_class or Serializer
-
     def get_answer_class(self) -> Any:
         """The answer of this action, where its decorator names no other."""
         return (self.row_class if self.action == "list" else None) or self.answer_class
@@ -116,8 +114,6 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
 
     def shown(self, row: Any) -> dict[str, Any]:
         """Show a row as this action answers it."""
-        if self.answer_class is None:
-            return dict(self.get_serializer(row).data)
         shown: dict[str, Any] = self.get_answer_class().of(row, self.row_context()).model_dump(mode="json")
         return shown
 
@@ -155,8 +151,6 @@ class Listed(View):
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         page: Any = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-        if self.answer_class is None:
-            return self.get_paginated_response(self.get_serializer(page, many=True).data)
         rows = self.get_answer_class().all_of(page, self.row_context())
         return self.get_paginated_response([row.model_dump(mode="json") for row in rows])
 
