@@ -271,7 +271,7 @@ class Agents(Editable):
             draft=seen.draft,
             trace=[entry.as_json() for entry in seen.trace],
         )
-        return Response(answer.model_dump(mode="json"))
+        return Response(answer)
 
 
 def _usual_channel(agent: Agent) -> Channel:

@@ -24,7 +24,7 @@ from agents.kit.api.headers import located
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict, Unavailable
 from agents.kit.api.requests import INGESTS, PAID, SENDS
-from agents.kit.api.rows import Answer, Context, Row, shown
+from agents.kit.api.rows import Answer, Context, Row, Url, link, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Listed, Rows, or_404
 from agents.kit.bodies import ABSENT, Anything, Body, Id, Said, Tags
@@ -56,6 +56,7 @@ class MessageRow(
 ):
     """What was really said, once."""
 
+    url: Url = shown(link("message-detail"))
     author: str = shown("author_name", "the speaker's name as people read it")
     tags: dict[str, str]
 
@@ -221,7 +222,7 @@ class Messages(Rows):
         answer = Received.of(message, self.row_context())
         if not answer.turns and (why := uncalled(message)):
             answer.notes.append(why)
-        return located(answer.model_dump(mode="json"))
+        return located(answer)
 
     @answers({200: SentAnswer, 201: SentAnswer}, 503)
     @action(detail=False, methods=["post"], throttle_scope=SENDS)
@@ -265,8 +266,8 @@ class Messages(Rows):
             session=(result.session or None) if not result.committed else None,
             reports={name: dict(report) for name, report in result.reports.items() if isinstance(report, Mapping)},
             trace=[entry.as_json() for entry in result.trace],
-        ).model_dump(mode="json")
-        return Response(answer) if message is None else located(answer, url=answer["message"]["url"])
+        )
+        return Response(answer) if message is None else located(answer, url=message.url)
 
     @answers(IngestAnswer)
     @action(detail=False, methods=["post"], throttle_scope=INGESTS, most_bytes=10 * 1024 * 1024)
@@ -289,7 +290,7 @@ class Messages(Rows):
             raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
         slugs = dict.fromkeys(message.channel for message in body.messages)
         channels = {slug: reverse("channel-detail", [slug], request=request) for slug in slugs}
-        return Response({**done.model_dump(), "channels": channels})
+        return Response(IngestAnswer(**dict(done), channels=channels))
 
 
 class PositionPages(Log):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from pydantic import Field, PlainSerializer, WithJsonSchema
+from pydantic import Field
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -23,7 +22,7 @@ from agents.kit.api.headers import etag_of, located
 from agents.kit.api.pagination import LogByTimeOf
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
-from agents.kit.api.rows import Answer, Context, Row, Url, query_link, shown
+from agents.kit.api.rows import Answer, Context, Dollars, Row, Url, query_link, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Listed, Rows, or_404
 from agents.kit.bodies import ABSENT, Body, Id
@@ -46,13 +45,6 @@ class RunRow(
     """A turn of an agent, without what happened in it."""
 
     stop_reason: str = Field(description=f"{', '.join(Run.StopReason.values)}, or empty")
-
-
-Dollars = Annotated[
-    Decimal,
-    PlainSerializer("{:.8f}".format, return_type=str),
-    WithJsonSchema({"type": "string", "format": "decimal", "pattern": r"^-?\d{0,12}(?:\.\d{0,8})?$"}),
-]
 
 
 class UsageAnswer(Answer):

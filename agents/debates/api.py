@@ -159,7 +159,7 @@ class Debates(Rows):
         `decision.what_talking_changed` holds the vote of the blind poll beside that of the last round, and what the rounds between used.
         Ask again with `If-None-Match` while it is played: 304 as long as nothing happened.
         """
-        shown = report(self.get_object()).model_dump(mode="json")
+        shown = report(self.get_object())
         return self.tagged(request, shown, etag_of(shown))
 
     @answers({202: DebateRow})

@@ -139,7 +139,7 @@ class Swarms(Editable):
         """
         given: TryBody = self.read_body()
         trial = try_swarm(self.get_object(), agent=given.agent, message=given.message, draft=given.draft)
-        return Response(trial.model_dump(mode="json"))
+        return Response(trial)
 
 
 def _values_of(swarm: Swarm) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class Dialogs(View):
         """What an agent with a swarm remembers of a conversation, each entry with the words it rests on."""
         agent, where = or_404(the_agent, slug), or_404(the_channel, channel)
         state = self._state(agent, where)
-        dialog = dialog_of(state).model_dump(mode="json")
+        dialog = dialog_of(state)
         return self.tagged(request, dialog, etag_of(dialog))
 
     @answers(Dialog)
@@ -257,7 +257,7 @@ class Dialogs(View):
         try:
             with transaction.atomic():
                 with updating(agent, where) as state:
-                    etag = etag_of(dialog_of(state).model_dump(mode="json"))
+                    etag = etag_of(dialog_of(state))
                     if expected is not None and etag not in expected:
                         raise Changed(etag)
                     for kind in (kind for kind in KINDS if kind in given.sent):
@@ -268,7 +268,7 @@ class Dialogs(View):
                     write_summary(agent, where, given.summary)
         except StateRefused as refused:
             raise ValidationError({refused.field: [str(refused)]}) from None
-        dialog = dialog_of(self._state(agent, where)).model_dump(mode="json")
+        dialog = dialog_of(self._state(agent, where))
         return self.tagged(request, dialog, etag_of(dialog))
 
     def _state(self, agent: Agent, channel: Channel) -> DialogState:

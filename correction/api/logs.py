@@ -122,4 +122,4 @@ class MarkResult(View):
             marked = mark_result(result=result, mark=self.read_body().mark, user=request.user)
         except ValueError as error:
             raise ValidationError({"mark": [str(error)]}) from None
-        return Response(GateResult.of(marked, self.row_context()).model_dump(mode="json"))
+        return Response(GateResult.of(marked, self.row_context()))

@@ -340,7 +340,7 @@ class BehaviorRequests(Rows):
             why_not = str(error)
         rows = BehaviorEffect.objects.filter(request=row).select_related("requested_by", "request__agent")
         effects = [_effect(effect, request) for effect in rows[:MOST_SHOWN]]
-        return Response(EffectOfRequest(plan=plan, why_not=why_not, effects=effects).model_dump(mode="json"))
+        return Response(EffectOfRequest(plan=plan, why_not=why_not, effects=effects))
 
     @answers({202: EffectRow}, 409, examples=[_EXAMPLE])
     @effect.mapping.post  # type: ignore[untyped-decorator]  # of the stubs
@@ -355,5 +355,5 @@ class BehaviorRequests(Rows):
             effect = queue_effect(request=row, messages=given.messages, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
         except BehaviorError as error:
             raise Conflict(str(error)) from None
-        shown = _effect(effect, request).model_dump(mode="json")
+        shown = _effect(effect, request)
         return located(shown, status=202, url=reverse("behaviorrequest-effect", [pk], request=request))

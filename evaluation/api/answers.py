@@ -9,7 +9,7 @@ from pydantic import Field, RootModel
 from rest_framework.request import Request
 from rest_framework.reverse import reverse
 
-from agents.kit.api.rows import Answer, Context, Row, Url, described, link, one_of, optional, shown
+from agents.kit.api.rows import Answer, Context, Row, Url, attribute, described, link, one_of, optional, shown
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore, SwapHalf, is_heuristic
 from evaluation.runs.control import Progress, progress_of
 from evaluation.runs.ideas import DistinctIdea
@@ -22,7 +22,8 @@ Interval = Annotated[list[float], Field(min_length=2, max_length=2)]  # 95 %: lo
 
 def heuristic_of(judge: str = "judge") -> Any:
     """Declare whether a judge is an offline one, whose scores are never compared with a model's."""
-    return shown(judge, read=is_heuristic)
+    judge_of = attribute(judge)
+    return shown(lambda row, context: is_heuristic(judge_of(row, context)))
 
 
 def run_url_of(run: str = "evaluation_run_id") -> Any:

@@ -61,8 +61,7 @@ class Propositions(View):
             rows = [*(_merged(agent, dimensions, level) if agent else _by_file(dimensions, level))]
         if given["active"] is not None:
             rows = [row for row in rows if row.active is given["active"]]
-        page = self.paginate_queryset(rows)  # type: ignore[arg-type]  # a list has pages, too
-        return self.get_paginated_response([row.model_dump(mode="json") for row in page or ()])
+        return self.get_paginated_response(self.paginate_queryset(rows))
 
 
 def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[PropositionAnswer]:

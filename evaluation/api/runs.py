@@ -98,7 +98,7 @@ class Evaluations(Rows):
             channels=_channels(request, run),
             scores=ScoreRow.all_of(scores[:most], self.row_context()),
             scores_complete=bool(most) and len(scores) <= most,
-        ).model_dump(mode="json")
+        )
         return self.tagged(request, answer, etag_of(answer))
 
     @answers({200: EvaluationRow, 202: AcceptedEvaluation}, 409)
@@ -124,13 +124,13 @@ class Evaluations(Rows):
             raise Conflict(str(error)) from None
         if run.status == EvaluationRun.Status.PENDING:
             return accepted(self.request, run)
-        return Response(EvaluationRow.of(run, self.row_context()).model_dump(mode="json"))
+        return Response(EvaluationRow.of(run, self.row_context()))
 
 
 def accepted(request: Request, run: EvaluationRun, **more: Any) -> Response:
     """202: a worker does it; where to look."""
     answer = AcceptedEvaluation(**dict(EvaluationRow.of(run, {"request": request})), **more)
-    return located(answer.model_dump(mode="json"), status=202)
+    return located(answer, status=202)
 
 
 class ScorePages(Log):

@@ -20,6 +20,9 @@ class ScheduleRow(
 ):
     """A measurement that is made again and again. No agents = every active one; no dimensions = all with propositions."""
 
+    agents: list[str] = shown(
+        lambda schedule, context: [agent.slug for agent in schedule.agents.all()], "empty = every active agent"
+    )
     dimensions: list[DimensionName]
     where: dict[str, str]
     heuristic: bool | None = shown(

@@ -187,7 +187,7 @@ class Baselines(Listed):
         named = or_404(the_agent, agent)
         rows = BaselineRow.all_of(self.get_queryset().filter(agent=named), self.row_context())
         answer = BaselinesAnswer(agent=named.slug, display_name=named.display_name, baselines=rows)
-        return Response(answer.model_dump(mode="json"))
+        return Response(answer)
 
     @answers(ComparisonAnswer, 409)
     @action(detail=True, filterset_class=ComparisonFilters)
@@ -211,7 +211,7 @@ class Baselines(Listed):
         document = comparison.model_dump(mode="json")
         how = {"judge": comparison.judge, "procedure": comparison.procedure}
         with_trust(document["dimensions"], **how, agent=named.slug)
-        row = EvaluationRow.of(run, self.row_context()).model_dump(mode="json")
+        row = EvaluationRow.of(run, self.row_context())
         return Response({"agent": named.slug, "run": row, "comparison": document})
 
 

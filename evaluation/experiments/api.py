@@ -108,7 +108,7 @@ class Experiments(Rows):
 
         Ask again with `If-None-Match` while it is played: 304 as long as nothing happened.
         """
-        shown = report(self.get_object()).model_dump(mode="json")
+        shown = report(self.get_object())
         return self.tagged(request, shown, etag_of(shown))
 
     @answers({202: ExperimentRow})

@@ -6,54 +6,55 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from inspect import get_annotations
-from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 from uuid import UUID
 
-from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from rest_framework.reverse import reverse
 
-Context = Mapping[
-    str, Any
-]  # what is known when rows are shown: the `request`, and what a view has read for all rows at once
+Context = Mapping[str, Any]  # what is known when rows are shown: the `request`, and what is read for all rows together
 Read = Callable[[Any, Context], Any]
+Url = Annotated[str, WithJsonSchema({"type": "string", "format": "uri"})]
+Slug = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"})]
+Dollars = Annotated[
+    Decimal,
+    PlainSerializer("{:.8f}".format, return_type=str),
+    WithJsonSchema({"type": "string", "format": "decimal", "pattern": r"^-?\d{0,12}(?:\.\d{0,8})?$"}),
+]
+_TYPES: dict[type[models.Field[Any, Any]], Any] = {  # the first that fits
+    models.BooleanField: bool,
+    models.IntegerField: int,
+    models.FloatField: float,
+    models.DecimalField: Dollars,
+    models.DateTimeField: datetime,
+    models.UUIDField: UUID,
+    models.JSONField: Any,
+    models.SlugField: Slug,
+    models.CharField: str,
+    models.TextField: str,
+}
 _NAMES = ("slug", "username", "name")  # a foreign key is shown by the first of these columns that its table has
-_TYPES: tuple[tuple[type[models.Field[Any, Any]], Any], ...] = (
-    (models.BooleanField, bool),
-    (models.IntegerField, int),
-    (models.FloatField, float),
-    (models.DateTimeField, datetime),
-    (models.UUIDField, UUID),
-    (models.JSONField, Any),
-    (models.CharField, str),
-    (models.TextField, str),
-)
+_LEFT_OUT = object()
 
 
 class _Source:
-    """Says where a field of an answer is read from."""
+    """Annotates a field with what reads it."""
 
     def __init__(self, read: Read) -> None:
         self.read = read
 
 
-def shown(source: str | Read, about: str = "", *, read: Callable[[Any], Any] | None = None) -> Any:
-    """Declare where a field of a `Row` is read from, where that is no column of the same name.
+def shown(source: str | Read, about: str = "") -> Any:
+    """Declare where a field of a `Row` is read from, where that is no attribute of the same name.
 
     Args:
         source: A path of attributes such as ``message.channel.slug``, of which each may be null; or a function of row and context.
         about: What the schema says of the field.
-        read: Turns what is there into what is shown.
     """
-    value_of = _path(source) if isinstance(source, str) else source
     field = Field(description=about or None)
-    field.metadata.append(_Source(value_of if read is None else lambda row, context: read(value_of(row, context))))
+    field.metadata.append(_Source(attribute(source) if isinstance(source, str) else source))
     return field
-
-
-_LEFT_OUT = object()
 
 
 def optional(about: str = "") -> Any:
@@ -63,14 +64,9 @@ def optional(about: str = "") -> Any:
     )
 
 
-Url = Annotated[str, WithJsonSchema({"type": "string", "format": "uri"})]
-
-
-def one_of(choices: Iterable[tuple[Any, Any]], *, blank: bool = False) -> WithJsonSchema:
+def one_of(choices: Iterable[tuple[Any, Any]]) -> WithJsonSchema:
     """Return the annotation of a text that is one of some. It is not checked: what is stored may be older than the choices."""
     values = [str(value) for value, _ in choices]
-    if blank and "" not in values:
-        values.append("")
     return WithJsonSchema({"type": "string", "enum": values, "description": described(choices)})
 
 
@@ -79,9 +75,24 @@ def described(choices: Iterable[tuple[Any, Any]]) -> str:
     return "\n".join(f"* `{value}` - {label}" for value, label in choices if value)
 
 
+def attribute(path: str) -> Read:
+    """Return what reads an attribute of attributes: null where one on the way is, and a list of related rows."""
+    names = path.split(".")
+
+    def read(row: Any, context: Context) -> Any:
+        value = row
+        for name in names:
+            if value is None:
+                return None
+            value = getattr(value, name)
+        return list(value.all()) if isinstance(value, models.Manager) else value
+
+    return read
+
+
 def link(view_name: str, key: str = "pk") -> Read:
     """Return what reads the address of a route; null where its key, a path of attributes, is."""
-    key_of = _path(key)
+    key_of = attribute(key)
 
     def read(row: Any, context: Context) -> str | None:
         value = key_of(row, context)
@@ -92,12 +103,8 @@ def link(view_name: str, key: str = "pk") -> Read:
 
 def query_link(view_name: str, parameter: str, key: str = "pk") -> Read:
     """Return what reads the address of a list, narrowed by a value of the row."""
-    value_of = _path(key)
-
-    def read(row: Any, context: Context) -> str:
-        return f"{reverse(view_name, request=context['request'])}?{parameter}={value_of(row, context)}"
-
-    return read
+    value_of = attribute(key)
+    return lambda row, context: f"{reverse(view_name, request=context['request'])}?{parameter}={value_of(row, context)}"
 
 
 class Answer(BaseModel):
@@ -115,7 +122,7 @@ class Row(Answer):
     """
 
     table: ClassVar[type[models.Model]]
-    _reads: ClassVar[dict[str, Read]] = {}
+    reads: ClassVar[dict[str, Read]]
 
     def __init_subclass__(
         cls, *, table: type[models.Model] | None = None, columns: Sequence[str] = (), **kwargs: Any
@@ -129,14 +136,13 @@ class Row(Answer):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        cls._reads = {}
+        cls.reads = {name: attribute(name) for name in cls.model_fields}
         for name, field in cls.model_fields.items():
-            sources = [part.read for part in field.metadata if isinstance(part, _Source)]
-            cls._reads[name] = sources[-1] if sources else _path(name)
+            cls.reads.update((name, part.read) for part in field.metadata if isinstance(part, _Source))
 
     @classmethod
     def together(cls, rows: Sequence[Any]) -> Context:
-        """Read what is read for all rows at once; `shown` functions find it in their context."""
+        """Read what is read for all rows together; what reads their fields finds it in the context."""
         return {}
 
     @classmethod
@@ -144,7 +150,7 @@ class Row(Answer):
         """Show rows."""
         rows = list(rows)
         context = {**context, **cls.together(rows)}
-        return [cls.model_validate({name: read(row, context) for name, read in cls._reads.items()}) for row in rows]
+        return [cls.model_validate({name: read(row, context) for name, read in cls.reads.items()}) for row in rows]
 
     @classmethod
     def of(cls, row: Any, context: Context) -> Self:
@@ -153,104 +159,38 @@ class Row(Answer):
         return answer
 
 
-def _path(path: str) -> Read:
-    """Return what reads attributes of attributes: null where one on the way is null, and lists of related rows."""
-    names = path.split(".")
-    if len(names) == 1:
-        attribute = attrgetter(path)
-        return lambda row, context: _listed(attribute(row))
-
-    def read(row: Any, context: Context) -> Any:
-        value = row
-        for name in names:
-            if value is None:
-                return None
-            value = getattr(value, name)
-        return value
-
-    return read
-
-
-def _listed(value: Any) -> Any:
-    return list(value.all()) if isinstance(value, models.Manager) else value
-
-
 def _column(table: type[models.Model], name: str) -> Any:
-    """Return the type of a field of an answer, with where it is read from and what the schema says of it."""
+    """Return the annotation of a field: its type, what reads it, and what the schema says of it."""
     if name == "url" or name.endswith("_url"):
         return _link(table, name)
-    column = _field_of(table, name)
-    if column is None:
-        raise FieldDoesNotExist(f"{table.__name__} has no field {name!r}")
-    if column.many_to_many:
-        return _names_of_many(column)
+    column: Any = table._meta.get_field(name)
+    source, path = column, name
     if column.is_relation:
-        return _name_of_one(column)
-    kind, about = _type_of(column), Field(description=_about(column) or None)
-    return Annotated[kind | None if column.null else kind, about]
+        named = {field.name: field for field in column.related_model._meta.fields}
+        names = [known for known in _NAMES if known in named]
+        source = named[names[0]] if names else column.related_model._meta.pk
+        path = f"{name}.{names[0]}" if names else column.attname
+    about = f"{column.help_text or source.help_text}\n\n{described(source.flatchoices or ())}".strip()
+    kind = next(kind for field, kind in _TYPES.items() if isinstance(source, field))
+    if source.choices:
+        blank = [("", "")] if source.blank else []
+        kind = Annotated[str, one_of([*source.flatchoices, *blank])]
+    return Annotated[kind | None if column.null else kind, _Source(attribute(path)), Field(description=about or None)]
 
 
 def _link(table: type[models.Model], name: str) -> Any:
-    """Return the type of a link: to the row itself, to that of a foreign key, or to another route of the row."""
+    """Return the annotation of a link: to the row itself, to that of a foreign key, or to another route of the row."""
     what = name.removesuffix("_url")
-    column = _field_of(table, what)
-    if column is None or not column.is_relation:
+    relations = {column.name: column for column in table._meta.fields if column.is_relation}
+    if what not in relations:
         view_name = f"{table._meta.model_name}-{'detail' if name == 'url' else what}"
         return Annotated[Url, _Source(link(view_name, _key_of(table)))]
-    related = column.related_model
-    key = f"{what}.slug" if _key_of(related) == "slug" else column.attname
-    address = _Source(link(f"{related._meta.model_name}-detail", key))
+    column: Any = relations[what]
+    key = f"{what}.slug" if _key_of(column.related_model) == "slug" else column.attname
+    address = _Source(link(f"{column.related_model._meta.model_name}-detail", key))
     return Annotated[Url | None if column.null else Url, address]
-
-
-def _field_of(table: type[models.Model], name: str) -> Any:
-    """Return a column of the table; None where it has none of this name."""
-    columns = (*table._meta.fields, *table._meta.many_to_many)
-    return next((column for column in columns if column.name == name), None)
 
 
 def _key_of(table: type[models.Model]) -> str:
     """Return the column by which routes know a row."""
-    return "slug" if _field_of(table, "slug") else "pk"
-
-
-def _name_of_one(column: Any) -> Any:
-    """Return the type of a foreign key: the name of its row, else its id."""
-    related = column.related_model
-    for name in _NAMES:
-        if named_by := _field_of(related, name):
-            about = Field(description=column.help_text or _about(named_by) or None)
-            kind = _type_of(named_by)
-            return Annotated[kind | None if column.null else kind, _Source(_path(f"{column.name}.{name}")), about]
-    kind, about = _type_of(related._meta.pk), Field(description=column.help_text or None)
-    return Annotated[kind | None if column.null else kind, _Source(_path(column.attname)), about]
-
-
-def _names_of_many(column: Any) -> Any:
-    """Return the type of a relation to many: the names of their rows."""
-    [name, *_] = (name for name in _NAMES if _field_of(column.related_model, name))
-
-    def read(row: Any, context: Context) -> list[str]:
-        return [getattr(related, name) for related in getattr(row, column.name).all()]
-
-    return Annotated[list[str], _Source(read), Field(description=column.help_text or None)]
-
-
-def _type_of(column: Any) -> Any:
-    """Return the type of a column."""
-    if column.choices:
-        return Annotated[str, one_of(column.flatchoices, blank=column.blank)]
-    if isinstance(column, models.SlugField):
-        return Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"})]
-    if isinstance(column, models.DecimalField):
-        whole = column.max_digits - column.decimal_places
-        pattern = rf"^-?\d{{0,{whole}}}(?:\.\d{{0,{column.decimal_places}}})?$"
-        as_text = PlainSerializer("{:f}".format, return_type=str)
-        return Annotated[Decimal, as_text, WithJsonSchema({"type": "string", "format": "decimal", "pattern": pattern})]
-    return next(kind for field, kind in _TYPES if isinstance(column, field))
-
-
-def _about(column: Any) -> str:
-    """Return what a column is, with its choices."""
-    parts = str(column.help_text), described(column.flatchoices or ())
-    return "\n\n".join(part for part in parts if part)
+    return "slug" if any(column.name == "slug" for column in table._meta.fields) else "pk"

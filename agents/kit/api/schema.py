@@ -100,7 +100,7 @@ class Schema(AutoSchema):
     def get_description(self) -> str:  # type: ignore[override]  # as its base
         """The action's docstring, else the view's; of one row that of its answer."""
         if self.view.action == "retrieve" and hasattr(self.view, "list") and not self.view.retrieve.__doc__:
-            return get_doc(self.view.get_answer_class())  # type: ignore[no-untyped-call]
+            return get_doc(self.view.get_answer_class())
         return super().get_description()
 
     def get_request_serializer(self) -> Any:
@@ -140,7 +140,7 @@ class Schema(AutoSchema):
         return problems
 
     def _problem(self, status: int) -> dict[str, Any]:
-        problem = self.resolve_serializer(Problem, "response").ref
+        problem = self.resolve_serializer(Problem, "response").ref  # type: ignore[arg-type]
         answer = {"description": PROBLEMS[status], "content": {CONTENT_TYPE: {"schema": problem}}}
         for name, description, schema in _HEADERS_OF_PROBLEMS.get(status, ()):
             _answers([answer], name, description, schema)
@@ -181,9 +181,7 @@ def _answers(responses: Iterable[dict[str, Any]], name: str, description: str, s
 
 
 def tidied(result: Any, **kwargs: Any) -> Any:
-    """After the schema is made: without bounds that only say how large a database's integers are, which differ between databases,
-    and what pydantic adds of itself; ``anyOf`` for ``oneOf``, for what one of several shapes describes may fit another as well.
-    """
+    """Take out of the schema what pydantic adds of itself, and bounds that only say how large a column of integers is."""
     return {**_tidied(result), "info": result["info"]}
 
 
@@ -193,13 +191,9 @@ def _tidied(result: Any) -> Any:
     if not isinstance(result, dict):
         return result
     return {
-        "anyOf" if key == "oneOf" else key: _tidied(value)
+        key: _tidied(value)
         for key, value in result.items()
-        if not (key in ("minimum", "maximum") and value in _BOUNDS)
+        if not (key in ("minimum", "maximum") and value in (2**63 - 1, -(2**63)))
         and not (key == "title" and isinstance(value, str))
-        and key != "x-spec-enum-id"
-        and (key, value) not in (("format", "int64"), ("default", None))
+        and (key, value) != ("default", None)
     }
-
-
-_BOUNDS = {bound for bits in (15, 31, 63) for bound in (2**bits - 1, -(2**bits))}

@@ -11,6 +11,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django_filters.utils import translate_validation
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 from rest_framework.exceptions import NotFound, Throttled, ValidationError
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
@@ -78,6 +79,12 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         pages = getattr(self.paginator, "parameters", ()) if self.action == "list" else ()
         self.get_filterset_class().refuse_unknown(request.query_params, *pages)
 
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Dump the models that the answer is made of."""
+        if isinstance(response, Response):
+            response.data = to_jsonable_python(response.data)
+        return super().finalize_response(request, response, *args, **kwargs)
+
     def throttled(self, request: Request, wait: float) -> NoReturn:
         limit = getattr(settings, self.throttle_scope)
         raise Throttled(
@@ -112,10 +119,9 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         """What is known when rows are shown."""
         return {"request": self.request}
 
-    def shown(self, row: Any) -> dict[str, Any]:
+    def shown(self, row: Any) -> Any:
         """Show a row as this action answers it."""
-        shown: dict[str, Any] = self.get_answer_class().of(row, self.row_context()).model_dump(mode="json")
-        return shown
+        return self.get_answer_class().of(row, self.row_context())
 
     def read_body(self) -> Any:
         """The body of this action, of the class that `bodies` has for it; that of a PATCH changes something."""
@@ -151,8 +157,7 @@ class Listed(View):
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         page: Any = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-        rows = self.get_answer_class().all_of(page, self.row_context())
-        return self.get_paginated_response([row.model_dump(mode="json") for row in rows])
+        return self.get_paginated_response(self.get_answer_class().all_of(page, self.row_context()))
 
 
 class Rows(Listed):
