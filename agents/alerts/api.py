@@ -9,7 +9,6 @@ from pydantic import Field
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import CharField
 
 from agents.alerts.models import Alert
 from agents.alerts.raising import acknowledge
@@ -26,17 +25,17 @@ from agents.kit.api.views import Rows
 from agents.kit.bodies import Body
 
 
-class AlertRow(Row):
+class AlertRow(
+    Row,
+    table=Alert,
+    columns=(
+        *("id", "kind", "agent", "title", "url", "times", "created_at", "last_at", "ended_at"),
+        *("acknowledged_at", "acknowledged_by", "note", "acknowledge_url"),
+    ),
+):
     """Something that a person has to know of; `url` is its page in the console."""
 
-    url = CharField(read_only=True)
-
-    class Meta:
-        model = Alert
-        fields = (
-            *("id", "kind", "agent", "title", "url", "times", "created_at", "last_at", "ended_at"),
-            *("acknowledged_at", "acknowledged_by", "note", "acknowledge_url"),
-        )
+    url: str
 
 
 class Note(Body):
@@ -61,7 +60,7 @@ class Alerts(Rows):
     """
 
     queryset = Alert.objects.select_related("agent", "acknowledged_by")
-    serializer_class = AlertRow
+    answer_class = AlertRow
     pagination_class = Log
     filterset_class = AlertFilters
     bodies: ClassVar = {"acknowledge": Note}
@@ -73,4 +72,4 @@ class Alerts(Rows):
         alert, note = self.get_object(), self.read_body().note
         if not acknowledge(Alert.objects.filter(pk=alert.pk), user=request.user, note=note):
             raise Conflict("it is acknowledged already")
-        return Response(self.get_serializer(self.get_object()).data)
+        return Response(self.shown(self.get_object()))

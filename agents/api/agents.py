@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
 from pydantic import AfterValidator, Field, StringConstraints
@@ -12,17 +12,6 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
-from rest_framework.serializers import (
-    CharField,
-    ChoiceField,
-    DictField,
-    FloatField,
-    IntegerField,
-    JSONField,
-    ListField,
-    Serializer,
-    SerializerMethodField,
-)
 
 from agents.api.filters import of_channel
 from agents.bodies import Traits, the_agent
@@ -32,7 +21,7 @@ from agents.kit.api.headers import etag_of, located
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict, Unavailable
 from agents.kit.api.requests import ReadsMessages
-from agents.kit.api.rows import Row
+from agents.kit.api.rows import Answer, Context, Row, Url, optional, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Editable, Rows, new_slug, or_404
 from agents.kit.bodies import ABSENT, Body
@@ -54,41 +43,38 @@ _EDITED = (
 )
 
 
-class AgentRow(Row):
+class AgentRow(
+    Row,
+    table=Agent,
+    columns=(
+        *("slug", "url", "display_name", "title", "description", "avatar_color", "is_active", "model_id"),
+        *("max_turns", "version", "created_at", "updated_at", "prompt_url", "turns_url", "versions_url"),
+    ),
+):
     """An agent as lists show it, without its persona. Needs `version_number` annotated."""
 
-    version = IntegerField(source="version_number", allow_null=True, help_text="number of the persona as it is now")
-
-    class Meta:
-        model = Agent
-        fields: tuple[str, ...] = (
-            *("slug", "url", "display_name", "title", "description", "avatar_color", "is_active", "model_id"),
-            *("max_turns", "version", "created_at", "updated_at", "prompt_url", "turns_url", "versions_url"),
-        )
+    version: int | None = shown("version_number", "number of the persona as it is now")
 
 
-class MemoryFields(Serializer[Any]):
-    label = CharField()  # type: ignore[assignment]  # a declared field is taken off the class
-    value = CharField()
+class MemoryAnswer(Answer):
+    label: str
+    value: str
 
 
-class TraitFields(Serializer[Any]):
-    name = CharField()
-    description = CharField()
-    sentiment = FloatField(help_text="how the persona feels about it, -1 to 1")
-    strength = FloatField(help_text="0 = stop doing this, 0.5 = usual, 1 = always")
+class TraitAnswer(Answer):
+    name: str
+    description: str
+    sentiment: float = Field(description="how the persona feels about it, -1 to 1")
+    strength: float = Field(description="0 = stop doing this, 0.5 = usual, 1 = always")
 
 
-class WholeAgent(AgentRow):
+class WholeAgent(AgentRow, columns=("aliases", "system_prompt", "sample_lines", "traits", "memory")):
     """One agent with its persona: system prompt, traits, sample lines, and the notes in its memory."""
 
-    aliases = ListField(child=CharField(), help_text="further names by which people call it")
-    sample_lines = ListField(child=CharField())
-    traits = TraitFields(many=True, read_only=True)
-    memory = MemoryFields(source="memory_blocks", many=True, read_only=True)
-
-    class Meta(AgentRow.Meta):
-        fields = (*AgentRow.Meta.fields, "aliases", "system_prompt", "sample_lines", "traits", "memory")
+    aliases: list[str] = Field(description="further names by which people call it")
+    sample_lines: list[str]
+    traits: list[TraitAnswer]
+    memory: list[MemoryAnswer] = shown("memory_blocks")
 
 
 def _callable_model(model: str) -> str:
@@ -139,47 +125,47 @@ class PromptFilters(Filters):
     trigger = filters.number(allowed="the id of a message")
 
 
-class SectionFields(Serializer[Any]):
-    heading = CharField(allow_blank=True)
-    body = CharField(allow_blank=True)
-    stage = CharField(allow_blank=True, help_text="who added it")
+class SectionAnswer(Answer):
+    heading: str
+    body: str
+    stage: str = Field(description="who added it")
 
 
-class ToolFields(Serializer[Any]):
-    name = CharField()
-    description = CharField()
-    input_schema = JSONField()
+class ToolAnswer(Answer):
+    name: str
+    description: str
+    input_schema: dict[str, Any]
 
 
-class StageFields(Serializer[Any]):
+class StageAnswer(Answer):
     """What one stage did."""
 
-    stage = CharField()
-    phase = ChoiceField(["received", "prepare", "review", "committed", "finish"])
-    status = ChoiceField(["ran", "skipped", "failed"])
-    ms = FloatField()
-    why = CharField(required=False)
-    counters = DictField(child=IntegerField(), required=False)
+    stage: str
+    phase: Literal["received", "prepare", "review", "committed", "finish"]
+    status: Literal["ran", "skipped", "failed"]
+    ms: float
+    why: str = optional()
+    counters: dict[str, int] = optional()
 
 
-class DraftFields(Serializer[Any]):
-    text = CharField()
-    payload = JSONField()
+class DraftAnswer(Answer):
+    text: str
+    payload: Any
 
 
-class PromptFields(Serializer[Any]):
+class PromptAnswer(Answer):
     """What the model is sent at the beginning of a turn."""
 
-    agent = CharField()
-    channel = CharField()
-    model = CharField()
-    system = CharField(help_text="the whole system prompt")
-    user = CharField(help_text="the first user turn, the conversation included")
-    sections = SectionFields(many=True, help_text="the system prompt by its parts")
-    transcript = ListField(child=CharField(), help_text="the conversation as it is shown")
-    tools = ToolFields(many=True)
-    draft = DraftFields(allow_null=True, help_text="what a stage would answer at once; null = the model is asked")
-    trace = StageFields(many=True, help_text="what the stages did; `why` names what a turn would evaluate")
+    agent: str
+    channel: str
+    model: str
+    system: str = Field(description="the whole system prompt")
+    user: str = Field(description="the first user turn, the conversation included")
+    sections: list[SectionAnswer] = Field(description="the system prompt by its parts")
+    transcript: list[str] = Field(description="the conversation as it is shown")
+    tools: list[ToolAnswer]
+    draft: DraftAnswer | None = Field(description="what a stage would answer at once; null = the model is asked")
+    trace: list[StageAnswer] = Field(description="what the stages did; `why` names what a turn would evaluate")
 
 
 class AgentFilters(Filters):
@@ -210,7 +196,7 @@ class Agents(Editable):
 
     queryset = agents_with_version()
     row_class = AgentRow
-    serializer_class = WholeAgent
+    answer_class = WholeAgent
     bodies: ClassVar = {"create": NewAgent, "update": AgentBody, "partial_update": AgentChange}
     filterset_class = AgentFilters
 
@@ -239,7 +225,7 @@ class Agents(Editable):
         with new_slug(Agent.objects.all(), agent.slug):
             save_persona(agent=agent, traits=traits, note=note, source=user.get_username(), user=user)  # type: ignore[arg-type]  # no user is anonymous here
         self.kwargs["slug"] = agent.slug
-        return located(self.get_serializer(self.get_object()).data)
+        return located(self.shown(self.get_object()))
 
     def change(self, row: Agent, fields: dict[str, Any]) -> None:
         """Save changes, with a version when the persona changed."""
@@ -252,7 +238,7 @@ class Agents(Editable):
         said = f"edited: {note}" if note else WITHOUT_NOTE
         save_persona(agent=agent, traits=traits, note=said, source=user.get_username(), user=user)  # type: ignore[arg-type]  # no user is anonymous here
 
-    @answers(PromptFields, 409, 503)
+    @answers(PromptAnswer, 409, 503)
     @action(detail=True, permission_classes=(ReadsMessages,), filterset_class=PromptFilters)
     def prompt(self, request: Request, slug: str) -> Response:
         """Exactly what the agent's model would be sent if its turn began now: persona, memory, sections of the stages, conversation, tools.
@@ -273,17 +259,19 @@ class Agents(Editable):
             )
         except StageFailed as error:
             raise Unavailable(f"no turn could begin: a required stage failed ({error})") from None
-        answer = {
-            "agent": agent.slug,
-            "channel": channel.slug,
-            "model": agent.model_id or model_of("actor"),
-            "tools": tool_definitions(seen.answer),
-            "trace": [entry.as_json() for entry in seen.trace],
-            "system": seen.system_text,
-            "user": seen.user_text,
-            **{name: getattr(seen, name) for name in ("sections", "transcript", "draft")},
-        }
-        return Response(PromptFields(answer).data)
+        answer = PromptAnswer(
+            agent=agent.slug,
+            channel=channel.slug,
+            model=agent.model_id or model_of("actor"),
+            system=seen.system_text,
+            user=seen.user_text,
+            sections=seen.sections,
+            transcript=seen.transcript,
+            tools=tool_definitions(seen.answer),
+            draft=seen.draft,
+            trace=[entry.as_json() for entry in seen.trace],
+        )
+        return Response(answer)
 
 
 def _usual_channel(agent: Agent) -> Channel:
@@ -306,27 +294,24 @@ def named_message(pk: int | None, name: str, channel: Channel) -> Message | None
     return message
 
 
-class VersionRow(Row):
+def _version_url(version: PersonaVersion, context: Context) -> str:
+    return reverse("agent-version", [version.agent.slug, version.number], request=context["request"])
+
+
+class VersionRow(
+    Row,
+    table=PersonaVersion,
+    columns=("id", "number", "url", "agent", "digest", "note", "created_by", "created_at"),
+):
     """A saved state of a persona, without its texts."""
 
-    url = SerializerMethodField()
-
-    class Meta:
-        model = PersonaVersion
-        fields: tuple[str, ...] = ("id", "number", "url", "agent", "digest", "note", "created_by", "created_at")
-
-    def get_url(self, version: PersonaVersion) -> str:
-        where = [version.agent.slug, version.number]
-        return str(reverse("agent-version", where, request=self.context["request"]))
+    url: Url = shown(_version_url)
 
 
-class WholeVersion(VersionRow):
+class WholeVersion(VersionRow, columns=("system_prompt", "traits")):
     """One version of an agent's persona with its system prompt and traits."""
 
-    traits = TraitFields(many=True, read_only=True)
-
-    class Meta(VersionRow.Meta):
-        fields = (*VersionRow.Meta.fields, "system_prompt", "traits")
+    traits: list[TraitAnswer]
 
 
 class VersionPages(Log):
@@ -340,7 +325,7 @@ class Versions(Rows):
 
     queryset = PersonaVersion.objects.all()
     row_class = VersionRow
-    serializer_class = WholeVersion
+    answer_class = WholeVersion
     pagination_class = VersionPages
     lookup_field = "number"
 

@@ -10,14 +10,13 @@ from pydantic import AfterValidator, Field
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import CharField, DictField, SerializerMethodField
 
 from agents.api.filters import of_agent
 from agents.bodies import no_channel
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters
 from agents.kit.api.headers import etag_of, located
-from agents.kit.api.rows import Row
+from agents.kit.api.rows import Context, Row, shown
 from agents.kit.api.views import Editable, new_slug
 from agents.kit.bodies import Body, OneOf, Tags
 from agents.kit.text.fences import check_name
@@ -25,29 +24,30 @@ from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import no_agent
 
 
-class ChannelRow(Row):
+def _agents(channel: Channel, context: Context) -> list[str]:
+    return sorted(member.agent.slug for member in channel.memberships.all() if member.agent)
+
+
+def _users(channel: Channel, context: Context) -> list[str]:
+    return sorted(member.user.get_username() for member in channel.memberships.all() if member.user)
+
+
+class ChannelRow(
+    Row,
+    table=Channel,
+    columns=(
+        *("slug", "url", "name", "kind", "topic", "tags", "synthetic", "agents", "users", "last_position"),
+        *("created_at", "messages_url"),
+    ),
+):
     """One channel with who is in it. Needs `memberships` prefetched with their agent and user."""
 
-    tags = DictField(child=CharField())
-    agents = SerializerMethodField(help_text="slugs of the agents in it")
-    users = SerializerMethodField(help_text="names of the users in it")
-    last_position = SerializerMethodField(help_text="position of its newest message; 0 = none yet")
-
-    class Meta:
-        model = Channel
-        fields = (
-            *("slug", "url", "name", "kind", "topic", "tags", "synthetic", "agents", "users", "last_position"),
-            *("created_at", "messages_url"),
-        )
-
-    def get_agents(self, channel: Channel) -> list[str]:
-        return sorted(member.agent.slug for member in channel.memberships.all() if member.agent)
-
-    def get_users(self, channel: Channel) -> list[str]:
-        return sorted(member.user.get_username() for member in channel.memberships.all() if member.user)
-
-    def get_last_position(self, channel: Channel) -> int:
-        return channel.next_position - 1
+    tags: dict[str, str]
+    agents: list[str] = shown(_agents, "slugs of the agents in it")
+    users: list[str] = shown(_users, "names of the users in it")
+    last_position: int = shown(
+        lambda channel, context: channel.next_position - 1, "position of its newest message; 0 = none yet"
+    )
 
 
 class ChannelChange(Body):
@@ -99,7 +99,7 @@ class Channels(Editable):
     """
 
     queryset = channels_with_members()
-    serializer_class = ChannelRow
+    answer_class = ChannelRow
     bodies: ClassVar = {"create": NewChannel, "update": ChannelBody, "partial_update": ChannelChange}
     filterset_class = ChannelFilters
 
@@ -112,7 +112,7 @@ class Channels(Editable):
         members, self.kwargs["slug"] = _members(fields), fields["slug"]
         with new_slug(Channel.objects.all(), fields["slug"]):
             _set_members(Channel.objects.create(**fields), members)
-        return located(self.get_serializer(self.get_object()).data)
+        return located(self.shown(self.get_object()))
 
     def change(self, row: Channel, fields: dict[str, Any]) -> None:
         """Only the columns that are given: the counter of positions belongs to those who speak."""

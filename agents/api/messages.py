@@ -10,13 +10,11 @@ from django.db.models import QuerySet
 from pydantic import Field
 from rest_framework.decorators import action
 from rest_framework.exceptions import PermissionDenied, ValidationError
-from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
-from rest_framework.serializers import BooleanField, CharField, DictField, JSONField, Serializer, SerializerMethodField
 
-from agents.api.agents import StageFields, named_message
+from agents.api.agents import StageAnswer, named_message
 from agents.api.filters import of_agent, of_channel
 from agents.api.overrides import Deadline, Overrides, overrides_of
 from agents.bodies import AgentSlug, ChannelSlug, the_channel
@@ -26,9 +24,9 @@ from agents.kit.api.headers import located
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict, Unavailable
 from agents.kit.api.requests import INGESTS, PAID, SENDS
-from agents.kit.api.rows import Row
+from agents.kit.api.rows import Answer, Context, Row, Url, link, shown
 from agents.kit.api.schema import answers
-from agents.kit.api.views import Rows, View, or_404
+from agents.kit.api.views import Listed, Rows, or_404
 from agents.kit.bodies import ABSENT, Anything, Body, Id, Said, Tags
 from agents.models import Message
 from agents.transcripts.ingest import Ingested, IngestRefused, NewMessages, ingest_messages
@@ -48,58 +46,58 @@ def shown_messages() -> QuerySet[Message]:
     )
 
 
-class MessageRow(Row):
+class MessageRow(
+    Row,
+    table=Message,
+    columns=(
+        *("id", "url", "channel", "position", "external_id", "author", "agent", "user", "outsider"),
+        *("parent", "text", "payload", "sent_at", "run", "run_url", "persona_version", "synthetic", "tags"),
+    ),
+):
     """What was really said, once."""
 
-    author = CharField(source="author_name", help_text="the speaker's name as people read it")
-    tags = DictField(child=CharField())
+    url: Url = shown(link("message-detail"))
+    author: str = shown("author_name", "the speaker's name as people read it")
+    tags: dict[str, str]
 
-    class Meta:
-        model = Message
-        fields: tuple[str, ...] = (
-            *("id", "url", "channel", "position", "external_id", "author", "agent", "user", "outsider"),
-            *("parent", "text", "payload", "sent_at", "run", "run_url", "persona_version", "synthetic", "tags"),
-        )
+
+class ReactionAnswer(Row):
+    emoji: str
+    agent: str | None = shown("agent.slug")
+    user: str | None = shown("user.username")
+
+
+def _turn_urls(message: Message, context: Context) -> list[str]:
+    runs = message.triggered_runs.order_by("pk").values_list("pk", flat=True)
+    return [reverse("run-detail", [pk], request=context["request"]) for pk in runs]
+
+
+def _notes(message: Message, context: Context) -> list[str]:
+    runs = message.triggered_runs.order_by("pk").values_list("agent__slug", "trace")
+    return [
+        f"{slug}: {entry['why']}"
+        for slug, trace in runs
+        for entry in trace
+        if entry.get("phase") == "received" and entry.get("status") == "skipped"
+    ]
 
 
 class Received(MessageRow):
     """A message with the turns that it called forth."""
 
-    turns = SerializerMethodField(help_text="the runs that answer it; a worker takes them")
-    notes = SerializerMethodField(
-        help_text="what a stage does not do with it, by agent, and the setting that decides it; when it is saved, also why it calls nobody"
+    turns: list[str] = shown(_turn_urls, "the runs that answer it; a worker takes them")
+    notes: list[str] = shown(
+        _notes,
+        "what a stage does not do with it, by agent, and the setting that decides it; when it is saved, also why it calls nobody",
     )
-
-    class Meta(MessageRow.Meta):
-        fields = (*MessageRow.Meta.fields, "turns", "notes")
-
-    def get_turns(self, message: Message) -> list[str]:
-        runs = message.triggered_runs.order_by("pk").values_list("pk", flat=True)
-        return [reverse("run-detail", [pk], request=self.context["request"]) for pk in runs]
-
-    def get_notes(self, message: Message) -> list[str]:
-        runs = message.triggered_runs.order_by("pk").values_list("agent__slug", "trace")
-        return [
-            f"{slug}: {entry['why']}"
-            for slug, trace in runs
-            for entry in trace
-            if entry.get("phase") == "received" and entry.get("status") == "skipped"
-        ]
-
-
-class ReactionFields(Serializer[Any]):
-    emoji = CharField()
-    agent = CharField(source="agent.slug", read_only=True, allow_null=True, default=None)
-    user = CharField(source="user.username", read_only=True, allow_null=True, default=None)
 
 
 class WholeMessage(Received):
     """One message with the reactions to it and the turns that answer it."""
 
-    reactions = ReactionFields(many=True, read_only=True)
-
-    class Meta(Received.Meta):
-        fields = (*MessageRow.Meta.fields, "reactions", "turns", "notes")
+    reactions: list[ReactionAnswer] = shown(
+        lambda message, context: ReactionAnswer.all_of(message.reactions.all(), context)
+    )
 
 
 class NewMessage(Body):
@@ -129,21 +127,21 @@ class NewDraft(Body):
     overrides: Overrides = Overrides()
 
 
-class SentFields(Serializer[Any]):
+class SentAnswer(Answer):
     """What became of a draft."""
 
-    committed = BooleanField(help_text="whether it was said")
-    outcome = CharField(
-        help_text="the deciding stage's word for it, such as passed or corrected; sent = it was not judged"
+    committed: bool = Field(description="whether it was said")
+    outcome: str = Field(
+        description="the deciding stage's word for it, such as passed or corrected; sent = it was not judged"
     )
-    text = CharField(help_text="what was said; of a rejected draft, the draft")
-    message = MessageRow(allow_null=True, help_text="null = not said")
-    feedback = CharField(allow_blank=True, help_text="for the agent, when the draft was sent back")
-    session = CharField(allow_null=True, help_text="send the next attempt with it; null = nothing to continue")
-    reports = DictField(
-        child=JSONField(), help_text="by stage; that of `gate` has score, threshold and reasoning per dimension"
+    text: str = Field(description="what was said; of a rejected draft, the draft")
+    message: MessageRow | None = Field(description="null = not said")
+    feedback: str = Field(description="for the agent, when the draft was sent back")
+    session: str | None = Field(description="send the next attempt with it; null = nothing to continue")
+    reports: dict[str, Any] = Field(
+        description="by stage; that of `gate` has score, threshold and reasoning per dimension"
     )
-    trace = StageFields(many=True)
+    trace: list[StageAnswer]
 
 
 class IngestAnswer(Ingested):
@@ -195,7 +193,7 @@ class Messages(Rows):
 
     queryset = shown_messages()
     row_class = MessageRow
-    serializer_class = WholeMessage
+    answer_class = WholeMessage
     pagination_class = MessagePages
     filterset_class = MessageFilters
     throttle_scope = PAID
@@ -221,12 +219,12 @@ class Messages(Rows):
             )
         except SendRefused as error:
             raise Conflict(str(error)) from None
-        shown = Received(message, context=self.get_serializer_context()).data
-        if not shown["turns"] and (why := uncalled(message)):
-            shown["notes"].append(why)
-        return located(shown)
+        answer = Received.of(message, self.row_context())
+        if not answer.turns and (why := uncalled(message)):
+            answer.notes.append(why)
+        return located(answer)
 
-    @answers({200: SentFields, 201: SentFields}, 503)
+    @answers({200: SentAnswer, 201: SentAnswer}, 503)
     @action(detail=False, methods=["post"], throttle_scope=SENDS)
     def send(self, request: Request) -> Response:
         """Send an agent's draft through the gate: 201 with the message when it was said, 200 with `committed` false when not.
@@ -258,18 +256,18 @@ class Messages(Rows):
         return self._sent(result)
 
     def _sent(self, result: SendResult) -> Response:
-        message = MessageRow(result.message, context=self.get_serializer_context()).data if result.message else None
-        shown = {
-            "committed": result.committed,
-            "outcome": str(result.outcome),
-            "text": result.text,
-            "message": message,
-            "feedback": result.feedback,
-            "session": (result.session or None) if not result.committed else None,
-            "reports": {name: dict(report) for name, report in result.reports.items() if isinstance(report, Mapping)},
-            "trace": [entry.as_json() for entry in result.trace],
-        }
-        return Response(shown) if message is None else located(shown, url=message["url"])
+        message = MessageRow.of(result.message, self.row_context()) if result.message else None
+        answer = SentAnswer(
+            committed=result.committed,
+            outcome=str(result.outcome),
+            text=result.text,
+            message=message,
+            feedback=result.feedback,
+            session=(result.session or None) if not result.committed else None,
+            reports={name: dict(report) for name, report in result.reports.items() if isinstance(report, Mapping)},
+            trace=[entry.as_json() for entry in result.trace],
+        )
+        return Response(answer) if message is None else located(answer, url=message.url)
 
     @answers(IngestAnswer)
     @action(detail=False, methods=["post"], throttle_scope=INGESTS, most_bytes=10 * 1024 * 1024)
@@ -292,7 +290,7 @@ class Messages(Rows):
             raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
         slugs = dict.fromkeys(message.channel for message in body.messages)
         channels = {slug: reverse("channel-detail", [slug], request=request) for slug in slugs}
-        return Response({**done.model_dump(), "channels": channels})
+        return Response(IngestAnswer(**dict(done), channels=channels))
 
 
 class PositionPages(Log):
@@ -312,7 +310,7 @@ class ChannelMessageFilters(OfMessages):
     )
 
 
-class ChannelMessages(View, ListModelMixin):
+class ChannelMessages(Listed):
     """What was said in one channel, newest first; from the beginning with `ordering=position`.
 
     `after=POSITION` leaves out what you have: messages are committed in the order of their positions, so none appears below it later.
@@ -320,7 +318,7 @@ class ChannelMessages(View, ListModelMixin):
     """
 
     queryset = shown_messages()
-    serializer_class = MessageRow
+    answer_class = MessageRow
     pagination_class = PositionPages
     filterset_class = ChannelMessageFilters
 

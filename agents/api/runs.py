@@ -5,27 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema_field
 from pydantic import Field
 from rest_framework.decorators import action
-from rest_framework.mixins import CreateModelMixin, ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
-from rest_framework.serializers import (
-    CharField,
-    ChoiceField,
-    DecimalField,
-    DictField,
-    HyperlinkedIdentityField,
-    IntegerField,
-    JSONField,
-    ListField,
-    Serializer,
-    SerializerMethodField,
-)
 
-from agents.api.agents import StageFields, named_message
+from agents.api.agents import StageAnswer, named_message
 from agents.api.filters import of_agent, of_channel
 from agents.api.messages import MessageRow, shown_messages
 from agents.api.overrides import Deadline, Overrides, overrides_of
@@ -36,9 +22,9 @@ from agents.kit.api.headers import etag_of, located
 from agents.kit.api.pagination import LogByTimeOf
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
-from agents.kit.api.rows import QueryLink, Row
+from agents.kit.api.rows import Answer, Context, Dollars, Row, Url, query_link, shown
 from agents.kit.api.schema import answers
-from agents.kit.api.views import Rows, View, or_404
+from agents.kit.api.views import Listed, Rows, or_404
 from agents.kit.bodies import ABSENT, Body, Id
 from agents.kit.llm.ledger import totals
 from agents.kit.models import LLMCall
@@ -47,105 +33,87 @@ from agents.turn.orchestrator import TurnRefused, cancel, start_turn
 from agents.turn.prompt import PROMPT_CHARACTERS
 
 
-class RunRow(Row):
+class RunRow(
+    Row,
+    table=Run,
+    columns=(
+        *("id", "url", "agent", "channel", "status", "stop_reason", "error", "trigger", "trigger_url"),
+        *("prompt", "depth", "attempt", "cancel_requested", "created_at", "started_at", "finished_at"),
+        *("trace_url", "cancel_url"),
+    ),
+):
     """A turn of an agent, without what happened in it."""
 
-    stop_reason = CharField(help_text=f"{', '.join(Run.StopReason.values)}, or empty")
-
-    class Meta:
-        model = Run
-        fields: tuple[str, ...] = (
-            *("id", "url", "agent", "channel", "status", "stop_reason", "error", "trigger", "trigger_url"),
-            *("prompt", "depth", "attempt", "cancel_requested", "created_at", "started_at", "finished_at"),
-            *("trace_url", "cancel_url"),
-        )
+    stop_reason: str = Field(description=f"{', '.join(Run.StopReason.values)}, or empty")
 
 
-class UsageFields(Serializer[Any]):
+class UsageAnswer(Answer):
     """Sums over model calls. `cost_usd` leaves out the unpriced ones."""
 
-    calls = IntegerField()
-    input_tokens = IntegerField()
-    output_tokens = IntegerField()
-    cache_read_tokens = IntegerField()
-    cache_write_tokens = IntegerField()
-    cost_usd = DecimalField(max_digits=20, decimal_places=8)
-    unpriced = IntegerField(help_text="calls whose price is not known")
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost_usd: Dollars
+    unpriced: int = Field(description="calls whose price is not known")
 
 
-class WholeRun(RunRow):
+def _said(run: Run, context: Context) -> list[MessageRow]:
+    return MessageRow.all_of(shown_messages().filter(run=run).order_by("pk"), context)
+
+
+class WholeRun(RunRow, columns=("overrides", "steps", "said", "usage", "usage_with_stages", "calls_url")):
     """One turn with what was said in it and what its model calls used; `trace_url` has every step.
 
     Ask again with `If-None-Match` while you wait for it: 304 as long as nothing happened.
     """
 
-    steps = IntegerField(source="steps.count", help_text="how many it has taken so far")
-    said = SerializerMethodField(help_text="what was said in it, in order")
-    usage = SerializerMethodField(help_text="of the agent's own model calls")
-    usage_with_stages = SerializerMethodField(help_text="of all model calls that the turn caused")
-    overrides = DictField(child=JSONField())
-    calls_url = QueryLink("llmcall-list", "run", source="pk")
-
-    class Meta(RunRow.Meta):
-        fields = (*RunRow.Meta.fields, "overrides", "steps", "said", "usage", "usage_with_stages", "calls_url")
-
-    @extend_schema_field(MessageRow(many=True))
-    def get_said(self, run: Run) -> Any:
-        return MessageRow(shown_messages().filter(run=run).order_by("pk"), many=True, context=self.context).data
-
-    @extend_schema_field(UsageFields)
-    def get_usage(self, run: Run) -> dict[str, Any]:
-        return dict(UsageFields(totals(work_id=f"run:{run.pk}")).data)
-
-    @extend_schema_field(UsageFields)
-    def get_usage_with_stages(self, run: Run) -> dict[str, Any]:
-        return dict(UsageFields(totals(LLMCall.objects.filter(run=run))).data)
+    overrides: dict[str, Any]
+    steps: int = shown(lambda run, context: run.steps.count(), "how many it has taken so far")
+    said: list[MessageRow] = shown(_said, "what was said in it, in order")
+    usage: UsageAnswer = shown(lambda run, context: totals(work_id=f"run:{run.pk}"), "of the agent's own model calls")
+    usage_with_stages: UsageAnswer = shown(
+        lambda run, context: totals(LLMCall.objects.filter(run=run)), "of all model calls that the turn caused"
+    )
+    calls_url: Url = shown(query_link("llmcall-list", "run"))
 
 
-class StepFields(Row):
-    detail = JSONField(help_text="of a model call its status, model and tools; of a tool what became of it")
-    call_url = SerializerMethodField()
-
-    class Meta:
-        model = RunStep
-        fields = ("number", "kind", "detail", "duration_ms", "created_at", "call_url")
-
-    def get_call_url(self, step: RunStep) -> str | None:
-        call = step.detail.get("call") if isinstance(step.detail, dict) else None
-        if not isinstance(call, int):
-            return None
-        return str(reverse("llmcall-detail", [call], request=self.context["request"]))
+def _call_url(step: RunStep, context: Context) -> str | None:
+    call = step.detail.get("call") if isinstance(step.detail, dict) else None
+    if not isinstance(call, int):
+        return None
+    return reverse("llmcall-detail", [call], request=context["request"])
 
 
-class ExchangeFields(Row):
+class StepRow(Row, table=RunStep, columns=("number", "kind", "detail", "duration_ms", "created_at", "call_url")):
+    detail: Any = Field(description="of a model call its status, model and tools; of a tool what became of it")
+    call_url: Url | None = shown(_call_url)
+
+
+class ExchangeRow(
+    Row, table=RunMessage, columns=("number", "role", "step", "tool_name", "content", "message", "created_at")
+):
     """One entry of the exchange with the model."""
 
-    step = IntegerField(source="step.number", default=None, allow_null=True)
-    content = JSONField()
-
-    class Meta:
-        model = RunMessage
-        fields = ("number", "role", "step", "tool_name", "content", "message", "created_at")
+    step: int | None = shown("step.number")
 
 
-class Trace(Serializer[Run]):
+def _steps(run: Run, context: Context) -> list[StepRow]:
+    return StepRow.all_of(run.steps.order_by("number"), context)
+
+
+def _exchange(run: Run, context: Context) -> list[ExchangeRow]:
+    return ExchangeRow.all_of(RunMessage.objects.filter(run=run).select_related("step").order_by("number"), context)
+
+
+class Trace(Row, table=Run, columns=("run", "url", "status", "stages", "steps", "exchange")):
     """What happened in a turn."""
 
-    run = IntegerField(source="pk")
-    url = HyperlinkedIdentityField(view_name="run-detail")
-    status = ChoiceField(Run.Status.choices)
-    stages = StageFields(source="trace", many=True, help_text="what the stages did, in order")
-    steps = SerializerMethodField(help_text="model calls and tools, in order")
-    exchange = SerializerMethodField(help_text="all that passed between the turn and the model")
-
-    @extend_schema_field(StepFields(many=True))
-    def get_steps(self, run: Run) -> Any:
-        return StepFields(run.steps.order_by("number"), many=True, context=self.context).data
-
-    @extend_schema_field(ExchangeFields(many=True))
-    def get_exchange(self, run: Run) -> Any:
-        rows = RunMessage.objects.filter(run=run).select_related("step").order_by("number")
-        return ExchangeFields(rows, many=True, context=self.context).data
+    run: int = shown("pk")
+    stages: list[StageAnswer] = shown("trace", "what the stages did, in order")
+    steps: list[StepRow] = shown(_steps, "model calls and tools, in order")
+    exchange: list[ExchangeRow] = shown(_exchange, "all that passed between the turn and the model")
 
 
 class NewTurn(Body):
@@ -193,7 +161,7 @@ class Runs(Rows):
 
     queryset = shown_runs()
     row_class = RunRow
-    serializer_class = WholeRun
+    answer_class = WholeRun
     pagination_class = RunPages
     filterset_class = RunFilters
     etags = ("retrieve",)
@@ -205,15 +173,15 @@ class Runs(Rows):
         return shown_runs() if self.action == "list" else Run.objects.select_related("agent", "channel")
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        shown = self.get_serializer(self.get_object()).data
-        return self.tagged(request, shown, etag_of(shown))
+        run = self.shown(self.get_object())
+        return self.tagged(request, run, etag_of(run))
 
-    @action(detail=True, permission_classes=(ReadsMessages,), serializer_class=Trace)
+    @action(detail=True, permission_classes=(ReadsMessages,), answer_class=Trace)
     def trace(self, request: Request, pk: int) -> Response:
         """What happened in a turn: what the stages did, each step with its tool or model call, all that passed between it and the model."""
-        return Response(self.get_serializer(self.get_object()).data)
+        return Response(self.shown(self.get_object()))
 
-    @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,), serializer_class=RunRow)
+    @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,), answer_class=RunRow)
     def cancel(self, request: Request, pk: int) -> Response:
         """End a turn: at once when it has not begun, else before its next step. 409 when it has ended already."""
         self.read_body()
@@ -222,17 +190,17 @@ class Runs(Rows):
             run = cancel(run)
         if run.status in Run.FINAL and run.status != Run.Status.CANCELLED:
             raise Conflict(f"run {run.pk} has ended already: {run.get_status_display()}")
-        return Response(self.get_serializer(run).data)
+        return Response(self.shown(run))
 
 
-class Turns(View, ListModelMixin, CreateModelMixin):
+class Turns(Listed):
     """An agent's turns, newest first.
 
     Filters: `channel`, `status`, `stop_reason`, `since`, `until`; `ordering`.
     """
 
     queryset = shown_runs()
-    serializer_class = RunRow
+    answer_class = RunRow
     pagination_class = RunPages
     filterset_class = TurnFilters
     throttle_scope = PAID
@@ -256,47 +224,39 @@ class Turns(View, ListModelMixin, CreateModelMixin):
             )
         except TurnRefused as error:
             raise Conflict(str(error)) from None
-        return located(self.get_serializer(run).data, status=202)
+        return located(self.shown(run), status=202)
 
 
-class LLMCallRow(Row):
+class LLMCallRow(
+    Row,
+    table=LLMCall,
+    columns=(
+        *("id", "url", "created_at", "role", "purpose", "mechanism", "dimension", "agent", "run"),
+        *("work_id", "provider", "endpoint", "model", "served_model", "status", "error", "stop_reason"),
+        *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd"),
+        *("latency_ms", "attempts", "batch", "temperature", "temperature_applied", "request_id", "request_digest"),
+    ),
+):
     """A call of a model: what it was for, what it used and cost. `cost_usd` null = unpriced, never free."""
 
-    class Meta:
-        model = LLMCall
-        fields: tuple[str, ...] = (
-            *("id", "url", "created_at", "role", "purpose", "mechanism", "dimension", "agent", "run"),
-            *("work_id", "provider", "endpoint", "model", "served_model", "status", "error", "stop_reason"),
-            *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd"),
-            *("latency_ms", "attempts", "batch", "temperature", "temperature_applied", "request_id", "request_digest"),
-        )
 
-
-class PayloadFields(Serializer[Any]):
+class PayloadAnswer(Answer):
     """The exact prompt and the raw reply."""
 
-    request = JSONField()
-    reply = CharField()
-    tool_calls = ListField(child=JSONField())
+    request: Any
+    reply: str
+    tool_calls: list[Any]
+
+
+def _payload(call: LLMCall, context: Context) -> Any:
+    return getattr(call, "payload", None) if context["request"].user.has_perm("kit.view_llmpayload") else None
 
 
 class WholeLLMCall(LLMCallRow):
     """One call; with its exact prompt and raw reply where `LLM_STORE_PAYLOADS` kept them and you may view payloads."""
 
-    payload = SerializerMethodField(help_text="null = none is stored, or not yours to see")
-    payload_stored = SerializerMethodField()
-
-    class Meta(LLMCallRow.Meta):
-        fields = (*LLMCallRow.Meta.fields, "payload_stored", "payload")
-
-    def get_payload_stored(self, call: LLMCall) -> bool:
-        return getattr(call, "payload", None) is not None
-
-    @extend_schema_field(PayloadFields(allow_null=True))
-    def get_payload(self, call: LLMCall) -> dict[str, Any] | None:
-        if not self.get_payload_stored(call) or not self.context["request"].user.has_perm("kit.view_llmpayload"):
-            return None
-        return dict(PayloadFields(call.payload).data)
+    payload_stored: bool = shown(lambda call, context: hasattr(call, "payload"))
+    payload: PayloadAnswer | None = shown(_payload, "null = none is stored, or not yours to see")
 
 
 class CallFilters(InTime):
@@ -317,7 +277,7 @@ class LLMCalls(Rows):
         "agent__system_prompt", "agent__sample_lines", "agent__description"
     )
     row_class = LLMCallRow
-    serializer_class = WholeLLMCall
+    answer_class = WholeLLMCall
     pagination_class = LogByTimeOf
     filterset_class = CallFilters
     what = "model call"

@@ -144,7 +144,7 @@ class Transcripts(View):
                 raise ValidationError({"content": [f"{where}{error.reason}"]}) from None
             except OptionError as error:
                 raise ValidationError({"non_field_errors": [str(error).replace("--", "")]}) from None
-        return Response(report.model_dump())
+        return Response(report)
 
 
 class NewSpans(Body):
@@ -197,7 +197,7 @@ class Spans(View):
         except IngestRefused as error:
             raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
         done.channels = {slug: reverse("channel-detail", [slug], request=request) for slug in done.channels}
-        return Response(done.model_dump())
+        return Response(done)
 
 
 def _is_protobuf(request: Request) -> bool:

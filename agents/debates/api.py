@@ -40,16 +40,16 @@ EXPORTS: dict[str, tuple[str, Callable[[DebateReport], str]]] = {
 ENDINGS = {"markdown": "md", "json": "json"}
 
 
-class DebateRow(Row):
+class DebateRow(
+    Row,
+    table=Debate,
+    columns=(
+        *("id", "url", "channel", "channel_url", "mode", "topic", "status", "error", "rounds_asked"),
+        *("exit_reason", "exit_details", "created_by", "created_at", "started_at", "finished_at"),
+        *("rounds_url", "cancel_url", "export_url"),
+    ),
+):
     """A debate, without what was said in it."""
-
-    class Meta:
-        model = Debate
-        fields = (
-            *("id", "url", "channel", "channel_url", "mode", "topic", "status", "error", "rounds_asked"),
-            *("exit_reason", "exit_details", "created_by", "created_at", "started_at", "finished_at"),
-            *("rounds_url", "cancel_url", "export_url"),
-        )
 
 
 class MoreRounds(Body):
@@ -78,7 +78,7 @@ class Debates(Rows):
 
     queryset = Debate.objects.select_related("channel", "created_by").defer("channel__topic", "channel__tags")
     row_class = DebateRow
-    serializer_class = DebateRow
+    answer_class = DebateRow
     pagination_class = Log
     filterset_class = DebateFilters
     throttle_scope = PAID
@@ -102,7 +102,7 @@ class Debates(Rows):
         if asked.models and not request.user.has_perm(NEEDED):
             raise PermissionDenied(f"models: only for users with the permission {NEEDED}")
         debate = request_debate(asked, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
-        return located(self.get_serializer(debate).data)
+        return located(self.shown(debate))
 
     @answers(DebateReport)
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -111,7 +111,7 @@ class Debates(Rows):
         `decision.what_talking_changed` holds the vote of the blind poll beside that of the last round, and what the rounds between used.
         Ask again with `If-None-Match` while it is played: 304 as long as nothing happened.
         """
-        shown = report(self.get_object()).model_dump(mode="json")
+        shown = report(self.get_object())
         return self.tagged(request, shown, etag_of(shown))
 
     @answers({202: DebateRow})
@@ -125,7 +125,7 @@ class Debates(Rows):
             debate = ask_rounds(self.get_object(), self.read_body().rounds)
         except DebateRefused as error:
             raise Conflict(str(error)) from None
-        return located(self.get_serializer(debate).data, status=202)
+        return located(self.shown(debate), status=202)
 
     @answers(DebateRow)
     @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,))
@@ -139,7 +139,7 @@ class Debates(Rows):
             debate = cancel(self.get_object())
         except DebateRefused as error:
             raise Conflict(str(error)) from None
-        return Response(self.get_serializer(debate).data)
+        return Response(self.shown(debate))
 
     @answers({(200, "text/markdown"): OpenApiTypes.STR, (200, "application/json"): DebateReport})
     @action(detail=True, filterset_class=ExportFilters)

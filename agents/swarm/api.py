@@ -12,7 +12,6 @@ from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import CharField, ListField, SerializerMethodField
 
 from agents.api.filters import of_agent
 from agents.bodies import AgentSlug, the_agent, the_channel
@@ -20,7 +19,7 @@ from agents.kit.api import filters
 from agents.kit.api.filters import Filters
 from agents.kit.api.headers import Changed, etag_of, located
 from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
-from agents.kit.api.rows import Row
+from agents.kit.api.rows import Context, Row, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Editable, View, or_404
 from agents.kit.bodies import ABSENT, Body, Said
@@ -35,29 +34,32 @@ from agents.swarm.talk import RefusedPolish, Trial, refused_polishes, try_swarm
 MOST_ENTRIES = 100
 
 
-class PhaseRow(Row):
-    class Meta:
-        model = SwarmPhase
-        fields = ("name", "phase", "order", "prompt", "enabled", "temperature", "version", "updated_at")
+class PhaseRow(
+    Row,
+    table=SwarmPhase,
+    columns=("name", "phase", "order", "prompt", "enabled", "temperature", "version", "updated_at"),
+):
+    pass
 
 
-class SwarmRow(Row):
+def _agents(swarm: Swarm, context: Context) -> list[str]:
+    return sorted(agent.slug for agent in swarm.agents.all())
+
+
+class SwarmRow(
+    Row,
+    table=Swarm,
+    columns=(
+        *("id", "url", "name", "intents", "tools", "enabled", "post_executor", "agents", "phases"),
+        *("created_at", "updated_at", "try_url"),
+    ),
+):
     """A swarm with its phases, and the agents that have it."""
 
-    intents = ListField(child=CharField())
-    tools = ListField(child=CharField())
-    agents = SerializerMethodField(help_text="slugs")
-    phases = PhaseRow(many=True, read_only=True)
-
-    class Meta:
-        model = Swarm
-        fields = (
-            *("id", "url", "name", "intents", "tools", "enabled", "post_executor", "agents", "phases"),
-            *("created_at", "updated_at", "try_url"),
-        )
-
-    def get_agents(self, swarm: Swarm) -> list[str]:
-        return sorted(agent.slug for agent in swarm.agents.all())
+    intents: list[str]
+    tools: list[str]
+    agents: list[str] = shown(_agents, "slugs")
+    phases: list[PhaseRow]
 
 
 class PhaseBody(Body, PhaseValues):
@@ -99,7 +101,7 @@ class Swarms(Editable):
     """
 
     queryset = Swarm.objects.order_by("name")
-    serializer_class = SwarmRow
+    answer_class = SwarmRow
     lookup_field = "pk"
     lookup_value_converter = "int"
     filterset_class = SwarmFilters
@@ -112,7 +114,7 @@ class Swarms(Editable):
         """Make a swarm. It needs `name` and `intents`; 201 with the swarm. Without `agents` it takes part in no turn yet."""
         swarm = _saved(None, self.read_body().sent)
         self.kwargs["pk"] = swarm.pk
-        return located(self.get_serializer(self.get_object()).data)
+        return located(self.shown(self.get_object()))
 
     def change(self, row: Swarm, fields: dict[str, Any]) -> None:
         _saved(row, fields)
@@ -137,7 +139,7 @@ class Swarms(Editable):
         """
         given: TryBody = self.read_body()
         trial = try_swarm(self.get_object(), agent=given.agent, message=given.message, draft=given.draft)
-        return Response(trial.model_dump(mode="json"))
+        return Response(trial)
 
 
 def _values_of(swarm: Swarm) -> dict[str, Any]:
@@ -265,7 +267,7 @@ class Dialogs(View):
         """What an agent with a swarm remembers of a conversation, each entry with the words it rests on."""
         agent, where = or_404(the_agent, slug), or_404(the_channel, channel)
         state = self._state(agent, where)
-        dialog = dialog_of(state).model_dump(mode="json")
+        dialog = dialog_of(state)
         return self.tagged(request, dialog, etag_of(dialog))
 
     @answers(Dialog)
@@ -280,7 +282,7 @@ class Dialogs(View):
         try:
             with transaction.atomic():
                 with updating(agent, where) as state:
-                    etag = etag_of(dialog_of(state).model_dump(mode="json"))
+                    etag = etag_of(dialog_of(state))
                     if expected is not None and etag not in expected:
                         raise Changed(etag)
                     for kind in (kind for kind in KINDS if kind in given.sent):
@@ -291,7 +293,7 @@ class Dialogs(View):
                     write_summary(agent, where, given.summary)
         except StateRefused as refused:
             raise ValidationError({refused.field: [str(refused)]}) from None
-        dialog = dialog_of(self._state(agent, where)).model_dump(mode="json")
+        dialog = dialog_of(self._state(agent, where))
         return self.tagged(request, dialog, etag_of(dialog))
 
     def _state(self, agent: Agent, channel: Channel) -> DialogState:

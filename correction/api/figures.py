@@ -105,7 +105,7 @@ class GateFigures(Figures):
     @answers(GateStatistics)
     def retrieve(self, request: Request) -> Response:
         given = self.query
-        return Response(get_gate_statistics(given["agent"], stretch(given)).model_dump(mode="json"))
+        return Response(get_gate_statistics(given["agent"], stretch(given)))
 
 
 class GatePrecision(Figures):
@@ -125,4 +125,4 @@ class GatePrecision(Figures):
         answer = PrecisionAnswer(
             agent=agent.slug if agent else None, since=window.start, until=window.end, results=results
         )
-        return Response(answer.model_dump(mode="json"))
+        return Response(answer)

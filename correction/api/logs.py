@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
+from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Prefetch, QuerySet
 from pydantic import Field
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import (
-    BooleanField,
-    CharField,
-    ChoiceField,
-    DictField,
-    FloatField,
-    PrimaryKeyRelatedField,
-    SlugRelatedField,
-    UUIDField,
-)
 
 from agents.api.filters import of_agent
 from agents.kit.api import filters
 from agents.kit.api.filters import InTime
 from agents.kit.api.pagination import LogByTime
 from agents.kit.api.requests import ActionPermissions
-from agents.kit.api.rows import Row
+from agents.kit.api.rows import Row, Slug, one_of, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows, View
 from agents.kit.bodies import Body, OneOf
@@ -36,67 +27,55 @@ from correction.models import CorrectionLog, GateDimensionResult, GateSession, O
 _BRIEF = ("dimension", "status", "score", "threshold", "passed", "mark")
 
 
-class BriefResult(Row):
-    threshold = FloatField()
-
-    class Meta:
-        model = GateDimensionResult
-        fields: tuple[str, ...] = _BRIEF
-        ref_name = "BriefGateResult"
+class BriefGateResult(Row, table=GateDimensionResult, columns=_BRIEF):
+    threshold: float
 
 
-class Result(BriefResult):
-    class Meta(BriefResult.Meta):
-        fields = (
-            *_BRIEF,
-            *("reasoning", "recommendations", "reason", "judge", "proposition_id", "parts", "call"),
-            *("duration_ms", "marked_by", "marked_at"),
-        )
-        ref_name = "GateResult"
+class GateResult(
+    BriefGateResult,
+    columns=(
+        *("reasoning", "recommendations", "reason", "judge", "proposition_id", "parts", "call"),
+        *("duration_ms", "marked_by", "marked_at"),
+    ),
+):
+    pass
 
 
-class BriefLog(Row):
+class CorrectionLogRow(
+    Row,
+    table=CorrectionLog,
+    columns=(
+        *("id", "url", "session", "attempt", "source", "agent", "channel", "run", "message", "committed"),
+        *("outcome", "judge", "score_sum", "duration_ms", "created_at", "speaker", "tags", "dimensions"),
+    ),
+):
     """Without texts, which may be long."""
 
-    session = UUIDField(source="session.uuid", help_text="groups the attempts at one message")
-    source = ChoiceField(GateSession.Source.choices, source="session.source")  # type: ignore[assignment]  # the answer names it so
-    agent: SlugRelatedField[Any] = SlugRelatedField(
-        source="session.agent", slug_field="slug", read_only=True, allow_null=True,
-        help_text="empty for an external check with a persona of its own",
-    )  # fmt: skip
-    channel: SlugRelatedField[Any] = SlugRelatedField(
-        source="session.channel", slug_field="slug", read_only=True, allow_null=True
+    session: UUID = shown("session.uuid", "groups the attempts at one message")
+    source: Annotated[str, one_of(GateSession.Source.choices)] = shown("session.source")
+    agent: Slug | None = shown("session.agent.slug", "empty for an external check with a persona of its own")
+    channel: Slug | None = shown("session.channel.slug")
+    run: int | None = shown("session.run_id")
+    message: int | None = shown(
+        "session.message_id", "what was said in the end; the same for every attempt of a session"
     )
-    run: PrimaryKeyRelatedField[Any] = PrimaryKeyRelatedField(source="session.run", read_only=True, allow_null=True)
-    message: PrimaryKeyRelatedField[Any] = PrimaryKeyRelatedField(
-        source="session.message", read_only=True, allow_null=True,
-        help_text="what was said in the end; the same for every attempt of a session",
-    )  # fmt: skip
-    committed = BooleanField(help_text="this attempt's text is the one that was said")
-    speaker = CharField(source="session.speaker", help_text="who spoke, where it is no agent of ours")
-    tags = DictField(child=CharField(allow_blank=True), source="session.tags")
-    dimensions = BriefResult(source="dimension_results", many=True, read_only=True)
-
-    class Meta:
-        model = CorrectionLog
-        fields: tuple[str, ...] = (
-            *("id", "url", "session", "attempt", "source", "agent", "channel", "run", "message", "committed"),
-            *("outcome", "judge", "score_sum", "duration_ms", "created_at", "speaker", "tags", "dimensions"),
-        )
-        ref_name = "CorrectionLogRow"
+    committed: bool = shown("committed", "this attempt's text is the one that was said")
+    speaker: str = shown("session.speaker", "who spoke, where it is no agent of ours")
+    tags: dict[str, str] = shown("session.tags")
+    dimensions: list[BriefGateResult] = shown(
+        lambda log, context: BriefGateResult.all_of(log.dimension_results.all(), context)
+    )
 
 
-class WholeLog(BriefLog):
+class WholeCorrectionLog(
+    CorrectionLogRow,
+    columns=("original_text", "judged_text", "payload", "feedback", "persona_version", "draft_key"),
+):
     """One attempt with its texts and, per dimension, score, threshold, reasoning and what it was made of."""
 
-    dimensions = Result(source="dimension_results", many=True, read_only=True)
-
-    class Meta(BriefLog.Meta):
-        fields = (
-            *BriefLog.Meta.fields,
-            *("original_text", "judged_text", "payload", "feedback", "persona_version", "draft_key"),
-        )
-        ref_name = "WholeCorrectionLog"
+    dimensions: list[GateResult] = shown(  # type: ignore[assignment]
+        lambda log, context: GateResult.all_of(log.dimension_results.all(), context)
+    )
 
 
 class MarkBody(Body):
@@ -122,8 +101,8 @@ class CorrectionLogs(Rows):
     """
 
     queryset = CorrectionLog.objects.select_related("session__agent", "session__channel")
-    row_class = BriefLog
-    serializer_class = WholeLog
+    row_class = CorrectionLogRow
+    answer_class = WholeCorrectionLog
     pagination_class = LogByTime
     filterset_class = LogFilters
 
@@ -142,7 +121,7 @@ class MarkResult(View):
     permission_classes = (ActionPermissions,)
     bodies: ClassVar = {"mark": MarkBody}
 
-    @answers(Result)
+    @answers(GateResult)
     def mark(self, request: Request, pk: int, dimension: str) -> Response:
         """Mark a check's verdict as right or wrong: `"right"`, `"false_alarm"` or `""` (takes it back)."""
         # By a subquery, for which a number too large for the column is one that is not there.
@@ -154,4 +133,4 @@ class MarkResult(View):
             marked = mark_result(result=result, mark=self.read_body().mark, user=request.user)
         except ValueError as error:
             raise ValidationError({"mark": [str(error)]}) from None
-        return Response(Result(marked, context=self.get_serializer_context()).data)
+        return Response(GateResult.of(marked, self.row_context()))

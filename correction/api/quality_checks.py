@@ -62,4 +62,4 @@ class QualityChecks(View):
         except SessionRefused as error:
             raise ValidationError({"session": [str(error)]}) from None
         log = reverse("correctionlog-detail", [checked.log_id], request=request)
-        return Response({**checked.model_dump(mode="json"), "log": log})
+        return Response(CheckAnswer(**dict(checked), log=log))

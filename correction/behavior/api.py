@@ -14,15 +14,8 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
-from rest_framework.serializers import (
-    CharField,
-    IntegerField,
-    JSONField,
-    ListField,
-    SerializerMethodField,
-)
 
-from agents.api.agents import TraitFields
+from agents.api.agents import TraitAnswer
 from agents.api.filters import of_agent, of_channel
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
@@ -30,7 +23,7 @@ from agents.kit.api.headers import located
 from agents.kit.api.pagination import LogByTime
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ActionPermissions, ModelPermissions
-from agents.kit.api.rows import QueryLink, Row
+from agents.kit.api.rows import Context, Row, Url, query_link, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows
 from agents.kit.bodies import ABSENT, Body
@@ -47,82 +40,77 @@ from correction.behavior.scope import holds_in
 from evaluation.models import is_heuristic
 
 _TIERS = ("gate_result", "extract_result", "map_result")
-_QUOTING = ("why", "warnings", "error", *_TIERS)  # what was made of the words may hold them
 _UNREAD = "null = you may not read messages (agents.view_message)"
 
 
-class BehaviorRequestRow(Row):
+def may_read(context: Context) -> bool:
+    """Whether the user may read what was said."""
+    return bool(context["request"].user.has_perm("agents.view_message"))
+
+
+def _quoting(source: Callable[[BehaviorRequest], Any]) -> Callable[[BehaviorRequest, Context], Any]:
+    """Return what reads a value that may hold words of the message: null for users who may not read messages."""
+    return lambda row, context: source(row) if may_read(context) else None
+
+
+class BehaviorRequestRow(
+    Row,
+    table=BehaviorRequest,
+    columns=(
+        *("id", "url", "agent", "channel", "message", "message_url", "requester", "status", "confidence"),
+        *("operation", "trait_name", "trait_before", "trait_after", "holds", "why", "warnings", "judge"),
+        *("heuristic", "automatic", "reviewed_by", "created_at", "finished_at", "applied_at"),
+        *("reviewed_at", "reverted_at"),
+    ),
+):
     """One look at one message for one agent: whether it asked for a change, for which, and what became of it."""
 
-    channel = CharField(
-        source="message.channel.slug",
-        allow_null=True,
-        default=None,
-        help_text="the slug of where it was said; null = it was deleted since",
+    channel: str | None = shown("message.channel.slug", "the slug of where it was said; null = it was deleted since")
+    requester: str = shown(
+        lambda row, context: row.message.author_name if row.message else "",
+        "name of the user or outsider who said it",
     )
-    why = SerializerMethodField(help_text=f"why it waits, why no change came of it, or what went wrong; {_UNREAD}")
-    requester = CharField(
-        source="message.author_name", default="", help_text="name of the user or outsider who said it"
+    trait_before: TraitAnswer | None
+    trait_after: TraitAnswer | None
+    holds: str = shown(
+        lambda row, context: holds_in(row), "where: the whole persona, only in a channel, or only towards a person"
     )
-    trait_before = TraitFields(read_only=True, allow_null=True)
-    trait_after = TraitFields(read_only=True, allow_null=True)
-    holds = SerializerMethodField(help_text="where: the whole persona, only in a channel, or only towards a person")
-    warnings = ListField(child=CharField(), allow_null=True, help_text=f"what was odd about it; {_UNREAD}")
-    heuristic = SerializerMethodField(help_text="read by the offline detector, not by a model")
-
-    class Meta:
-        model = BehaviorRequest
-        fields: tuple[str, ...] = (
-            *("id", "url", "agent", "channel", "message", "message_url", "requester", "status", "confidence"),
-            *("operation", "trait_name", "trait_before", "trait_after", "holds", "why", "warnings", "judge"),
-            *("heuristic", "automatic", "reviewed_by", "created_at", "finished_at", "applied_at"),
-            *("reviewed_at", "reverted_at"),
-        )
-
-    def to_representation(self, row: BehaviorRequest) -> dict[str, Any]:
-        shown: dict[str, Any] = super().to_representation(row)
-        if not self.may_read:
-            shown.update((name, None) for name in _QUOTING if name in shown)
-        return shown
-
-    @property
-    def may_read(self) -> bool:
-        return bool(self.context["request"].user.has_perm("agents.view_message"))
-
-    def get_why(self, row: BehaviorRequest) -> str | None:
-        return row.why or row.error
-
-    def get_holds(self, row: BehaviorRequest) -> str:
-        return holds_in(row)
-
-    def get_heuristic(self, row: BehaviorRequest) -> bool:
-        return row.judge.startswith("offline:")
+    why: str | None = shown(
+        _quoting(lambda row: row.why or row.error),
+        f"why it waits, why no change came of it, or what went wrong; {_UNREAD}",
+    )
+    warnings: list[str] | None = shown(_quoting(lambda row: row.warnings), f"what was odd about it; {_UNREAD}")
+    heuristic: bool = shown(
+        lambda row, context: row.judge.startswith("offline:"), "read by the offline detector, not by a model"
+    )
 
 
-class WholeBehaviorRequest(BehaviorRequestRow):
+class WholeBehaviorRequest(
+    BehaviorRequestRow,
+    columns=(
+        *("text", "gate_result", "extract_result", "map_result", "error", "persona_version_before"),
+        *("persona_version", "calls_url"),
+    ),
+):
     """One behaviour request with what each tier said, why it failed, and the words it is about."""
 
-    text = SerializerMethodField(
-        help_text="the message; null where it was deleted, or may not be read by you (agents.view_message)"
+    text: str | None = shown(
+        _quoting(lambda row: row.message.text if row.message else None),
+        "the message; null where it was deleted, or may not be read by you (agents.view_message)",
     )
-    gate_result, extract_result, map_result = (
-        JSONField(read_only=True, allow_null=True, help_text=f"null = not asked yet; also {_UNREAD}") for _ in _TIERS
+    gate_result: dict[str, Any] | None = shown(
+        _quoting(lambda row: row.gate_result), f"null = not asked yet; also {_UNREAD}"
     )
-    error = CharField(allow_null=True, help_text=f"why it failed or paused; {_UNREAD}")
-    persona_version_before = IntegerField(source="persona_version_before.number", allow_null=True, default=None)
-    persona_version = IntegerField(source="persona_version.number", allow_null=True, default=None)
-    calls_url = QueryLink("llmcall-list", "work_id", source="work_id", help_text="the model calls it made")
-
-    class Meta(BehaviorRequestRow.Meta):
-        fields = (
-            *BehaviorRequestRow.Meta.fields,
-            "text",
-            *_TIERS,
-            *("error", "persona_version_before", "persona_version", "calls_url"),
-        )
-
-    def get_text(self, row: BehaviorRequest) -> str | None:
-        return row.message.text if row.message and self.may_read else None
+    extract_result: dict[str, Any] | None = shown(
+        _quoting(lambda row: row.extract_result), f"null = not asked yet; also {_UNREAD}"
+    )
+    map_result: dict[str, Any] | None = shown(
+        _quoting(lambda row: row.map_result), f"null = not asked yet; also {_UNREAD}"
+    )
+    error: str | None = shown(_quoting(lambda row: row.error), f"why it failed or paused; {_UNREAD}")
+    persona_version_before: int | None = shown("persona_version_before.number")
+    persona_version: int | None = shown("persona_version.number")
+    calls_url: Url = shown(query_link("llmcall-list", "work_id", "work_id"), "the model calls it made")
 
 
 class NewTrait(Body):
@@ -274,7 +262,7 @@ class BehaviorRequests(Rows):
         "agent", "message__channel", "message__user", "message__agent", "reviewed_by"
     ).defer(*_LONG)
     row_class = BehaviorRequestRow
-    serializer_class = WholeBehaviorRequest
+    answer_class = WholeBehaviorRequest
     pagination_class = LogByTime
     filterset_class = RequestFilters
     bodies: ClassVar = {
@@ -333,7 +321,7 @@ class BehaviorRequests(Rows):
             decide(row, self.read_body())
         except BehaviorError as error:
             raise Conflict(str(error)) from None
-        return Response(self.get_serializer(self.get_object()).data)
+        return Response(self.shown(self.get_object()))
 
     @answers(EffectOfRequest)
     @action(detail=True, permission_classes=(MayMeasure,), throttle_scope=PAID, filterset_class=EffectFilters)
@@ -352,7 +340,7 @@ class BehaviorRequests(Rows):
             why_not = str(error)
         rows = BehaviorEffect.objects.filter(request=row).select_related("requested_by", "request__agent")
         effects = [_effect(effect, request) for effect in rows[:MOST_SHOWN]]
-        return Response(EffectOfRequest(plan=plan, why_not=why_not, effects=effects).model_dump(mode="json"))
+        return Response(EffectOfRequest(plan=plan, why_not=why_not, effects=effects))
 
     @answers({202: EffectRow}, 409, examples=[_EXAMPLE])
     @effect.mapping.post  # type: ignore[untyped-decorator]  # of the stubs
@@ -367,5 +355,5 @@ class BehaviorRequests(Rows):
             effect = queue_effect(request=row, messages=given.messages, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
         except BehaviorError as error:
             raise Conflict(str(error)) from None
-        shown = _effect(effect, request).model_dump(mode="json")
+        shown = _effect(effect, request)
         return located(shown, status=202, url=reverse("behaviorrequest-effect", [pk], request=request))

@@ -5,35 +5,37 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
-from rest_framework.serializers import DictField, FloatField, JSONField, ListField, SlugRelatedField
+from pydantic import Field
 
 from agents.api.filters import of_agent
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.pagination import LogByTime
-from agents.kit.api.rows import QueryLink, Row
+from agents.kit.api.rows import Row, Url, query_link, shown
 from agents.kit.api.views import Rows
 from agents.models import Agent
 from correction.interventions.models import Intervention, InterventionLog
 
 
-class InterventionRow(Row):
+class InterventionRow(
+    Row,
+    table=Intervention,
+    columns=(
+        *("slug", "url", "description", "is_enabled", "agents", "dm_allowed", "window"),
+        *("cooldown_messages", "textual_claim", "function", "function_parameters", "proposition_claim"),
+        *("proposition_threshold", "nudge_type", "nudge", "updated_at", "logs_url"),
+    ),
+):
     """One intervention that an operator wrote: all preconditions that are given must hold, then the nudge is shown to the agent."""
 
-    agents = SlugRelatedField[Any](slug_field="slug", many=True, read_only=True, help_text="slugs; empty = every agent")
-    proposition_threshold = FloatField(
-        allow_null=True, help_text="fires when the score is below; null = when the claim holds"
+    agents: list[str] = shown(
+        lambda row, context: [agent.slug for agent in row.agents.all()], "slugs; empty = every agent"
     )
-    function_parameters = DictField(child=JSONField())
-    logs_url = QueryLink("interventionlog-list", "intervention", source="slug")
-
-    class Meta:
-        model = Intervention
-        fields = (
-            *("slug", "url", "description", "is_enabled", "agents", "dm_allowed", "window"),
-            *("cooldown_messages", "textual_claim", "function", "function_parameters", "proposition_claim"),
-            *("proposition_threshold", "nudge_type", "nudge", "updated_at", "logs_url"),
-        )
+    function_parameters: dict[str, Any]
+    proposition_threshold: float | None = Field(
+        description="fires when the score is below; null = when the claim holds"
+    )
+    logs_url: Url = shown(query_link("interventionlog-list", "intervention", "slug"))
 
 
 class InterventionFilters(Filters):
@@ -55,7 +57,7 @@ class Interventions(Rows):
     queryset = Intervention.objects.prefetch_related(
         Prefetch("agents", Agent.objects.only("pk", "slug").order_by("slug"))
     ).order_by("slug")
-    serializer_class = InterventionRow
+    answer_class = InterventionRow
     filterset_class = InterventionFilters
     lookup_field = "slug"
     lookup_value_converter = "slug"
@@ -64,28 +66,24 @@ class Interventions(Rows):
         return f"there is no intervention {key[:80]!r}; built-in ones are fields of the configuration"
 
 
-class BriefLog(Row):
+class InterventionLogRow(
+    Row,
+    table=InterventionLog,
+    columns=(
+        *("id", "url", "name", "intervention", "intervention_url", "agent", "channel", "channel_position"),
+        *("run", "run_url", "fired", "why", "nudge_type", "judge", "duration_ms", "created_at"),
+    ),
+):
     """One evaluation of one intervention, without what its preconditions said."""
 
-    class Meta:
-        model = InterventionLog
-        fields: tuple[str, ...] = (
-            *("id", "url", "name", "intervention", "intervention_url", "agent", "channel", "channel_position"),
-            *("run", "run_url", "fired", "why", "nudge_type", "judge", "duration_ms", "created_at"),
-        )
 
-
-class WholeLog(BriefLog):
+class WholeInterventionLog(InterventionLogRow, columns=("preconditions", "nudge", "calls_url")):
     """One evaluation of an intervention with what each precondition said, and the nudge."""
 
-    preconditions = ListField(
-        child=JSONField(),
-        help_text="each one's kind, what it said, whether it held (null = not asked or not judged), reasoning",
+    preconditions: list[Any] = Field(
+        description="each one's kind, what it said, whether it held (null = not asked or not judged), reasoning"
     )
-    calls_url = QueryLink("llmcall-list", "work_id", source="work_id", help_text="the model calls it made")
-
-    class Meta(BriefLog.Meta):
-        fields = (*BriefLog.Meta.fields, "preconditions", "nudge", "calls_url")
+    calls_url: Url = shown(query_link("llmcall-list", "work_id", "work_id"), "the model calls it made")
 
 
 class LogFilters(InTime):
@@ -106,8 +104,8 @@ class InterventionLogs(Rows):
         *("agent__system_prompt", "agent__sample_lines", "agent__description", "channel__topic", "channel__tags"),
         *("intervention__nudge", "intervention__textual_claim", "intervention__proposition_claim"),
     )
-    row_class = BriefLog
-    serializer_class = WholeLog
+    row_class = InterventionLogRow
+    answer_class = WholeInterventionLog
     pagination_class = LogByTime
     filterset_class = LogFilters
 

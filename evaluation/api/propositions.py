@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,8 +13,8 @@ from agents.kit.api.filters import Filters
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View
 from agents.models import Agent
+from evaluation.api.answers import PropositionAnswer
 from evaluation.api.requests import by_dimension, reading_propositions
-from evaluation.api.serializers import PropositionShown
 from evaluation.models import Dimension, EvaluationScore
 from evaluation.propositions.files import (
     DEFAULT,
@@ -51,9 +50,9 @@ class Propositions(View):
 
     queryset = EvaluationScore.objects.all()  # who may see what was judged may see what is asked
     filterset_class = PropositionFilters
-    serializer_class = PropositionShown
+    answer_class = PropositionAnswer
 
-    @answers(PropositionShown(many=True), 409)
+    @answers(PropositionAnswer, 409)
     def list(self, request: Request) -> Response:
         given = self.query
         agent, level = given["agent"], given["level"] or "evaluation"
@@ -61,11 +60,11 @@ class Propositions(View):
         with reading_propositions():
             rows = [*(_merged(agent, dimensions, level) if agent else _by_file(dimensions, level))]
         if given["active"] is not None:
-            rows = [row for row in rows if row["active"] is given["active"]]
+            rows = [row for row in rows if row.active is given["active"]]
         return self.get_paginated_response(self.paginate_queryset(rows))
 
 
-def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[dict[str, Any]]:
+def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[PropositionAnswer]:
     files, seeded = load_all(), agent.seeded
     for dimension in dimensions:
         asked = (
@@ -79,7 +78,7 @@ def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[dict[st
             yield from (_shown(suggestion, agent.slug, level) for suggestion in file.inactive)
 
 
-def _by_file(dimensions: list[str], level: str) -> Iterator[dict[str, Any]]:
+def _by_file(dimensions: list[str], level: str) -> Iterator[PropositionAnswer]:
     if problems := file_problems():  # a list of every file leaves none out
         raise PropositionError(problems)
     for file in _files(dimensions, level):
@@ -96,14 +95,12 @@ def _owner(file: LoadedFile) -> str | None:
     return None if file.agent_id == DEFAULT else file.agent_id
 
 
-def _shown(p: Proposition, agent: str | None, level: str) -> dict[str, Any]:
+def _shown(p: Proposition, agent: str | None, level: str) -> PropositionAnswer:
     computed = {
         "agent": agent,
         "level": level,
         "recommendations_for_improvement": p.recommendations,
         "rule": p.rule.checks() if p.rule else None,
-        "cues": p.cues.model_dump() if p.cues else None,
     }
-    return {
-        name: computed[name] if name in computed else getattr(p, name) for name in PropositionShown._declared_fields
-    }
+    names = PropositionAnswer.model_fields.keys() - computed.keys()
+    return PropositionAnswer.model_validate({**computed, **{name: getattr(p, name) for name in names}})

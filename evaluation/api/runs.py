@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import PolymorphicProxySerializer
 from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
-from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
@@ -22,11 +20,19 @@ from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ActionPermissions
 from agents.kit.api.schema import answers
-from agents.kit.api.views import Rows, View
+from agents.kit.api.views import Listed, Rows
+from evaluation.api.answers import (
+    AcceptedEvaluation,
+    BlindScoreRow,
+    EvaluationRow,
+    ScoreRow,
+    ScoreToRead,
+    WholeEvaluation,
+    links_of,
+)
 from evaluation.api.requests import RunFilters, by_dimension, reading_propositions
-from evaluation.api.serializers import AcceptedRun, BlindScoreRow, RunRow, ScoreRow, WholeRun, links_of, shown_run
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_of, resume_run
+from evaluation.runs.control import NotPossible, cancel_run, resume_run
 from evaluation.runs.execute import run_json
 from evaluation.runs.request import RunRequest, request_evaluation
 from evaluation.runs.summary import summarize
@@ -51,8 +57,8 @@ class Evaluations(Rows):
     """
 
     queryset = EvaluationRun.objects.select_related("agent", "channel")
-    row_class = RunRow
-    serializer_class = WholeRun
+    row_class = EvaluationRow
+    answer_class = WholeEvaluation
     pagination_class = Log
     filterset_class = RunFilters
     throttle_scope = PAID
@@ -63,20 +69,10 @@ class Evaluations(Rows):
     def example(self, shown: Any) -> dict[str, Any]:
         return {"agent": "", "dimensions": ["adherence"]} if self.action == "create" else super().example(shown)
 
-    progress: Mapping[int, Progress] = MappingProxyType({})
-
     def get_filterset_class(self) -> type[Filters]:
         return WholeRunFilters if self.action == "retrieve" else super().get_filterset_class()
 
-    def paginate_queryset(self, queryset: Any) -> Any:
-        page = super().paginate_queryset(queryset)
-        self.progress = progress_of(page or [])
-        return page
-
-    def get_serializer_context(self) -> dict[str, Any]:
-        return {**super().get_serializer_context(), "progress": self.progress}
-
-    @answers({202: AcceptedRun})
+    @answers({202: AcceptedEvaluation})
     def create(self, request: Request) -> Response:
         """Ask for an evaluation of exactly one of `agent` and `channel`. 202 with the run and its URL: a worker judges.
 
@@ -97,23 +93,23 @@ class Evaluations(Rows):
         wanted = self.query["scores"]
         most, run = EMBEDDED if wanted is None else wanted, self.get_object()
         scores = list(scores_of(run)[: most + 1]) if most else []
-        answer = {
-            **shown_run(request, run),
+        answer = WholeEvaluation(
+            **dict(EvaluationRow.of(run, self.row_context())),
             **links_of(request, run),
-            "summary": run_json(summarize(run)),
-            "channels": _channels(request, run),
-            "scores": ScoreRow(scores[:most], many=True).data,
-            "scores_complete": bool(most) and len(scores) <= most,
-        }
+            summary=run_json(summarize(run)),
+            channels=_channels(request, run),
+            scores=ScoreRow.all_of(scores[:most], self.row_context()),
+            scores_complete=bool(most) and len(scores) <= most,
+        )
         return self.tagged(request, answer, etag_of(answer))
 
-    @answers({200: RunRow, 202: AcceptedRun}, 409)
+    @answers({200: EvaluationRow, 202: AcceptedEvaluation}, 409)
     @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,), throttle_scope="")
     def cancel(self, request: Request, pk: int) -> Response:
         """Stop an evaluation that waits, runs or is paused; what was judged stays. 409 when it ended already."""
         return self._act(cancel_run)
 
-    @answers({200: RunRow, 202: AcceptedRun}, 409)
+    @answers({200: EvaluationRow, 202: AcceptedEvaluation}, 409)
     @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,))
     def resume(self, request: Request, pk: int) -> Response:
         """Have a worker go on with one that failed, crashed, paused or was cancelled, or ask again what its judge did not answer.
@@ -130,12 +126,13 @@ class Evaluations(Rows):
             raise Conflict(str(error)) from None
         if run.status == EvaluationRun.Status.PENDING:
             return accepted(self.request, run)
-        return Response(shown_run(self.request, run))
+        return Response(EvaluationRow.of(run, self.row_context()))
 
 
 def accepted(request: Request, run: EvaluationRun, **more: Any) -> Response:
     """202: a worker does it; where to look."""
-    return located({**shown_run(request, run), **more}, status=202)
+    answer = AcceptedEvaluation(**dict(EvaluationRow.of(run, {"request": request})), **more)
+    return located(answer, status=202)
 
 
 class ScorePages(Log):
@@ -154,10 +151,7 @@ class ScoreFilters(Filters):
         return scores.filter(status="scored") if value else scores
 
 
-_SCORES = PolymorphicProxySerializer("ScoreToRead", [ScoreRow, BlindScoreRow], resource_type_field_name=None, many=True)
-
-
-class Scores(View, ListModelMixin):
+class Scores(Listed):
     """The judgements of one evaluation, in the order in which they were planned.
 
     Filters: dimension, status, proposition (its id). With `blind=true` only those that were scored, without what the judge said of
@@ -165,11 +159,12 @@ class Scores(View, ListModelMixin):
     """
 
     queryset = EvaluationScore.objects.all()
+    answer_class = ScoreRow
     pagination_class = ScorePages
     filterset_class = ScoreFilters
     what = "evaluation"
 
-    @answers({200: _SCORES})
+    @answers(ScoreToRead)
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return super().list(request, *args, **kwargs)
 
@@ -179,7 +174,7 @@ class Scores(View, ListModelMixin):
             raise NotFound(self.missing(self.kwargs["pk"]))
         return scores_of(run)
 
-    def get_serializer_class(self) -> type[ScoreRow]:
+    def get_answer_class(self) -> type[BlindScoreRow]:
         return BlindScoreRow if self.request.query_params.get("blind", "").strip() == "true" else ScoreRow
 
 

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from rest_framework.mixins import ListModelMixin
-from rest_framework.serializers import (
-    CharField,
-    ChoiceField,
-    DictField,
-    ListField,
-    SerializerMethodField,
-)
-
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters
-from agents.kit.api.rows import Row
-from agents.kit.api.views import View
-from evaluation.models import Dimension, EvaluationSchedule, is_heuristic
+from agents.kit.api.rows import Row, shown
+from agents.kit.api.views import Listed
+from evaluation.api.answers import DimensionName
+from evaluation.models import EvaluationSchedule, is_heuristic
 
 
-class ScheduleRow(Row):
+class ScheduleRow(
+    Row,
+    table=EvaluationSchedule,
+    columns=(
+        *("id", "name", "agents", "dimensions", "window", "where", "samples", "judge", "heuristic"),
+        *("every_minutes", "drift_limit", "batch", "is_active", "next_at", "last_fired_at", "created_at"),
+    ),
+):
     """A measurement that is made again and again. No agents = every active one; no dimensions = all with propositions."""
 
-    dimensions = ListField(child=ChoiceField(Dimension.choices))
-    where = DictField(child=CharField())
-    heuristic = SerializerMethodField(help_text="null = the judge is the one configured when it fires")
-
-    class Meta:
-        model = EvaluationSchedule
-        fields = (
-            *("id", "name", "agents", "dimensions", "window", "where", "samples", "judge", "heuristic"),
-            *("every_minutes", "drift_limit", "batch", "is_active", "next_at", "last_fired_at", "created_at"),
-        )
-
-    def get_heuristic(self, schedule: EvaluationSchedule) -> bool | None:
-        return is_heuristic(schedule.judge) if schedule.judge else None
+    agents: list[str] = shown(
+        lambda schedule, context: [agent.slug for agent in schedule.agents.all()], "empty = every active agent"
+    )
+    dimensions: list[DimensionName]
+    where: dict[str, str]
+    heuristic: bool | None = shown(
+        lambda schedule, context: is_heuristic(schedule.judge) if schedule.judge else None,
+        "null = the judge is the one configured when it fires",
+    )
 
 
 class ScheduleFilters(Filters):
@@ -43,9 +38,9 @@ class ScheduleFilters(Filters):
     )
 
 
-class Schedules(View, ListModelMixin):
+class Schedules(Listed):
     """Rolling evaluations by name. Filter: is_active; ordering."""
 
     queryset = EvaluationSchedule.objects.prefetch_related("agents").order_by("name", "pk")
-    serializer_class = ScheduleRow
+    answer_class = ScheduleRow
     filterset_class = ScheduleFilters

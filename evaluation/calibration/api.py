@@ -8,21 +8,19 @@ from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from pydantic import Field
 from rest_framework.exceptions import ValidationError
-from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import CharField, IntegerField
 
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict
-from agents.kit.api.rows import Row
+from agents.kit.api.rows import Row, Url, shown
 from agents.kit.api.schema import answers
-from agents.kit.api.views import View
+from agents.kit.api.views import Listed
 from agents.kit.bodies import Body, Id
+from evaluation.api.answers import heuristic_of, run_url_of
 from evaluation.api.requests import by_dimension
-from evaluation.api.serializers import Heuristic, run_link
 from evaluation.calibration.labels import MOST_NOTE, save_label, why_not_labelled
 from evaluation.calibration.models import ScoreLabel
 from evaluation.models import EvaluationScore
@@ -38,26 +36,26 @@ class LabelBody(Body):
     note: str = Field("", min_length=1, max_length=MOST_NOTE)
 
 
-class LabelRow(Row):
+class LabelRow(
+    Row,
+    table=ScoreLabel,
+    columns=(
+        *("id", "score", "evaluation_run", "run_url", "dimension", "proposition_id", "annotator", "value"),
+        *("note", "blind", "judge", "heuristic", "judge_raw_score", "judge_score", "created_at"),
+        "updated_at",
+    ),
+):
     """A label beside what the judge said of the same thing."""
 
-    score = IntegerField(source="evaluation_score_id")
-    evaluation_run = IntegerField(source="evaluation_score.evaluation_run_id")
-    run_url = run_link("evaluation_score.evaluation_run")
-    dimension = CharField(source="evaluation_score.dimension")
-    proposition_id = CharField(source="evaluation_score.proposition_id")
-    judge = CharField(source="evaluation_score.judge")
-    heuristic = Heuristic(source="evaluation_score.judge")
-    judge_raw_score = IntegerField(source="evaluation_score.raw_score", allow_null=True)
-    judge_score = IntegerField(source="evaluation_score.score", allow_null=True)
-
-    class Meta:
-        model = ScoreLabel
-        fields = (
-            *("id", "score", "evaluation_run", "run_url", "dimension", "proposition_id", "annotator", "value"),
-            *("note", "blind", "judge", "heuristic", "judge_raw_score", "judge_score", "created_at"),
-            "updated_at",
-        )
+    score: int = shown("evaluation_score_id")
+    evaluation_run: int = shown("evaluation_score.evaluation_run_id")
+    run_url: Url = run_url_of("evaluation_score.evaluation_run_id")
+    dimension: str = shown("evaluation_score.dimension")
+    proposition_id: str = shown("evaluation_score.proposition_id")
+    judge: str = shown("evaluation_score.judge")
+    heuristic: bool = heuristic_of("evaluation_score.judge")
+    judge_raw_score: int | None = shown("evaluation_score.raw_score")
+    judge_score: int | None = shown("evaluation_score.score")
 
 
 class LabelFilters(Filters):
@@ -67,7 +65,7 @@ class LabelFilters(Filters):
     dimension = by_dimension("evaluation_score__dimension")
 
 
-class Labels(View, ListModelMixin):
+class Labels(Listed):
     """Labels, newest first, beside the judge's scores.
 
     Filters: score and run (ids), annotator, dimension; ordering. Users who may give labels see those of others only for judgements that
@@ -75,7 +73,7 @@ class Labels(View, ListModelMixin):
     """
 
     queryset = ScoreLabel.objects.all()
-    serializer_class = LabelRow
+    answer_class = LabelRow
     pagination_class = Log
     filterset_class = LabelFilters
     bodies: ClassVar = {"create": LabelBody}
@@ -110,4 +108,4 @@ class Labels(View, ListModelMixin):
             label = save_label(score=score, annotator=annotator, value=asked.value, note=asked.note, user=user)
         except ValueError as error:  # deleted meanwhile, or the user's name is too long for an annotator's
             raise Conflict(str(error)) from None
-        return Response(self.get_serializer(label).data, status=200 if again else 201)
+        return Response(self.shown(label), status=200 if again else 201)

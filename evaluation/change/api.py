@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, get_args
+from collections.abc import Sequence
+from typing import ClassVar, get_args
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema_field
 from pydantic import BaseModel
 from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
-from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import (
-    CharField,
-    DateTimeField,
-    HyperlinkedRelatedField,
-    IntegerField,
-    Serializer,
-    SerializerMethodField,
-)
 
 from agents.api.filters import of_agent
 from agents.bodies import the_agent
@@ -28,24 +19,24 @@ from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ModelPermissions
-from agents.kit.api.rows import AsRow, Row
+from agents.kit.api.rows import Answer, Context, Row, Url, link, shown
 from agents.kit.api.schema import answers
-from agents.kit.api.views import View, or_404
+from agents.kit.api.views import Listed, or_404
 from agents.models import Agent
+from evaluation.api.answers import (
+    COVERAGE,
+    AcceptedEvaluation,
+    CalibrationAnswer,
+    EvaluationRow,
+    SwapTestAnswer,
+    heuristic_of,
+    run_url_of,
+)
 from evaluation.api.requests import by_dimension, by_judge, by_procedure, reading_propositions
 from evaluation.api.runs import accepted
-from evaluation.api.serializers import (
-    COVERAGE,
-    AcceptedRun,
-    CalibrationShown,
-    Heuristic,
-    RunRow,
-    SwapTestShown,
-    run_link,
-    shown_run,
-)
 from evaluation.calibration.agreement import all_agreements, calibration_json, swap_json, with_trust
 from evaluation.calibration.labels import Key
+from evaluation.calibration.models import JudgeCalibration
 from evaluation.change.choosing import against_baselines
 from evaluation.change.comparison import Comparison
 from evaluation.change.evidence import Judged, dropped_tags, is_stale, newest_of_ways, nothing_newer, stale_reasons
@@ -86,78 +77,67 @@ class ComparisonAnswer(BaseModel):
     """An evaluation compared with the baseline."""
 
     agent: str
-    run: Annotated[dict[str, Any], AsRow(RunRow)]
+    run: EvaluationRow
     comparison: Comparison
 
 
-class BaselineRow(Row):
-    """The current baseline of an agent in one dimension, by one judge and procedure. Needs ``agreements`` in its context."""
-
-    heuristic = Heuristic(source="judge")
-    coverage = SerializerMethodField(help_text=COVERAGE)
-    calibration = SerializerMethodField(help_text="how well the judge agrees with people; null = not known")
-    swap_test = SerializerMethodField(help_text="how well the judge tells own words from others'; null = not checked")
-    is_stale = SerializerMethodField(help_text="the persona changed since it was captured")
-    stale_reason = SerializerMethodField(
-        help_text="which versions of the persona came since, what made them and what they changed; empty when not stale"
+def _agreement(baseline: Baseline, context: Context) -> JudgeCalibration | None:
+    agreement: JudgeCalibration | None = context["agreements"].get(
+        Key(baseline.judge, baseline.procedure, baseline.dimension)
     )
-    run_url = run_link()
-    url, compare_url = (
-        HyperlinkedRelatedField[Any](
-            source="agent", view_name=view, lookup_field="slug", lookup_url_kwarg="agent", read_only=True
-        )
-        for view in ("baseline-detail", "baseline-compare")
+    return agreement
+
+
+def _coverage(baseline: Baseline, context: Context) -> float | None:
+    shares: dict[int, dict[str, Share]] = context["shares"]
+    return shares.get(baseline.evaluation_run_id, {}).get(baseline.dimension, NOTHING).rounded
+
+
+class BaselineRow(
+    Row,
+    table=Baseline,
+    columns=(
+        *("id", "agent", "dimension", "score", "count", "coverage", "judge", "heuristic", "procedure"),
+        *("calibration", "swap_test", "is_stale", "stale_reason", "persona_digest", "captured_at"),
+        *("evaluation_run", "run_url", "url", "compare_url"),
+    ),
+):
+    """The current baseline of an agent in one dimension, by one judge and procedure."""
+
+    coverage: float | None = shown(_coverage, COVERAGE)
+    heuristic: bool = heuristic_of()
+    calibration: CalibrationAnswer | None = shown(
+        lambda baseline, context: calibration_json(_agreement(baseline, context)),
+        "how well the judge agrees with people; null = not known",
     )
-    _stale_reasons: dict[int, str] | None = None
-    _shares: dict[int, dict[str, Share]] | None = None
+    swap_test: SwapTestAnswer | None = shown(
+        lambda baseline, context: swap_json(_agreement(baseline, context), agent=baseline.agent.slug),
+        "how well the judge tells own words from others'; null = not checked",
+    )
+    is_stale: bool = shown(lambda baseline, context: is_stale(baseline), "the persona changed since it was captured")
+    stale_reason: str = shown(
+        lambda baseline, context: context["stale_reasons"].get(baseline.pk, ""),
+        "which versions of the persona came since, what made them and what they changed; empty when not stale",
+    )
+    run_url: Url = run_url_of()
+    url: Url = shown(link("baseline-detail", "agent.slug"))
+    compare_url: Url = shown(link("baseline-compare", "agent.slug"))
 
-    class Meta:
-        model = Baseline
-        fields = (
-            *("id", "agent", "dimension", "score", "count", "coverage", "judge", "heuristic", "procedure"),
-            *(
-                "calibration",
-                "swap_test",
-                "is_stale",
-                "stale_reason",
-                "persona_digest",
-                "captured_at",
-                "evaluation_run",
-            ),
-            *("run_url", "url", "compare_url"),
-        )
-
-    @extend_schema_field(CalibrationShown(allow_null=True))
-    def get_calibration(self, baseline: Baseline) -> dict[str, Any] | None:
-        key = Key(baseline.judge, baseline.procedure, baseline.dimension)
-        return calibration_json(self.context["agreements"].get(key))
-
-    @extend_schema_field(SwapTestShown(allow_null=True))
-    def get_swap_test(self, baseline: Baseline) -> dict[str, Any] | None:
-        key = Key(baseline.judge, baseline.procedure, baseline.dimension)
-        return swap_json(self.context["agreements"].get(key), agent=baseline.agent.slug)
-
-    def get_coverage(self, baseline: Baseline) -> float | None:
-        if self._shares is None:  # of all rows at once
-            rows = [baseline] if self.parent is None else list(self.parent.instance)  # type: ignore[arg-type]
-            self._shares = shares_of({row.evaluation_run_id for row in rows})
-        return self._shares.get(baseline.evaluation_run_id, {}).get(baseline.dimension, NOTHING).rounded
-
-    def get_is_stale(self, baseline: Baseline) -> bool:
-        return is_stale(baseline)
-
-    def get_stale_reason(self, baseline: Baseline) -> str:
-        if self._stale_reasons is None:  # of all rows at once
-            self._stale_reasons = stale_reasons([baseline] if self.parent is None else list(self.parent.instance))  # type: ignore[arg-type]
-        return self._stale_reasons.get(baseline.pk, "")
+    @classmethod
+    def together(cls, rows: Sequence[Baseline]) -> Context:
+        return {
+            "agreements": all_agreements(),
+            "shares": shares_of({row.evaluation_run_id for row in rows}),
+            "stale_reasons": stale_reasons(rows),
+        }
 
 
-class BaselinesAnswer(Serializer[Any]):
+class BaselinesAnswer(Answer):
     """The current baselines of one agent."""
 
-    agent = CharField()
-    display_name = CharField()
-    baselines = BaselineRow(many=True)
+    agent: str
+    display_name: str
+    baselines: list[BaselineRow]
 
 
 class BaselineFilters(Filters):
@@ -167,7 +147,7 @@ class BaselineFilters(Filters):
     dimension = by_dimension()
 
 
-class Baselines(View, ListModelMixin):
+class Baselines(Listed):
     """The current baselines, by agent.
 
     Filters: agent (slug), judge, procedure, dimension. `is_stale` says that the persona changed since.
@@ -179,7 +159,7 @@ class Baselines(View, ListModelMixin):
         .order_by("agent__slug", "judge", "procedure", "dimension")
     )
     row_class = BaselineRow
-    serializer_class = BaselinesAnswer
+    answer_class = BaselinesAnswer
     permission_classes = (CapturePermissions,)
     throttle_scope = PAID
     filterset_class = BaselineFilters
@@ -187,10 +167,7 @@ class Baselines(View, ListModelMixin):
     lookup_field = "agent"
     lookup_value_converter = "slug"
 
-    def get_serializer_context(self) -> dict[str, Any]:
-        return {**super().get_serializer_context(), "agreements": all_agreements()}
-
-    @answers({202: AcceptedRun})
+    @answers({202: AcceptedEvaluation})
     def create(self, request: Request) -> Response:
         """Ask for the capture of a baseline. It names an `agent` and may say all that an evaluation may, but for a channel.
 
@@ -207,8 +184,9 @@ class Baselines(View, ListModelMixin):
     def retrieve(self, request: Request, agent: str) -> Response:
         """The current baselines of one agent: one per judge, procedure and dimension. Empty when none was captured yet."""
         named = or_404(the_agent, agent)
-        rows = BaselineRow(self.get_queryset().filter(agent=named), many=True, context=self.get_serializer_context())
-        return Response({"agent": named.slug, "display_name": named.display_name, "baselines": rows.data})
+        rows = BaselineRow.all_of(self.get_queryset().filter(agent=named), self.row_context())
+        answer = BaselinesAnswer(agent=named.slug, display_name=named.display_name, baselines=rows)
+        return Response(answer)
 
     @answers(ComparisonAnswer, 409)
     @action(detail=True, filterset_class=ComparisonFilters)
@@ -232,7 +210,8 @@ class Baselines(View, ListModelMixin):
         document = comparison.model_dump(mode="json")
         how = {"judge": comparison.judge, "procedure": comparison.procedure}
         with_trust(document["dimensions"], **how, agent=named.slug)
-        return Response({"agent": named.slug, "run": shown_run(request, run), "comparison": document})
+        row = EvaluationRow.of(run, self.row_context())
+        return Response({"agent": named.slug, "run": row, "comparison": document})
 
 
 def _keep_tags(spec: RunSpec) -> None:
@@ -280,20 +259,20 @@ def _no_baseline(run: EvaluationRun) -> str:
 
 
 # -- changes
-class ChangeRow(Row):
+class ChangeRow(
+    Row,
+    table=Change,
+    columns=(
+        *("id", "agent", "dimension", "proposition", "current", "verdict", "baseline", "candidate", "points"),
+        *("low", "high", "p", "n", "baseline_n", "n_more", "scored", "baseline_scored", "unscored", "inverted"),
+        *("judge", "heuristic", "procedure", "agreement", "labels", "evaluation_run", "run_url", "baseline_run"),
+        *("measured_at", "since_tag", "since_value", "since_at"),
+    ),
+):
     """How one number of an agent changed from its baseline to an evaluation: of a dimension, or of a proposition in it."""
 
-    heuristic = Heuristic(source="judge")
-    run_url = run_link()
-
-    class Meta:
-        model = Change
-        fields = (
-            *("id", "agent", "dimension", "proposition", "current", "verdict", "baseline", "candidate", "points"),
-            *("low", "high", "p", "n", "baseline_n", "n_more", "scored", "baseline_scored", "unscored", "inverted"),
-            *("judge", "heuristic", "procedure", "agreement", "labels", "evaluation_run", "run_url", "baseline_run"),
-            *("measured_at", "since_tag", "since_value", "since_at"),
-        )
+    heuristic: bool = heuristic_of()
+    run_url: Url = run_url_of()
 
 
 class ChangeFilters(Filters):
@@ -307,7 +286,7 @@ class ChangeFilters(Filters):
     current = filters.flag()
 
 
-class Changes(View, ListModelMixin):
+class Changes(Listed):
     """What changed since the baselines, as it was stored when evaluations ended: per dimension (`proposition` is empty) and proposition.
 
     `current=true`: of the newest evaluation of each agent, judge and dimension. Other filters: agent (slug), judge, procedure, dimension,
@@ -315,33 +294,28 @@ class Changes(View, ListModelMixin):
     """
 
     queryset = Change.objects.select_related("agent").defer("value").order_by("-pk")
-    serializer_class = ChangeRow
+    row_class = ChangeRow
     pagination_class = Log
     filterset_class = ChangeFilters
 
 
 # -- alerts
-class DriftAlertRow(Row):
+class DriftAlertRow(
+    Row,
+    table=DriftAlert,
+    columns=(
+        *("id", "agent", "dimension", "judge", "heuristic", "procedure", "before", "after", "since"),
+        *("schedule", "evaluation_run", "run_url", "alert", "created_at", "acknowledged_at", "acknowledged_by"),
+    ),
+):
     """A lasting fall in a series of scores, with the evaluation in which it was noticed."""
 
-    heuristic = Heuristic(source="judge")
-    run_url = run_link()
-    alert = IntegerField(
-        source="alert_id",
-        allow_null=True,
-        help_text="who was told, and who acknowledged it; empty = older than alerts that are sent",
+    heuristic: bool = heuristic_of()
+    run_url: Url = run_url_of()
+    alert: int | None = shown(
+        "alert_id", "who was told, and who acknowledged it; empty = older than alerts that are sent"
     )
-    acknowledged_at = DateTimeField(default=None)
-    acknowledged_by = CharField(
-        source="acknowledged_by.username", default=None, help_text="see `alerts`, where it is acknowledged"
-    )
-
-    class Meta:
-        model = DriftAlert
-        fields = (
-            *("id", "agent", "dimension", "judge", "heuristic", "procedure", "before", "after", "since"),
-            *("schedule", "evaluation_run", "run_url", "alert", "created_at", "acknowledged_at", "acknowledged_by"),
-        )
+    acknowledged_by: str | None = shown("acknowledged_by.username", "see `alerts`, where it is acknowledged")
 
 
 class AlertFilters(InTime):
@@ -353,11 +327,11 @@ class AlertFilters(InTime):
         return alerts.filter(acknowledged_at__isnull=not value)
 
 
-class Alerts(View, ListModelMixin):
+class Alerts(Listed):
     """Falls that lasted, newest first. Filters: agent (slug), dimension, acknowledged, since, until (ISO times, of the alert);
     `ordering=id` for the oldest first."""
 
     queryset = DriftAlert.objects.select_related("agent", "schedule", "acknowledged_by")
-    serializer_class = DriftAlertRow
+    answer_class = DriftAlertRow
     pagination_class = Log
     filterset_class = AlertFilters

@@ -12,7 +12,6 @@ from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import CharField
 
 from agents.api.overrides import ModelName
 from agents.kit.api import filters
@@ -38,17 +37,17 @@ FORMS: Mapping[str, tuple[str, Callable[[ExperimentReport], str]]] = {
 }
 
 
-class ExperimentRow(Row):
+class ExperimentRow(
+    Row,
+    table=Experiment,
+    columns=(
+        *("id", "url", "name", "state", "paused", "seed", "judge", "actor_model", "created_by", "created_at"),
+        *("measured_at", "cancelled_at", "resume_url", "cancel_url", "export_url"),
+    ),
+):
     """An experiment, without its report."""
 
-    state = CharField(help_text="playing, judging, paused, reported or cancelled")
-
-    class Meta:
-        model = Experiment
-        fields = (
-            *("id", "url", "name", "state", "paused", "seed", "judge", "actor_model", "created_by", "created_at"),
-            *("measured_at", "cancelled_at", "resume_url", "cancel_url", "export_url"),
-        )
+    state: str = Field(description="playing, judging, paused, reported or cancelled")
 
 
 class NewExperiment(Body):
@@ -74,7 +73,7 @@ class Experiments(Rows):
 
     queryset = Experiment.objects.select_related("created_by")
     row_class = ExperimentRow
-    serializer_class = ExperimentRow
+    answer_class = ExperimentRow
     pagination_class = Log
     filterset_class = ExperimentFilters
     throttle_scope = PAID
@@ -101,7 +100,7 @@ class Experiments(Rows):
             )
         except ExperimentRefused as error:
             raise ValidationError({"scenario": error.problems}) from None
-        return located(self.get_serializer(experiment).data)
+        return located(self.shown(experiment))
 
     @answers(ExperimentReport)
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -109,7 +108,7 @@ class Experiments(Rows):
 
         Ask again with `If-None-Match` while it is played: 304 as long as nothing happened.
         """
-        shown = report(self.get_object()).model_dump(mode="json")
+        shown = report(self.get_object())
         return self.tagged(request, shown, etag_of(shown))
 
     @answers({202: ExperimentRow})
@@ -122,14 +121,14 @@ class Experiments(Rows):
         except ExperimentRefused as error:
             raise Conflict(str(error)) from None
         experiment.refresh_from_db()
-        return located(self.get_serializer(experiment).data, status=202)
+        return located(self.shown(experiment), status=202)
 
     @answers(ExperimentRow)
     @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,))
     def cancel(self, request: Request, pk: int) -> Response:
         """End an experiment that is played; what was said stays. One that was played stays as it is."""
         self.read_body()
-        return Response(self.get_serializer(cancel(self.get_object())).data)
+        return Response(self.shown(cancel(self.get_object())))
 
     @answers({(200, "text/markdown"): OpenApiTypes.STR, (200, "text/csv"): OpenApiTypes.STR})
     @action(detail=True, filterset_class=ExportFilters)

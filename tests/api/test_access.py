@@ -189,3 +189,14 @@ def test_the_docs_obey_the_console_s_content_security_policy() -> None:
 
 def test_a_person_who_is_not_signed_in_is_shown_where_to() -> None:
     assert "/admin/login/?next=/api/docs/" in page(Browser(), "/api/docs/")
+
+
+def test_options_of_a_route_show_a_user_the_bodies_that_they_may_send() -> None:
+    shown = {
+        name: program(user).options("/api/agents/").json().get("actions", {})
+        for name, user in (("reader", viewer()), ("all", superuser()))
+    }
+
+    assert shown["reader"] == {}
+    assert shown["all"]["POST"]["required"] == ["display_name", "system_prompt", "slug"]
+    assert "version" not in shown["all"]["POST"]["properties"]  # which an answer has

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from django.core.management import call_command
+from pydantic import BaseModel
 
+from agents.kit.api.rows import Answer
+from agents.kit.bodies import Body
 from tests.api.routes import EVERY_ROUTE
 from tests.api_client import program
 from tests.console import staff
@@ -66,6 +70,19 @@ def test_every_success_shows_what_it_answers(operations: dict[str, dict[str, Any
     ]
 
     assert silent == []
+
+
+@pytest.mark.parametrize("base", [Answer, Body])
+def test_no_two_models_are_described_under_one_name(base: type[BaseModel], generated: str) -> None:
+    names = [model.__name__ for model in _models_of(base)]
+
+    assert sorted(names) == sorted(set(names))
+
+
+def _models_of(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _models_of(model)
 
 
 def test_posts_that_act_take_a_key(operations: dict[str, dict[str, Any]]) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 from django.template import loader
 from pydantic import BaseModel
+from rest_framework.metadata import SimpleMetadata
 from rest_framework.parsers import MultiPartParser
 from rest_framework.renderers import BrowsableAPIRenderer
-from rest_framework.request import override_method
+from rest_framework.request import Request, override_method
 
 from agents.kit.api.requests import BoundedJSONParser, read_bounded
 
@@ -20,7 +21,7 @@ _EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": Fa
 
 
 class BrowsablePages(BrowsableAPIRenderer):
-    """Shows forms of what a route takes. DRF would make them of a view's serializer, which here is that of the answer."""
+    """Shows forms of the bodies that a route takes. DRF would make them of a serializer."""
 
     renderer_context: dict[str, Any]
 
@@ -68,6 +69,23 @@ class BrowsablePages(BrowsableAPIRenderer):
         return bool(self.renderer_context["request"].method == method and response.status_code == 400)
 
 
+class Metadata(SimpleMetadata):
+    """Answers ``OPTIONS``: what a route is, and the schema of each body that the user may send."""
+
+    def determine_actions(self, request: Request, view: Any) -> dict[str, Any]:
+        schemas = {}
+        for method, action in view.action_map.items():
+            body = view.bodies.get(action)
+            with override_method(view, request, method.upper()) as asked:
+                if is_model(body) and BrowsablePages().show_form_for_method(view, method.upper(), asked, None):
+                    schemas[method.upper()] = body.model_json_schema()
+        return schemas
+
+
+def is_model(body: Any) -> bool:
+    return isinstance(body, type) and issubclass(body, BaseModel)
+
+
 class FormFields(dict[str, Any]):
     """What the HTML form of a page sends: a text per field; `etag` is that of what the page showed, None where the form has none."""
 
@@ -87,7 +105,7 @@ class FormParser(MultiPartParser):
 
 def example_of(body: Any, shown: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the raw form of a page holds at first: what is there of the body's fields, and each other that must be given, empty."""
-    if not (isinstance(body, type) and issubclass(body, BaseModel)):
+    if not is_model(body):
         return {}
     schema = body.model_json_schema()
     fields, definitions = schema["properties"], schema.get("$defs", {})

@@ -17,6 +17,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Model, QuerySet
 from django.utils import timezone
 from django.utils.http import parse_etags, quote_etag
+from pydantic_core import to_jsonable_python
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
@@ -50,7 +51,7 @@ class Changed(APIException):
 
 def located(data: Any, *, status: int = 201, url: str = "") -> Response:
     """The answer to a POST that made something; ``Location`` says where it is: at `url`, else at its own ``url``."""
-    return Response(data, status=status, headers={"Location": str(url or data["url"])})
+    return Response(data, status=status, headers={"Location": url or data.url})
 
 
 class Conditional(_View):
@@ -93,7 +94,8 @@ def etag_of(values: Any, around: Any = None) -> str:
 
 
 def _digest(values: Any) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:32]
+    plain = to_jsonable_python(values, fallback=str)
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:32]
 
 
 logger = logging.getLogger(__name__)

@@ -10,11 +10,12 @@ from drf_spectacular.contrib.pydantic import PydanticExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent, get_doc
 from drf_spectacular.utils import OpenApiResponse, extend_schema
-from rest_framework.serializers import CharField, DictField, IntegerField, ListField, Serializer
+from pydantic import Field
 
 from agents.kit.api.filters import Backend
 from agents.kit.api.headers import HEADER, REPLAYED
 from agents.kit.api.problems import CONTENT_TYPE
+from agents.kit.api.rows import Answer, optional
 
 PROBLEMS = {
     400: "a parameter, header or field is not allowed; `errors` names each and says what is",
@@ -42,24 +43,20 @@ _HEADERS_OF_PROBLEMS: dict[int, list[tuple[str, str, dict[str, Any]]]] = {
 }
 
 
-class Problem(Serializer[Any]):
+class Problem(Answer):
     """An error (RFC 9457)."""
 
-    title = CharField(help_text="the status in words")
-    status = IntegerField()
-    detail = CharField(help_text="a sentence that says what is wrong and what is allowed")
-    errors = DictField(  # type: ignore[assignment]  # a name of the answer
-        child=ListField(child=CharField()),
-        required=False,
-        help_text="per field, parameter or header what is wrong and what is allowed",
-    )
+    title: str = Field(description="the status in words")
+    status: int
+    detail: str = Field(description="a sentence that says what is wrong and what is allowed")
+    errors: dict[str, list[str]] = optional("per field, parameter or header what is wrong and what is allowed")
 
 
 def answers(responses: Mapping[Any, Any] | Any, *problems: int, **more: Any) -> Callable[[Any], Any]:
-    """Say what an action answers where it is not its view's serializer with 200 (201 of a create).
+    """Say what an action answers where it is not its view's `answer_class` with 200 (201 of a create).
 
     Args:
-        responses: Status, or status and media type, to serializer; a serializer alone is that of 200.
+        responses: Status, or status and media type, to the model of the answer; a model alone is that of 200.
         problems: Statuses that this action adds to what every view of its kind can answer, such as 409.
         more: What else `extend_schema` takes.
     """
@@ -101,14 +98,18 @@ class Schema(AutoSchema):
         return first[1][0].upper() + first[1][1:] if first else None
 
     def get_description(self) -> str:  # type: ignore[override]  # as its base
-        """The action's docstring, else the view's; of one row that of its serializer."""
+        """The action's docstring, else the view's; of one row that of its answer."""
         if self.view.action == "retrieve" and hasattr(self.view, "list") and not self.view.retrieve.__doc__:
-            return get_doc(type(self._get_serializer()))  # type: ignore[no-untyped-call]
+            return get_doc(self.view.get_answer_class())
         return super().get_description()
 
     def get_request_serializer(self) -> Any:
         """The body that the view has for the action."""
         return self.view.bodies.get(self.view.action, {})
+
+    def get_response_serializers(self) -> Any:
+        """The answer that the view has for the action."""
+        return self.view.get_answer_class()
 
     def get_filter_backends(self) -> list[Any]:
         return [Backend] if self.method == "GET" else []
@@ -139,7 +140,7 @@ class Schema(AutoSchema):
         return problems
 
     def _problem(self, status: int) -> dict[str, Any]:
-        problem = self.resolve_serializer(Problem, "response").ref
+        problem = self.resolve_serializer(Problem, "response").ref  # type: ignore[arg-type]
         answer = {"description": PROBLEMS[status], "content": {CONTENT_TYPE: {"schema": problem}}}
         for name, description, schema in _HEADERS_OF_PROBLEMS.get(status, ()):
             _answers([answer], name, description, schema)
@@ -180,9 +181,7 @@ def _answers(responses: Iterable[dict[str, Any]], name: str, description: str, s
 
 
 def tidied(result: Any, **kwargs: Any) -> Any:
-    """After the schema is made: without bounds that only say how large a database's integers are, which differ between databases,
-    and what pydantic adds of itself; ``anyOf`` for ``oneOf``, for what one of several shapes describes may fit another as well.
-    """
+    """Take out of the schema what pydantic adds of itself, and bounds that only say how large a column of integers is."""
     return {**_tidied(result), "info": result["info"]}
 
 
@@ -191,16 +190,10 @@ def _tidied(result: Any) -> Any:
         return [_tidied(part) for part in result]
     if not isinstance(result, dict):
         return result
-    if "x-row" in result:
-        return {"$ref": f"#/components/schemas/{result['x-row']}"}
     return {
-        "anyOf" if key == "oneOf" else key: _tidied(value)
+        key: _tidied(value)
         for key, value in result.items()
-        if not (key in ("minimum", "maximum") and value in _BOUNDS)
+        if not (key in ("minimum", "maximum") and value in (2**63 - 1, -(2**63)))
         and not (key == "title" and isinstance(value, str))
-        and key != "x-spec-enum-id"
-        and (key, value) not in (("format", "int64"), ("default", None))
+        and (key, value) != ("default", None)
     }
-
-
-_BOUNDS = {bound for bits in (15, 31, 63) for bound in (2**bits - 1, -(2**bits))}

@@ -10,17 +10,18 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django_filters.utils import translate_validation
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 from rest_framework.exceptions import NotFound, Throttled, ValidationError
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
-from agents.kit.api.browsing import FormFields, example_of
+from agents.kit.api.browsing import FormFields, Metadata, example_of
 from agents.kit.api.filters import Filters
 from agents.kit.api.headers import Changed, Conditional, IdempotentPosts
+from agents.kit.api.rows import Row
 from agents.kit.bodies import Nothing, read
 
 T = TypeVar("T")
@@ -57,13 +58,15 @@ def new_slug(rows: QuerySet[Any], slug: str) -> Iterator[None]:
 class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
     """A viewset of which every action reads its parameters and its body strictly.
 
-    `bodies` are those of actions, `row_class` shows the rows of a list, `serializer_class` what everything else answers. ``GET`` of a
+    `bodies` are those of actions, `row_class` shows the rows of a list, `answer_class` what everything else answers. ``GET`` of a
     list takes the parameters of `filterset_class`; another action says its own in its decorator.
     """
 
     bodies: ClassVar[Mapping[str, Any]] = {}  # a `Body` each; or, read by the action itself, its schema
-    row_class: ClassVar[type[Any] | None] = None
+    row_class: ClassVar[type[Row] | None] = None
+    answer_class: type[BaseModel] | None = None
     filterset_class: type[Filters] = Filters
+    metadata_class = Metadata
     queryset: Any
     lookup_value_converter = "int"
     most_bytes: int | None = None  # of a body
@@ -75,6 +78,12 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         super().initial(request, *args, **kwargs)
         pages = getattr(self.paginator, "parameters", ()) if self.action == "list" else ()
         self.get_filterset_class().refuse_unknown(request.query_params, *pages)
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Dump the models that the answer is made of."""
+        if isinstance(response, Response):
+            response.data = to_jsonable_python(response.data)
+        return super().finalize_response(request, response, *args, **kwargs)
 
     def throttled(self, request: Request, wait: float) -> NoReturn:
         limit = getattr(settings, self.throttle_scope)
@@ -102,8 +111,17 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         values: dict[str, Any] = filters.form.cleaned_data
         return values
 
-    def get_serializer_class(self) -> Any:
-        return (self.row_class if self.action == "list" else None) or self.serializer_class or Serializer
+    def get_answer_class(self) -> Any:
+        """The answer of this action, where its decorator names no other."""
+        return (self.row_class if self.action == "list" else None) or self.answer_class
+
+    def row_context(self) -> dict[str, Any]:
+        """What is known when rows are shown."""
+        return {"request": self.request}
+
+    def shown(self, row: Any) -> Any:
+        """Show a row as this action answers it."""
+        return self.get_answer_class().of(row, self.row_context())
 
     def read_body(self) -> Any:
         """The body of this action, of the class that `bodies` has for it; that of a PATCH changes something."""
@@ -113,7 +131,7 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
             raise ValidationError([f"nothing to change; allowed: {', '.join(kind.model_fields)}"])
         return body
 
-    def html_form(self, typed: FormFields | None, etag: str) -> Serializer[Any] | None:
+    def html_form(self, typed: FormFields | None, etag: str) -> Any:
         """Return the HTML form of a page of the browsable API, with what was typed; None where the page has the raw form only."""
         return None
 
@@ -134,8 +152,19 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         return f"there is no {self.what or self.get_queryset().model._meta.verbose_name} {str(key)[:80]}"
 
 
-class Rows(View, ListModelMixin, RetrieveModelMixin):
+class Listed(View):
+    """Lists rows."""
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        page: Any = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+        return self.get_paginated_response(self.get_answer_class().all_of(page, self.row_context()))
+
+
+class Rows(Listed):
     """Lists and shows rows."""
+
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return Response(self.shown(self.get_object()))
 
 
 class Editable(Rows):
@@ -156,7 +185,7 @@ class Editable(Rows):
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         row = self.get_object()
-        return self.tagged(request, self.get_serializer(row).data, self.etag_of_row(row))
+        return self.tagged(request, self.shown(row), self.etag_of_row(row))
 
     def update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Replace what people may change of it. Fields that must be given are those of a new one; others that are left out stay."""

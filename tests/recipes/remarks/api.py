@@ -11,12 +11,8 @@ from agents.kit.api.views import Rows
 from .models import Remark
 
 
-class RemarkRow(Row):
+class RemarkRow(Row, table=Remark, columns=("id", "agent", "text", "created_at")):
     """What somebody noticed about an agent."""
-
-    class Meta:
-        model = Remark
-        fields = ("id", "agent", "text", "created_at")
 
 
 class RemarkFilters(InTime):
@@ -27,6 +23,6 @@ class Remarks(Rows):
     """Remarks, newest first."""
 
     queryset = Remark.objects.select_related("agent")
-    serializer_class = RemarkRow
+    answer_class = RemarkRow
     pagination_class = Log
     filterset_class = RemarkFilters

@@ -1,0 +1,270 @@
+"""Evaluations and judgements as the API shows them. Every judge has its *heuristic*."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, RootModel
+from rest_framework.request import Request
+from rest_framework.reverse import reverse
+
+from agents.kit.api.rows import Answer, Context, Row, Url, attribute, described, link, one_of, optional, shown
+from evaluation.models import Dimension, EvaluationRun, EvaluationScore, SwapHalf, is_heuristic
+from evaluation.runs.control import Progress, progress_of
+from evaluation.runs.ideas import DistinctIdea
+
+COVERAGE = "share scored of the judgements this judge can make, 0 to 1; null where there are none"
+DimensionName = Annotated[str, one_of(Dimension.choices)]
+Status = Annotated[str, one_of(EvaluationRun.Status.choices)]
+Interval = Annotated[list[float], Field(min_length=2, max_length=2)]  # 95 %: low, high
+
+
+def heuristic_of(judge: str = "judge") -> Any:
+    """Declare whether a judge is an offline one, whose scores are never compared with a model's."""
+    judge_of = attribute(judge)
+    return shown(lambda row, context: is_heuristic(judge_of(row, context)))
+
+
+def run_url_of(run: str = "evaluation_run_id") -> Any:
+    """Declare the address of the row's evaluation."""
+    return shown(link("evaluationrun-detail", run))
+
+
+class ProgressAnswer(Answer):
+    """Judgements settled, and all; those of its channels included."""
+
+    settled: int
+    total: int
+
+
+class FigureAnswer(Answer):
+    """A figure of agreement, on `n` judgements."""
+
+    value: float | None
+    interval: Interval | None
+    n: int
+    reason: str = Field(description="why there is none")
+
+
+class CalibrationAnswer(Answer):
+    """How well a judge agrees with people in one dimension."""
+
+    kappa: float | None = Field(description="quadratic-weighted")
+    interval: Interval | None
+    spearman: FigureAnswer | None
+    alpha: FigureAnswer | None = Field(description="Krippendorff's, judge and people")
+    labels: int
+    items: int
+    annotators: int
+    enough: bool
+    stale: bool
+
+
+class SwapTestAnswer(Answer):
+    """How well a judge tells agents' own words from texts of others in one dimension (`manage.py check_judge`)."""
+
+    auc: float | None = Field(description="how often the own text scores higher: 0.5 is chance, 1 never wrong")
+    interval: Interval | None
+    reason: str = Field(description="why there is no figure")
+    high_share: float | None = Field(description="share of the swapped texts scored 7 or more")
+    own_scored: int
+    swapped_scored: int
+    agents: int
+    against: str = Field(description="whose texts were swapped in: agents, foils, or agents and foils")
+    checked_at: str
+    agent_auc: float | None = Field(description="the same of this agent alone; null: not known")
+
+
+def _progress(run: EvaluationRun, context: Context) -> Progress:
+    progress: Progress = context["progress"][run.pk]
+    return progress
+
+
+class EvaluationRow(
+    Row,
+    table=EvaluationRun,
+    columns=(
+        *("id", "url", "agent", "channel", "status", "error", "dimensions", "is_baseline", "judge"),
+        *("heuristic", "procedure", "repeats", "batch", "window", "window_start", "window_end", "where"),
+        *("samples", "sample_size", "seed", "per_call", "history", "history_where", "simulated"),
+        *("overall_score", "coverage", "token_usage", "progress", "waits_for", "created_at", "started_at"),
+        "finished_at",
+    ),
+):
+    """An evaluation as lists show it."""
+
+    dimensions: list[DimensionName]
+    where: dict[str, str]
+    history_where: dict[str, str]
+    heuristic: bool = heuristic_of()
+    procedure: str
+    coverage: float | None = shown(lambda run, context: _progress(run, context).share.rounded, COVERAGE)
+    progress: ProgressAnswer = shown(_progress)
+    waits_for: str = shown(
+        lambda run, context: _progress(run, context).waits_for,
+        "the batches it waits for, and how far they are; mostly empty",
+    )
+
+    @classmethod
+    def together(cls, rows: Sequence[EvaluationRun]) -> Context:
+        return {"progress": progress_of(rows)}
+
+
+def links_of(request: Request, run: EvaluationRun) -> dict[str, str]:
+    """Where to go from an evaluation."""
+    ways = ("scores", "cancel", "resume")
+    links = {f"{way}_url": str(reverse(f"evaluationrun-{way}", [run.pk], request=request)) for way in ways}
+    if run.agent is not None:
+        compare = reverse("baseline-compare", [run.agent.slug], request=request)
+        links["compare_url"] = f"{compare}?run={run.pk}"
+    return links
+
+
+class BlindScoreRow(
+    Row,
+    table=EvaluationScore,
+    columns=(
+        *("id", "dimension", "proposition_id", "claim", "weight", "inverted", "repeat", "message", "position"),
+        *("channel", "compared_with", "context_snippet"),
+    ),
+):
+    """What was judged, without what the judge said."""
+
+    position: int | None = shown("message.position")
+    channel: str | None = shown("message.channel.slug")
+
+
+class ScoreRow(
+    BlindScoreRow,
+    columns=(
+        *("status", "score", "raw_score", "first_score", "count", "flaws", "evidence", "reasoning"),
+        *("justification", "confidence", "recommendations", "reason", "judge", "heuristic", "served_model"),
+        *("call", "judged_at"),
+    ),
+):
+    """One judgement: a proposition on a message, or on all that was said when `message` is null."""
+
+    flaws: list[str]
+    heuristic: bool = heuristic_of()
+
+
+class ScoreToRead(RootModel[ScoreRow | BlindScoreRow]):
+    """A judgement, with what the judge said of it or without."""
+
+
+class ChannelScoreAnswer(Answer):
+    channel: str | None
+    evaluation_run: int
+    messages: int
+    score: float | None = optional()
+    count: float | None = optional()
+    coverage: float | None = Field(description=COVERAGE)
+
+
+class DimensionSummaryAnswer(Answer):
+    """A dimension of an evaluation; one that is counted has `count` where others have `score`."""
+
+    score: float | None = optional("0 to 9")
+    count: float | None = optional()
+    scored: int
+    trivial: int
+    unscored: int
+    coverage: float | None = Field(description=COVERAGE)
+    propositions: dict[str, float | None]
+    calibration: CalibrationAnswer | None = optional()
+    swap_test: SwapTestAnswer | None = optional()
+    noise: float = optional("spread of repeated judgements, in points")
+    figures: Any = optional()
+    ideas: list[DistinctIdea] = optional()
+    channels: list[ChannelScoreAnswer] = optional()
+    reason: str = optional("why there is no score")
+
+
+class SummaryAnswer(Answer):
+    """What an evaluation measured."""
+
+    agent: str | None = optional()
+    channel: str = optional()
+    evaluation_run: int
+    status: Status
+    error: str
+    procedure: str = optional()
+    repeats: int = optional()
+    simulated: bool = optional()
+    swap_test: Annotated[str, one_of(SwapHalf.choices)] = optional(
+        f"made to test the judge, not the agent\n\n{described(SwapHalf.choices)}"
+    )
+    actor_model: str = optional()
+    persona_digest: str
+    overall_score: float | None
+    coverage: float | None = Field(description=COVERAGE)
+    dimensions: dict[str, DimensionSummaryAnswer]
+    calls: int
+    tokens: int
+    cost_usd: float | None = Field(description="of the priced calls; null = none has a price")
+    unpriced_calls: int
+    cache_read_share: float | None
+
+
+class ChannelEvaluation(Answer):
+    """An evaluation of a channel that stands behind an agent's."""
+
+    channel: str | None
+    messages: int
+    status: Status
+    evaluation_run: int
+    url: Url
+
+
+class WholeEvaluation(EvaluationRow):
+    """One evaluation with what it found."""
+
+    scores_url: Url
+    cancel_url: Url
+    resume_url: Url
+    compare_url: Url = optional("of an agent's evaluation")
+    summary: SummaryAnswer
+    channels: list[ChannelEvaluation]
+    scores: list[ScoreRow]
+    scores_complete: bool
+
+
+class AcceptedEvaluation(EvaluationRow):
+    """An evaluation that a worker will make."""
+
+    taken_up: bool = optional("the same was asked for before and has not ended")
+
+
+class CuesAnswer(Answer):
+    supports: list[str]
+    contradicts: list[str]
+
+
+class PropositionAnswer(Answer):
+    """A claim that a judge scores, as its file has it."""
+
+    dimension: DimensionName
+    id: str
+    agent: str | None = Field(description="null = of the defaults")
+    level: Literal["evaluation", "action"]
+    claim: str
+    weight: float
+    inverted: bool
+    hard: bool
+    include_personas: bool
+    target_type: str
+    first_n: int
+    last_n: int
+    recommendations_for_improvement: str
+    precondition: str | None = Field(description="what must hold for it to be asked")
+    rule: dict[str, Any] | None = Field(description="checked exactly, without a judge")
+    cues: CuesAnswer | None
+    measure: str | None = Field(description="counted, without a judge")
+    trait: str = Field(description="the trait it speaks of; mostly none")
+    over_window: bool = Field(description="judged once over the window, not message by message")
+    active: bool
+    rejected: bool
+    retired: bool
+    quote: str
+    source: str
