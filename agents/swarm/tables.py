@@ -6,15 +6,12 @@ from datetime import datetime
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from agents.kit.registry import Erase, Person, Prune, Table, export_of
+from agents.kit.erasing import Erase, Person, matching, there
+from agents.kit.registry import Prune, Table, export_of
 from agents.models import (
     Run,
 )
 from agents.swarm.models import DialogState, DialogSummary, Swarm, SwarmPhase, SwarmTurn, UserPreferences
-
-
-def _where_they_spoke(person: Person) -> Q:
-    return Q(channel__in=person.channels)
 
 
 def _their_preferences(person: Person) -> Q:
@@ -56,12 +53,11 @@ TABLES = (
         columns="pk agent channel turn position dropped updated_at=changed",
         filters="agent updated_at",
         fields=(("", "agent channel turn position dropped updated_at=changed"),),
-        # What people said stands there in other words, too: the next message begins a new one.
+        # The next message begins a new one.
         erase=(
             Erase(
                 columns="anchor goal facts assumptions decisions pending asked preferences last_tool removed",
-                channel="channel",
-                blank=_where_they_spoke,
+                rows=(there("channel", at="updated_at"),),
                 delete=True,
             ),
         ),
@@ -81,8 +77,12 @@ TABLES = (
             texts=("replaced", "calibration", "draft", "polished", "rejected"),
         ),
         erase=(
-            Erase(columns="calibration", channel="channel", blank=_where_they_spoke, emptied="calibration"),
-            Erase(columns="draft polished rejected replaced", channel="channel"),
+            Erase(
+                columns="calibration draft polished rejected replaced",
+                rows=(there("channel"),),
+                emptied="calibration",
+                keep="phase",
+            ),
         ),
         no_speech="intent milliseconds",
         prune=Prune(rows=_old_swarm_turns),
@@ -90,11 +90,11 @@ TABLES = (
     Table(model=SwarmPhase, editor="*", no_speech="name prompt"),
     Table(
         model=DialogSummary,
-        erase=(Erase(columns="text quotes error", channel="channel", blank=_where_they_spoke, delete=True),),
+        erase=(Erase(columns="text quotes error", rows=(there("channel"),), delete=True),),
         prune=Prune(rows=_replaced_summaries),
     ),
     Table(
         model=UserPreferences,
-        erase=(Erase(columns="tone units length learning_style", blank=_their_preferences, delete=True),),
+        erase=(Erase(columns="tone units length learning_style", rows=(matching(_their_preferences),), delete=True),),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.kit.registry import Erase, Table
+from agents.kit.registry import Table
 from evaluation.change.models import Baseline, DriftAlert, Evidence
 
 TABLES = (
@@ -38,8 +38,8 @@ TABLES = (
                 "agent dimension change since=low_since evaluation_run=noticed_in schedule judge_mark created_at=raised state",
             ),
         ),
-        erase=(Erase(columns="note", agent="agent", near=True),),
         no_speech="judge",
+        typed="note",
     ),
     Table(model=Evidence, no_speech="judge"),
 )

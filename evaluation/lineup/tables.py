@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agents.kit.registry import Erase, Table
+from agents.kit.erasing import Erase, there
+from agents.kit.registry import Table
 from evaluation.lineup.models import LineUpRun
 
 TABLES = (
@@ -16,7 +17,8 @@ TABLES = (
         columns="pk channel status accuracy finished_at=measured",
         filters="status created_at",
         fields=(("", "channel status window where=tags_asked_for error finished_at=measured"),),
-        erase=(Erase(columns="result error where", channel="channel"),),
+        erase=(Erase(columns="result error", rows=(there("channel"),), keep="channel speaker taken_for"),),
+        typed="where",
         no_speech="window options",
     ),
 )
