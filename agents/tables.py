@@ -7,10 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.admin.models import LogEntry
-from django.db.models import Model, Q, QuerySet
+from django.db.models import CharField, Model, Q, QuerySet
+from django.db.models.functions import Cast
 
-from agents.erasure import keys_said_by, said_by
-from agents.kit.registry import NO_ROWS, Erase, Person, Prune, Table, export_of
+from agents.erasure import keys_said_by, of_messages
+from agents.kit.erasing import Erase, Person, every, matching, there
+from agents.kit.registry import Prune, Table, export_of
 from agents.models import (
     Agent,
     Channel,
@@ -29,23 +31,25 @@ from agents.models import (
 )
 
 
-def _all(_person: Person) -> Q:
-    return Q(pk__isnull=False)
+def _answers_to_them(person: Person) -> Q:
+    """What agents said to one of their messages: it says in other words what they said."""
+    theirs = keys_said_by(person)
+    return Q(agent__isnull=False) & (Q(parent__in=theirs) | Q(run__trigger__in=theirs))
 
 
-def _prompts_of_ended_runs(person: Person) -> Q:
-    """They have the conversation in them. Those of a run that goes on are what it goes on from: only quotes and name go."""
-    roles = (RunMessage.Role.SYSTEM, RunMessage.Role.USER)
-    return Q(run__channel__in=person.channels, run__status__in=Run.FINAL, role__in=roles)
+def _written_to_memory(person: Person) -> Q:
+    """Notes that turns wrote since the person first spoke to the agent: each turn writes a note anew from what it was."""
+    return Q(agent__in=person.agents, run__isnull=False, updated_at__gte=person.since)
+
+
+def _read_files(_person: Person) -> Q:
+    return Q(status__in=[*Import.FINAL, Import.WAITING])
 
 
 def _entries(person: Person) -> Q:
     """Entries of the console's log about their messages, which it calls by author and text, and about their account."""
-    theirs = NO_ROWS
-    for name in (*person.names, person.label):
-        theirs |= Q(
-            content_type__app_label="agents", content_type__model="message", object_repr__startswith=f"{name}: "
-        )
+    ids = keys_said_by(person).values(id_text=Cast("pk", CharField()))
+    theirs = Q(content_type__app_label="agents", content_type__model="message", object_id__in=ids)
     if person.user is not None and person.deactivate:
         model = person.user._meta
         theirs |= Q(
@@ -84,8 +88,8 @@ TABLES = (
         search="display_name* slug* title*",
         deleting="The agent goes with its persona versions, traits, memory and configuration. To keep them, set it inactive instead. An "
         "agent that has said something cannot be deleted.",
-        erase=(Erase(columns="aliases title description system_prompt sample_lines", report_only=True),),
         no_speech="slug display_name avatar_color model_id",
+        typed="aliases title description system_prompt sample_lines",
     ),
     Table(
         model=Channel,
@@ -101,8 +105,8 @@ TABLES = (
         search="name* slug* topic*",
         deleting="The channel goes with its members and what was measured of it. A channel in which something was said cannot be deleted; "
         "a person's words are erased with manage.py forget.",
-        erase=(Erase(columns="name topic tags", channel="pk"),),
         no_speech="slug",
+        typed="name topic tags",
     ),
     Table(
         model=Message,
@@ -125,15 +129,10 @@ TABLES = (
             "parent=parent_id text payload sent_at run=run_id persona_version=persona_version.number synthetic tags"
         ),
         erase=(
-            Erase(
-                columns="text payload tags",
-                channel="channel",
-                rows=lambda person: Message.objects.exclude(pk__in=keys_said_by(person)),
-                last=True,
-            ),
-            Erase(columns="tags", channel="channel", rows=said_by, last=True),
-            Erase(columns="text payload", emptied="payload", blank=_all, rows=said_by, own_words="text", last=True),
-            Erase(columns="outsider", name_only=lambda person: ~Q(outsider=""), rows=said_by, last=True),
+            # Without a text they are in no measurement and no prompt.
+            Erase(columns="text payload", rows=(matching(_answers_to_them),), emptied="text payload"),
+            Erase(columns="text payload tags", rows=(of_messages("pk"),), emptied="payload tags"),
+            Erase(columns="outsider", rows=(of_messages("pk"),), name_only=True),
         ),
         no_speech="external_id idempotency_key",
     ),
@@ -144,7 +143,12 @@ TABLES = (
         empty="Transcripts that are uploaded here, with the + above, are checked, shown, and then imported.",
         columns="pk name=file state stored=messages created_by=uploaded_by created_at=uploaded",
         filters="status",
-        erase=(Erase(columns="name choices contents result error", near=True),),
+        # What is in a file of any format is told by no key: all of them go, for importing one again would bring the words back.
+        erase=(
+            Erase(
+                columns="name choices contents result error", rows=(matching(_read_files),), emptied="choices contents"
+            ),
+        ),
         no_speech="doing",
         prune=Prune(rows=_ended_imports, children=((ImportChunk, "of"),)),
     ),
@@ -169,28 +173,43 @@ TABLES = (
             special={"seconds": _took},
             texts=("trace",),
         ),
-        erase=(Erase(columns="prompt error overrides trace", channel="channel"),),
+        erase=(
+            Erase(
+                columns="prompt error trace",
+                rows=(there("channel", at="finished_at", status__in=Run.FINAL),),
+                keep="stage phase",
+            ),
+        ),
         no_speech="idempotency_key",
+        typed="overrides",
     ),
-    Table(model=PersonaVersion, erase=(Erase(columns="system_prompt traits note", report_only=True),)),
-    Table(model=Trait, editor="*", erase=(Erase(columns="name description source", report_only=True),)),
-    Table(model=MemoryBlock, editor="*", erase=(Erase(columns="value", agent="agent"),), no_speech="label"),
-    Table(model=MemoryPassage, editor="*", erase=(Erase(columns="text", agent="agent"),)),
+    Table(model=PersonaVersion, typed="system_prompt traits note"),
+    Table(model=Trait, editor="*", typed="name description source"),
+    Table(
+        model=MemoryBlock,
+        editor="*",
+        erase=(Erase(columns="value", rows=(matching(_written_to_memory),)),),
+        no_speech="label",
+    ),
+    Table(model=MemoryPassage, editor="*", erase=(Erase(columns="text", rows=(there("run__channel"),)),)),
     Table(model=ChannelMember, editor="*"),
     Table(model=Reaction, no_speech="emoji"),
-    # Bytes of files in any format cannot be searched, and importing one again would bring the words back: all of them go.
-    Table(model=ImportChunk, erase=(Erase(columns="number", blank=_all, delete=True),)),
+    Table(model=ImportChunk, erase=(Erase(columns="number", rows=(every,), delete=True),)),
     Table(
         model=RunMessage,
-        erase=(Erase(columns="content", channel="run__channel", blank=_prompts_of_ended_runs),),
+        erase=(Erase(columns="content", rows=(there("run__channel", run__status__in=Run.FINAL),)),),
         no_speech="tool_name",
         prune=Prune(rows=_of_ended_runs(RunMessage)),
     ),
     Table(
         model=RunStep,
-        erase=(Erase(columns="detail", channel="run__channel"),),
+        erase=(Erase(columns="detail", rows=(there("run__channel", run__status__in=Run.FINAL),)),),
         no_speech="kind",
         prune=Prune(rows=_of_ended_runs(RunStep)),
     ),
-    Table(model=LogEntry, erase=(Erase(columns="object_repr change_message", blank=_entries),), no_speech="object_id"),
+    Table(
+        model=LogEntry,
+        erase=(Erase(columns="object_repr change_message", rows=(matching(_entries),)),),
+        no_speech="object_id",
+    ),
 )

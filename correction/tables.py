@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Exists, OuterRef, Prefetch, QuerySet
 
-from agents.kit.models import LLMPayload
-from agents.kit.registry import Erase, Person, Prune, Table, export_of
+from agents.kit.erasing import Erase, there
+from agents.kit.registry import Prune, Table, export_of
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.statistics import GATE
 from correction.models import (
@@ -24,13 +24,6 @@ from correction.models import (
 
 # Marks of people are in no sums: a session with one stays, and with it the precision beside each threshold.
 _MARKED = GateDimensionResult.objects.filter(log__session=OuterRef("pk")).exclude(mark="")
-
-
-def _of_gates_there(person: Person) -> Q:
-    results = GateDimensionResult.objects.filter(
-        log__session__channel__in=person.channels, call__isnull=False
-    ).order_by()
-    return Q(call__in=results.values("call"))
 
 
 def _old_and_unmarked(before: datetime) -> QuerySet[GateSession]:
@@ -66,7 +59,7 @@ TABLES = (
         title="Configuration",
         empty="Every agent inherits the defaults. Switch something on in the matrix, or run manage.py configure AGENT.",
         deleting="The agent inherits everything from the defaults from its next turn on. The history of changes is kept.",
-        erase=(Erase(columns="behavior_named_requesters behavior_protected_traits", report_only=True),),
+        typed="behavior_named_requesters behavior_protected_traits",
     ),
     Table(
         model=CorrectionLog,
@@ -106,13 +99,10 @@ TABLES = (
             ),
         ),
         erase=(
-            Erase(columns="original_text judged_text payload feedback", channel="session__channel"),
             Erase(
-                model=LLMPayload,
-                columns="request reply tool_calls",
-                agent="call__agent",
-                blank=_of_gates_there,
-                delete=True,
+                columns="original_text judged_text payload feedback",
+                rows=(there("session__channel"),),
+                emptied="payload",
             ),
         ),
         no_speech="draft_key judge",
@@ -135,7 +125,7 @@ TABLES = (
             "finished_at attempt",
             texts=("text",),
         ),
-        erase=(Erase(columns="error", channel="message__channel"),),
+        erase=(Erase(columns="error", rows=(there("message__channel", at="finished_at"),)),),
         no_speech="dimensions",
         prune=Prune(
             rows=lambda before: ObservedMessage.objects.filter(status__in=ObservedMessage.FINAL, finished_at__lt=before)
@@ -144,7 +134,7 @@ TABLES = (
     # Without a page of their own.
     Table(
         model=GateSession,
-        erase=(Erase(columns="speaker tags", channel="channel"),),
+        typed="speaker tags",
         prune=Prune(
             rows=_old_and_unmarked,
             children=((CorrectionLog, "session"), (GateDimensionResult, "log__session")),
@@ -154,7 +144,13 @@ TABLES = (
     Table(
         model=GateDimensionResult,
         operator="change",
-        erase=(Erase(columns="reasoning recommendations reason parts", channel="log__session__channel"),),
+        erase=(
+            Erase(
+                columns="reasoning recommendations reason parts",
+                rows=(there("log__session__channel", at="log__created_at"),),
+                keep="judge",
+            ),
+        ),
         no_speech="judge proposition_id",
     ),
     Table(model=AttemptHour, no_speech="outcome source"),

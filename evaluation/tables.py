@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from django.db.models import Q
-
-from agents.erasure import keys_said_by
-from agents.kit.models import LLMPayload
-from agents.kit.registry import Erase, Export, Person, Table, export_of
+from agents.kit.erasing import Derived, Erase, of_agents, there
+from agents.kit.registry import Export, Table, export_of
 from evaluation.models import (
     ChannelShare,
     EvaluationRun,
@@ -21,15 +18,20 @@ from evaluation.models import (
 from evaluation.runs.export import COLUMNS, TEXTS, score_rows
 
 
-def _on_their_messages(person: Person) -> Q:
-    return Q(message__in=keys_said_by(person)) | Q(compared_with__in=keys_said_by(person))
+def scores_there(path: str = "") -> tuple[Derived, ...]:
+    """Judgements of what was said where a person spoke, after they did; of a whole window, those of all agents that spoke there.
 
-
-def _of_evaluations_there(person: Person) -> Q:
-    there = EvaluationScore.objects.filter(
-        Q(evaluation_run__channel__in=person.channels) | Q(message__channel__in=person.channels), call__isnull=False
+    Args:
+        path: From the table to the judgement, e.g. ``evaluation_score__``.
+    """
+    at = f"{path}judged_at"
+    of_windows = {f"{path}message": None, f"{path}evaluation_run__channel": None}
+    return (
+        there(f"{path}message__channel", at=at),
+        there(f"{path}compared_with__channel", at=at),
+        there(f"{path}evaluation_run__channel", at=at),
+        of_agents(f"{path}evaluation_run__agent", at=at, **of_windows),
     )
-    return Q(call__in=there.order_by().values("call"))
 
 
 TABLES = (
@@ -58,9 +60,13 @@ TABLES = (
             "token_usage error persona_digest proposition_digest created_at started_at finished_at"
         ),
         erase=(
-            Erase(columns="error additional_context figures where history_where", channel="channel", agent="agent"),
+            Erase(
+                columns="error",
+                rows=(there("channel", at="finished_at"), of_agents("agent", at="finished_at", channel=None)),
+            ),
         ),
-        no_speech="dimensions judge window history position_bins series_points proposition_digests actor_model swaps situations",
+        typed="additional_context where history_where",
+        no_speech="figures dimensions judge window history position_bins series_points proposition_digests actor_model swaps situations",
     ),
     Table(
         model=Proposition,
@@ -93,19 +99,11 @@ TABLES = (
         export=Export(columns=COLUMNS, rows=score_rows, texts=TEXTS),
         erase=(
             Erase(
-                columns="claim flaws reasoning justification recommendations reason context_snippet",
-                channel="evaluation_run__channel message__channel",
-                agent="evaluation_run__agent",
-                blank=_on_their_messages,
-            ),
-            Erase(
-                model=LLMPayload,
-                columns="request reply tool_calls",
-                agent="call__agent",
-                blank=_of_evaluations_there,
-                delete=True,
+                columns="flaws reasoning justification recommendations reason context_snippet",
+                rows=scores_there(),
             ),
         ),
+        typed="claim",
         no_speech="proposition_id judge served_model evidence cause",
     ),
     Table(
@@ -120,7 +118,7 @@ TABLES = (
         empty="Add one to measure every day and be told of drift, or run manage.py schedule add nightly --every 1d.",
         deleting="Nothing is measured by it any more. Its evaluations and alerts stay, without its name; its series is not continued by "
         "another schedule. To keep it, pause it instead.",
-        erase=(Erase(columns="name where last_outcome", report_only=True),),
+        typed="name where last_outcome",
         no_speech="dimensions window judge",
     ),
     Table(
@@ -136,7 +134,7 @@ TABLES = (
         columns="pk=job kind state chosen created_by=asked_by created_at=asked_at",
         filters="kind status created_at",
         fields=(("", "kind state chosen created_by=asked_by created_at=asked_at started_at finished_at error"),),
-        erase=(Erase(columns="result error", report_only=True),),
+        typed="result error",
         no_speech="options",
     ),
     # Without a page of their own.
@@ -144,13 +142,7 @@ TABLES = (
     Table(model=IdeaPart),
     Table(
         model=Idea,
-        erase=(
-            Erase(
-                columns="idea description",
-                channel="part__evaluation_score__evaluation_run__channel",
-                agent="part__evaluation_score__evaluation_run__agent",
-            ),
-        ),
+        erase=(Erase(columns="idea description", rows=scores_there("part__evaluation_score__")),),
         no_speech="positions",
     ),
     Table(model=PatternTimeout, no_speech="proposition_id pattern"),

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db.models import QuerySet
 
 from agents.alerts.models import Alert, Delivery, Receiver
-from agents.kit.registry import Erase, Prune, Table
+from agents.kit.registry import Prune, Table
 
 
 def _seen_alerts(before: datetime) -> QuerySet[Alert]:
@@ -29,8 +29,8 @@ TABLES = (
         filters="acknowledged_at kind agent created_at",
         search="title*",
         fields=(("", "kind agent times created_at=raised_at last_at=last_raised state deliveries_link"),),
-        erase=(Erase(columns="title note", agent="agent", near=True),),
-        no_speech="about page",
+        no_speech="title about page",
+        typed="note",
         prune=Prune(rows=_seen_alerts),
     ),
     Table(
@@ -44,8 +44,8 @@ TABLES = (
         filters="is_active channel",
         search="name*",
         deleting="Nothing is sent to it any more. The log of what was sent stays, without its name. To keep it, clear active instead.",
-        erase=(Erase(columns="name address", report_only=True),),
         no_speech="kinds",
+        typed="name address",
     ),
     Table(
         model=Delivery,

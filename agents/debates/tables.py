@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from agents.debates.models import Debate, DebateRound, DebateSeat, DebateTurn
-from agents.kit.registry import Erase, Person, Table, export_of
+from agents.kit.erasing import Erase, Person, matching, there
+from agents.kit.registry import Table, export_of
+from agents.models import Channel, Message
 
 
-def _started_by(person: Person) -> QuerySet[Debate]:
-    """The question of these is theirs."""
-    return Debate.objects.filter(created_by=person.user.pk) if person.user is not None else Debate.objects.none()
+def _started_by(person: Person, path: str = "") -> Q:
+    """The question of these debates is theirs, and all that was said in them answers it."""
+    user = person.user.pk if person.user is not None else None
+    return Q(**{f"{path}created_by": user, f"{path}created_by__isnull": False})
+
+
+def _answers_to_their_question(person: Person) -> Q:
+    return _started_by(person, "channel__debate__") & Q(agent__isnull=False)
+
+
+_ROWS_OF_DEBATE = (matching(lambda person: _started_by(person, "debate__")), there("debate__channel"))
 
 
 TABLES = (
@@ -29,24 +39,27 @@ TABLES = (
             texts=("error",),
         ),
         erase=(
+            Erase(columns="topic", rows=(matching(_started_by),)),
+            Erase(columns="error", rows=(matching(_started_by), there("channel", at="finished_at"))),
             Erase(
-                columns="topic",
-                channel="channel",
-                blank=lambda person: Q(pk__in=_started_by(person)),
-                own_words="topic",
-                last=True,
+                model=Channel, columns="name topic", rows=(matching(lambda person: _started_by(person, "debate__")),)
             ),
-            Erase(columns="error", channel="channel"),
-            Erase(columns="settings", report_only=True),
+            Erase(
+                model=Message,
+                columns="text payload",
+                rows=(matching(_answers_to_their_question),),
+                emptied="text payload",
+            ),
         ),
+        typed="topic settings",
         no_speech="mode exit_reason exit_details",
     ),
     # Without a page of their own.
-    Table(model=DebateSeat, erase=(Erase(columns="perspective", report_only=True),), no_speech="role label model"),
+    Table(model=DebateSeat, typed="perspective", no_speech="role label model"),
     Table(
         model=DebateRound,
-        erase=(Erase(columns="consensus", channel="debate__channel"),),
+        erase=(Erase(columns="consensus", rows=_ROWS_OF_DEBATE, keep="stance agent"),),
         no_speech="groupthink statistics exit",
     ),
-    Table(model=DebateTurn, erase=(Erase(columns="violation error", channel="debate__channel"),)),
+    Table(model=DebateTurn, erase=(Erase(columns="violation error", rows=_ROWS_OF_DEBATE),)),
 )

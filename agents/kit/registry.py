@@ -13,98 +13,15 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from django.contrib.auth.base_user import AbstractBaseUser
-from django.db.models import Model, Prefetch, Q, QuerySet
+from django.db.models import Model, Prefetch, QuerySet
 from django.utils.module_loading import module_has_submodule
 from django.utils.text import capfirst
 
 from agents.kit.capability import Capability, capabilities
+from agents.kit.erasing import Erase
 
-NO_ROWS = Q(pk__in=[])
 PORTION = 1_000  # rows of an export in memory at a time
 AGENT_TEXTS = ("system_prompt", "sample_lines", "description")  # long, and in no file of a log
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
-    """A person whose words are to be erased.
-
-    Attributes:
-        names: What they are called in texts.
-        label: Replaces the name; the same whenever they are erased, and not to be guessed back.
-        said: Which messages are theirs.
-        channels, agents: Where they spoke or are members, and whose agents spoke there.
-        user: Their account, where they have one.
-        deactivate: Whether the account is closed, too.
-    """
-
-    names: tuple[str, ...]
-    label: str
-    said: Q
-    channels: frozenset[int]
-    agents: frozenset[int]
-    user: AbstractBaseUser | None = None
-    deactivate: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Erase:
-    """Columns with texts, JSON or a name that are searched for a person's words and written without them.
-
-    Attributes:
-        columns: Their names, separated by spaces.
-        model: The table; that of the registration unless another is named.
-        channel, agent: Lookups of a row's channel and agent, separated by spaces: rows in a channel where the person was, or of an agent
-            that spoke there, are near, and lose the name and short messages as well as quotes.
-        near: Every row is near.
-        blank: Rows of which the columns are blanked, or which are deleted where the rule says so, even without a quote.
-        name_only: Rows of which the columns hold nothing but the person's name.
-        rows: Leaves rows out.
-        emptied: JSON columns that become empty where a row is blanked, separated by spaces.
-        delete: A row with the person's words is deleted.
-        report_only: Nothing is changed: people wrote this as configuration; they are shown that it looks like a quote.
-        own_words: The column with what the person said themselves, in the rows that are blanked: quotes are recognised by it.
-        last: After all others: by these rows quotes are recognised.
-    """
-
-    columns: str
-    model: type[Model] | None = None
-    channel: str = ""
-    agent: str = ""
-    near: bool = False
-    blank: Callable[[Person], Q] | None = None
-    name_only: Callable[[Person], Q] | None = None
-    rows: Callable[[Person], QuerySet[Any]] | None = None
-    emptied: str = ""
-    delete: bool = False
-    report_only: bool = False
-    own_words: str = ""
-    last: bool = False
-
-    @property
-    def of(self) -> type[Model]:
-        assert self.model is not None  # noqa: S101 (set where the rules are collected)
-        return self.model
-
-    @property
-    def table(self) -> str:
-        return self.of._meta.db_table
-
-    @property
-    def names(self) -> list[str]:
-        return self.columns.split()
-
-    def rows_of(self, person: Person) -> QuerySet[Any]:
-        return self.of._default_manager.all() if self.rows is None else self.rows(person)
-
-    def is_near(self, person: Person) -> Q:
-        if self.near:
-            return Q(pk__isnull=False)
-        near = NO_ROWS
-        for lookups, keys in ((self.channel, person.channels), (self.agent, person.agents)):
-            for lookup in lookups.split():
-                near |= Q(**{f"{lookup}__in": keys})
-        return near
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,8 +126,10 @@ class Table:
         search: Columns that a search finds exactly, or, with a star at the end, by a part; separated by spaces.
         fields: Of a row's page: groups of a title and names separated by spaces.
         export: The list as a file.
-        erase: Where a person's words may be, also in tables of lower apps; see `agents.erasure`.
-        no_speech: Columns of text, separated by spaces, that never hold what a person said; all others are erased.
+        erase: What derives from a person's messages, also in tables of lower apps; see `agents.erasure`.
+        no_speech: Columns of text, separated by spaces, that never hold what a person said.
+        typed: Columns of text, separated by spaces, that people and other programs type: no key leads from a message to them, so they
+            are not erased, and ``forget --search`` shows where a name stands in them.
         prune: What goes when it is old; see `agents.kit.ops.retention`.
     """
 
@@ -233,6 +152,7 @@ class Table:
     export: Export | None = None
     erase: tuple[Erase, ...] = ()
     no_speech: str = ""
+    typed: str = ""
     prune: Prune | None = None
 
     @property
@@ -270,12 +190,11 @@ def table_of(model: type[Model]) -> Table:
 
 def erasures() -> list[Erase]:
     """Every rule of erasure in the order in which they are followed."""
-    rules = [
+    return [
         rule if rule.model else replace(rule, model=table.model)
         for table in reversed(tables().values())
         for rule in table.erase
     ]
-    return sorted(rules, key=lambda rule: rule.last)
 
 
 def prunings() -> list[Prune]:

@@ -8,6 +8,7 @@ from django.contrib.auth.models import Group, User
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from agents.kit.erasing import Erase, Person, matching, of_agents
 from agents.kit.models import (
     ApiToken,
     Chore,
@@ -25,11 +26,16 @@ from agents.kit.models import (
     WorkerHeartbeat,
 )
 from agents.kit.ops.sums import LEDGER, TOKENS
-from agents.kit.registry import NO_ROWS, Erase, Person, Prune, Table, export_of
+from agents.kit.registry import Prune, Table, export_of
 
 
 def _their_requests(person: Person) -> Q:
-    return NO_ROWS if person.user is None else Q(user=person.user.pk, status__isnull=False)
+    return Q(user=person.user.pk if person.user is not None else None, status__isnull=False)
+
+
+def _answered_since(person: Person) -> Q:
+    """Answers to programs that were stored since the person first spoke: which of them show their words no key tells."""
+    return Q(created_at__gte=person.since, status__isnull=False)
 
 
 def _ended_batches(before: datetime) -> QuerySet[LLMBatch]:
@@ -58,7 +64,7 @@ TABLES = (
             "status error stop_reason input_tokens output_tokens cache_read_tokens cache_write_tokens cost_usd latency_ms attempts batch "
             "temperature temperature_applied request_id request_digest"
         ),
-        erase=(Erase(columns="error", channel="run__channel", agent="agent"),),
+        erase=(Erase(columns="error", rows=(of_agents("agent"),)),),
         no_speech="role purpose mechanism work_id provider endpoint model served_model stop_reason request_id",
         prune=Prune(
             rows=lambda before: LLMCall.objects.filter(created_at__lt=before),
@@ -139,24 +145,29 @@ TABLES = (
     Table(
         model=LLMPayload,
         erase=(
+            # What is kept to look at is not worth telling apart: all that was asked about these agents since goes.
             Erase(
-                columns="request reply tool_calls",
-                channel="call__run__channel",
-                agent="call__agent",
-                blank=lambda person: Q(call__run__channel__in=person.channels),
-                delete=True,
+                columns="request reply tool_calls", rows=(of_agents("call__agent", at="call__created_at"),), delete=True
             ),
         ),
     ),
     Table(
         model=LLMBatchRequest,
-        erase=(Erase(columns="text error", near=True),),  # answers about channels are of no agent
+        erase=(
+            Erase(
+                columns="text error",
+                rows=(of_agents("batch__agent", at="batch__created_at", batch__status__in=LLMBatch.FINAL),),
+            ),
+        ),
         no_speech="custom_id work_id request_key label stop_reason served_model",
         prune=Prune(rows=lambda before: LLMBatchRequest.objects.filter(batch__in=_ended_batches(before))),
     ),
     Table(
         model=IdempotentRequest,
-        erase=(Erase(columns="path answer headers", near=True, blank=_their_requests, delete=True),),
+        erase=(
+            Erase(columns="path answer headers", rows=(matching(_their_requests),), delete=True),
+            Erase(columns="path answer headers", rows=(matching(_answered_since),), emptied="path answer headers"),
+        ),
         no_speech="key method",
         # Their answers are not sent any more, however long the other logs are kept.
         prune=Prune(

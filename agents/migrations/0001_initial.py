@@ -110,33 +110,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name='MemoryBlock',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('label', models.CharField(help_text='e.g. personality, relationships, current_focus', max_length=64)),
-                ('value', models.TextField(blank=True, default='')),
-                ('updated_at', models.DateTimeField(auto_now=True)),
-                ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memory_blocks', to='agents.agent')),
-            ],
-            options={
-                'db_table': 'memory_blocks',
-                'ordering': ['agent', 'label'],
-            },
-        ),
-        migrations.CreateModel(
-            name='MemoryPassage',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('text', models.TextField()),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memory_passages', to='agents.agent')),
-            ],
-            options={
-                'db_table': 'memory_passages',
-                'ordering': ['agent', '-created_at'],
-            },
-        ),
-        migrations.CreateModel(
             name='PersonaVersion',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -230,6 +203,35 @@ class Migration(migrations.Migration):
             model_name='message',
             name='run',
             field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='messages', to='agents.run'),
+        ),
+        migrations.CreateModel(
+            name='MemoryBlock',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('label', models.CharField(help_text='e.g. personality, relationships, current_focus', max_length=64)),
+                ('value', models.TextField(blank=True, default='')),
+                ('updated_at', models.DateTimeField(auto_now=True)),
+                ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memory_blocks', to='agents.agent')),
+                ('run', models.ForeignKey(blank=True, editable=False, help_text='the last turn that wrote it', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='agents.run')),
+            ],
+            options={
+                'db_table': 'memory_blocks',
+                'ordering': ['agent', 'label'],
+            },
+        ),
+        migrations.CreateModel(
+            name='MemoryPassage',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('text', models.TextField()),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memory_passages', to='agents.agent')),
+                ('run', models.ForeignKey(blank=True, editable=False, help_text='the turn that stored it', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='agents.run')),
+            ],
+            options={
+                'db_table': 'memory_passages',
+                'ordering': ['agent', '-created_at'],
+            },
         ),
         migrations.CreateModel(
             name='RunStep',

@@ -234,6 +234,10 @@ class MemoryBlock(models.Model):
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="memory_blocks")
     label = models.CharField(max_length=64, help_text="e.g. personality, relationships, current_focus")
     value = models.TextField(blank=True, default="")
+    run = models.ForeignKey(
+        "agents.Run", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+",
+        help_text="the last turn that wrote it",
+    )  # fmt: skip
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
@@ -250,6 +254,10 @@ class MemoryPassage(models.Model):
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="memory_passages")
     text = models.TextField()
+    run = models.ForeignKey(
+        "agents.Run", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+",
+        help_text="the turn that stored it",
+    )  # fmt: skip
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -6,19 +6,12 @@ from datetime import datetime
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from agents.kit.registry import Erase, Person, Prune, Table, export_of
+from agents.kit.erasing import Erase, Person, matching, there
+from agents.kit.registry import Prune, Table, export_of
 from agents.models import (
     Run,
 )
 from agents.swarm.models import DialogEntry, DialogState, DialogSummary, Swarm, SwarmPhase, SwarmTurn, UserPreferences
-
-
-def _where_they_spoke(person: Person) -> Q:
-    return Q(channel__in=person.channels)
-
-
-def _in_their_channels(person: Person) -> Q:
-    return Q(state__channel__in=person.channels)
 
 
 def _their_preferences(person: Person) -> Q:
@@ -60,19 +53,20 @@ TABLES = (
         columns="pk agent channel turn position dropped updated_at=changed",
         filters="agent updated_at",
         fields=(("", "agent channel turn position dropped updated_at=changed"),),
-        # What people said stands there in other words, too: the next message begins a new one.
+        # The next message begins a new one.
         erase=(
             Erase(
                 columns="pending asked preferences last_tool",
-                channel="channel",
-                blank=_where_they_spoke,
+                rows=(there("channel", at="updated_at"),),
                 delete=True,
             ),
         ),
     ),
     Table(
         model=DialogEntry,
-        erase=(Erase(columns="text quote author", channel="state__channel", blank=_in_their_channels, delete=True),),
+        erase=(
+            Erase(columns="text quote author", rows=(there("state__channel", at="state__updated_at"),), delete=True),
+        ),
     ),
     Table(
         model=SwarmTurn,
@@ -89,8 +83,12 @@ TABLES = (
             texts=("replaced", "calibration", "draft", "polished", "rejected"),
         ),
         erase=(
-            Erase(columns="calibration", channel="channel", blank=_where_they_spoke, emptied="calibration"),
-            Erase(columns="draft polished rejected replaced", channel="channel"),
+            Erase(
+                columns="calibration draft polished rejected replaced",
+                rows=(there("channel"),),
+                emptied="calibration",
+                keep="phase",
+            ),
         ),
         no_speech="intent milliseconds",
         prune=Prune(rows=_old_swarm_turns),
@@ -98,11 +96,11 @@ TABLES = (
     Table(model=SwarmPhase, editor="*", no_speech="name prompt"),
     Table(
         model=DialogSummary,
-        erase=(Erase(columns="text quotes error", channel="channel", blank=_where_they_spoke, delete=True),),
+        erase=(Erase(columns="text quotes error", rows=(there("channel"),), delete=True),),
         prune=Prune(rows=_replaced_summaries),
     ),
     Table(
         model=UserPreferences,
-        erase=(Erase(columns="tone units length learning_style", blank=_their_preferences, delete=True),),
+        erase=(Erase(columns="tone units length learning_style", rows=(matching(_their_preferences),), delete=True),),
     ),
 )

@@ -208,7 +208,9 @@ class UpdateMemory(Tool):
             )
         label = known.get(self.label, self.label)
         if not turn.channel.synthetic:
-            MemoryBlock.objects.update_or_create(agent=turn.agent, label=label, defaults={"value": self.value})
+            MemoryBlock.objects.update_or_create(
+                agent=turn.agent, label=label, defaults={"value": self.value, "run": turn.run}
+            )
         return Performed(f"Your note {self.label} is changed.", detail={"label": label, **_memory_detail(turn)})
 
 
@@ -240,7 +242,7 @@ class StoreMemory(Tool):
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         if not turn.channel.synthetic:
-            MemoryPassage.objects.create(agent=turn.agent, text=self.text)
+            MemoryPassage.objects.create(agent=turn.agent, text=self.text, run=turn.run)
         return Performed("Kept.", detail=_memory_detail(turn))
 
 

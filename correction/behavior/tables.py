@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from django.db.models import Q
 
-from agents.erasure import keys_said_by
+from agents.erasure import keys_said_by, of_messages
+from agents.kit.erasing import Erase, Person, matching, of_agents, there
 from agents.kit.models import LLMPayload
-from agents.kit.registry import Erase, Person, Prune, Table
+from agents.kit.registry import Prune, Table
 from agents.models import Trait
 from correction.behavior.models import BehaviorEffect, BehaviorRequest, DescriptionUpdate
 
@@ -24,21 +25,16 @@ _WITHOUT_CHANGE = (
 _NOT_MEASURED = (BehaviorEffect.Status.FAILED, BehaviorEffect.Status.ERRORED, BehaviorEffect.Status.CANCELLED)
 
 
-def _asked_by(person: Person) -> Q:
-    """Requests read from their messages: what a model says of them need not quote them."""
-    return Q(message__in=keys_said_by(person))
-
-
 def _asked_for_by(person: Person) -> Q:
-    made = BehaviorRequest.objects.filter(_asked_by(person), trait__isnull=False).order_by()
-    return Q(pk__in=made.values("trait"))
+    asked = BehaviorRequest.objects.filter(message__in=keys_said_by(person), trait__isnull=False).order_by()
+    return Q(pk__in=asked.values("trait"))
 
 
-def _of_requests_there(person: Person) -> Q:
-    requests = BehaviorRequest.objects.filter(message__channel__in=person.channels).order_by()
+def _calls_about_their_requests(person: Person) -> Q:
+    asked = BehaviorRequest.objects.filter(message__in=keys_said_by(person)).order_by()
     calls = Q()
     for call in ("gate_call", "extract_call", "map_call"):
-        calls |= Q(call__in=requests.filter(**{f"{call}__isnull": False}).values(call))
+        calls |= Q(call__in=asked.filter(**{f"{call}__isnull": False}).values(call))
     return calls
 
 
@@ -60,30 +56,26 @@ TABLES = (
         ),
         empty="They come of what users write to an agent directly or by its @name, such as “be more concise”; manage.py work looks at it.",
         erase=(
+            # What a model said of a request need not quote it; of others' requests there it may quote them.
             Erase(
-                columns="gate_result extract_result map_result why warnings error",
-                channel="message__channel",
-                agent="agent",
-                blank=_asked_by,
-                emptied="map_result",
+                columns="gate_result extract_result why warnings error",
+                rows=(of_messages("message"), there("message__channel", at="finished_at")),
+                keep="confidence",
             ),
-            # The persona has these by now, or had them: without them the change could not be undone.
-            Erase(
-                columns="trait_name trait_before trait_after",
-                blank=lambda person: _asked_by(person) & ~Q(trait_name=""),
-                report_only=True,
-            ),
-            # Made of what they asked for, whether or not it is in their words.
-            Erase(model=Trait, columns="name", blank=_asked_for_by, report_only=True),
+            Erase(columns="map_result", rows=(of_messages("message"),), emptied="map_result"),
             Erase(
                 model=LLMPayload,
                 columns="request reply tool_calls",
-                rows=lambda person: LLMPayload.objects.filter(_of_requests_there(person)),
-                blank=lambda person: Q(pk__isnull=False),
+                rows=(matching(_calls_about_their_requests),),
                 delete=True,
             ),
+            # The persona has these by now, or had them: without them the change could not be undone.
+            Erase(columns="trait_name trait_before trait_after", rows=(of_messages("message"),), report_only=True),
+            # Made of what they asked for.
+            Erase(model=Trait, columns="name", rows=(matching(_asked_for_by),), report_only=True),
         ),
         no_speech="judge scope_key",
+        typed="trait_name trait_before trait_after",
         prune=Prune(
             rows=lambda before: BehaviorRequest.objects.filter(status__in=_WITHOUT_CHANGE, finished_at__lt=before)
         ),
@@ -91,11 +83,17 @@ TABLES = (
     # What was judged may stand in any of the agent's channels, and what the judge said of it quotes it.
     Table(
         model=BehaviorEffect,
-        erase=(Erase(columns="result error", agent="request__agent"),),
+        erase=(
+            Erase(
+                columns="result error",
+                rows=(of_messages("request__message"), of_agents("request__agent")),
+                keep="agent sample verdict expected judge cost_usd actual_cost_usd",
+            ),
+        ),
         no_speech="judge",
         prune=Prune(
             rows=lambda before: BehaviorEffect.objects.filter(status__in=_NOT_MEASURED, finished_at__lt=before)
         ),
     ),
-    Table(model=DescriptionUpdate, erase=(Erase(columns="error", agent="agent"),), no_speech="judge"),
+    Table(model=DescriptionUpdate, erase=(Erase(columns="error", rows=(of_agents("agent"),)),), no_speech="judge"),
 )

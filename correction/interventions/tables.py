@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.db.models import Exists, OuterRef, Q
 
-from agents.kit.registry import Erase, Prune, Table, export_of
+from agents.kit.erasing import Erase, there
+from agents.kit.registry import Prune, Table, export_of
 from correction.interventions.models import Intervention, InterventionLog
 
 # A cooldown is counted in messages from the last time it fired, however long ago that was.
@@ -24,9 +25,7 @@ TABLES = (
         search="slug* description* textual_claim* proposition_claim*",
         empty="Add one to tell agents something when a conversation calls for it. Two are built in and are switched on per agent.",
         deleting="It no longer runs. What it did stays in the log under its name. To keep it, switch it off instead.",
-        erase=(
-            Erase(columns="description textual_claim function_parameters proposition_claim nudge", report_only=True),
-        ),
+        typed="description textual_claim function_parameters proposition_claim nudge",
         no_speech="slug function nudge_type",
     ),
     Table(
@@ -46,7 +45,7 @@ TABLES = (
             "why preconditions nudge_type nudge judge duration_ms work_id",
             texts=("why", "preconditions"),  # what a judge said of the conversation
         ),
-        erase=(Erase(columns="why preconditions nudge", channel="channel"),),
+        erase=(Erase(columns="why preconditions nudge", rows=(there("channel"),)),),
         no_speech="name nudge_type judge",
         prune=Prune(
             rows=lambda before: InterventionLog.objects.filter(

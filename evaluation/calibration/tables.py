@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from django.db.models import Q
 
-from agents.kit.registry import NO_ROWS, Erase, Person, Table
+from agents.kit.erasing import Erase, Person, matching
+from agents.kit.registry import Table
 from evaluation.calibration.models import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
+from evaluation.tables import scores_there
 
 
 def _their_labels(person: Person) -> Q:
-    return NO_ROWS if person.user is None else Q(user=person.user.pk)
+    return Q(user=person.user.pk) if person.user is not None else Q(pk=None)
 
 
 def _labels_by_name(person: Person) -> Q:
     """A username stays what it is, and with it the annotator's, unless the account is closed."""
-    return _their_labels(person) if person.deactivate else NO_ROWS
+    return _their_labels(person) if person.deactivate else Q(pk=None)
 
 
 TABLES = (
@@ -38,18 +40,10 @@ TABLES = (
         model=ScoreLabel,
         operator="add",
         erase=(
-            Erase(
-                columns="note",
-                channel="evaluation_score__evaluation_run__channel evaluation_score__message__channel",
-                agent="evaluation_score__evaluation_run__agent",
-                blank=_their_labels,
-            ),
-            Erase(
-                columns="annotator",
-                name_only=_labels_by_name,
-                rows=lambda person: ScoreLabel.objects.filter(_labels_by_name(person)),
-            ),
+            Erase(columns="note", rows=(matching(_their_labels), *scores_there("evaluation_score__"))),
+            Erase(columns="annotator", rows=(matching(_labels_by_name),), name_only=True),
         ),
+        typed="annotator",
     ),
     Table(model=JudgeCalibration, no_speech="judge figures swap_test"),
 )

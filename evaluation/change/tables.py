@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.kit.registry import Erase, Table, export_of
+from agents.kit.registry import Table, export_of
 from evaluation.change.models import Baseline, Change, DriftAlert, Evidence
 
 TABLES = (
@@ -43,8 +43,8 @@ TABLES = (
             "baseline_scored unscored inverted judge procedure agreement labels baseline_run=baseline_run_id "
             "evaluation_run=evaluation_run_id measured_at since_tag since_value since_at"
         ),
-        erase=(Erase(columns="since_value", agent="agent"),),
         no_speech="judge proposition since_tag value",
+        typed="since_value",
     ),
     Table(
         model=DriftAlert,
@@ -62,8 +62,8 @@ TABLES = (
                 "agent dimension change since=low_since evaluation_run=noticed_in schedule judge_mark created_at=raised state",
             ),
         ),
-        erase=(Erase(columns="note", agent="agent", near=True),),
         no_speech="judge",
+        typed="note",
     ),
     Table(model=Evidence, no_speech="judge"),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agents.kit.registry import Erase, Table, export_of
+from agents.kit.erasing import Erase, there
+from agents.kit.registry import Table, export_of
 from evaluation.experiments.models import EnvironmentEvaluation, Experiment, ExperimentEnvironment
 
 TABLES = (
@@ -27,12 +28,12 @@ TABLES = (
         export=export_of(
             "id=pk name state judge actor_model seed started_by=created_by.username created_at measured_at cancelled_at"
         ),
-        erase=(Erase(columns="scenario error paused", report_only=True),),
+        typed="scenario error paused",
         no_speech="name judge actor_model report",
     ),
     Table(
         model=ExperimentEnvironment,
-        erase=(Erase(columns="error missing", channel="channel"),),
+        erase=(Erase(columns="error missing", rows=(there("channel", at="finished_at"),), keep="agent"),),
         no_speech="arm agents counters figures",
     ),
     Table(model=EnvironmentEvaluation),

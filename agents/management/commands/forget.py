@@ -9,20 +9,22 @@ from typing import Any
 
 from agents import erasure
 from agents.kit.commands import BaseCommand, empty_tables, unusable, wrong
-from agents.kit.registry import Person
+from agents.kit.erasing import Person
 
 OUT_OF_REACH = (
-    "Not reached from here: backups and exports; log files, and Sentry where texts are sent to it; what the model provider keeps; "
-    "proposition, nudge and transcript files; ids that other systems gave (external ids, idempotency keys, slugs), so that nothing "
-    "is imported again."
+    "Not reached from here: what other people and programs typed (messages that answer none of theirs, names of channels, notes, "
+    "configuration; --search shows where their name stands); backups and exports; log files, and Sentry where texts are sent to it; "
+    "what the model provider keeps; proposition, nudge and transcript files; ids that other systems gave (external ids, idempotency "
+    "keys, slugs), so that nothing is imported again."
 )
 
 
 class Command(BaseCommand):
     help = (
-        "Erase a person: their messages are blanked, and quotes of them (and their name, where they spoke) go from drafts, feedback, "
-        "judges' reasoning, labels' notes, ideas, prompts, traces, memory and stored answers; stored payloads with their words are "
-        f"deleted. Scores, counts, costs and tokens stay. May be stopped and begun again. {OUT_OF_REACH}"
+        "Erase a person: their messages are blanked, and what derives from them, found by keys: what agents answered, and all that was "
+        "written after their first message in a channel: prompts, drafts, feedback, judges' reasoning, labels' notes, ideas, summaries, "
+        "memory, traces and stored answers; stored payloads are deleted. Scores, counts, costs and tokens stay. Work under way is left: "
+        f"run it again when that has ended. May be stopped and begun again. {OUT_OF_REACH}"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -43,15 +45,18 @@ class Command(BaseCommand):
             help="with --user: close the account: username, e-mail address, password and tokens go, too",
         )
         parser.add_argument(
-            "--name-everywhere",
+            "--search",
             action="store_true",
-            help="take the name out of every text, also of channels and agents they never spoke with; not for names others have",
+            help="change nothing: list the texts that have their name, for you to look at",
         )
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         person = self._person(options)
-        results = list(erasure.forget(person, dry_run=options["dry_run"], name_everywhere=options["name_everywhere"]))
+        if options["search"]:
+            self._show_places(list(erasure.places_with_name(person)), as_json=options["json"])
+            return
+        results = list(erasure.forget(person, dry_run=options["dry_run"]))
         if options["json"]:
             self.stdout.write(json.dumps(_as_json(results, options["dry_run"]), indent=2))
         else:
@@ -68,6 +73,16 @@ class Command(BaseCommand):
         except erasure.Unknown as error:
             raise unusable(error) from None
 
+    def _show_places(self, places: list[erasure.Place], *, as_json: bool) -> None:
+        if as_json:
+            self.stdout.write(json.dumps([place._asdict() for place in places], indent=2))
+            return
+        for place in places:
+            more = " …" if place.rows > len(place.keys) else ""
+            self.stdout.write(f"{place.table}.{place.column}: {place.rows:,} ({', '.join(map(str, place.keys))}{more})")
+        if not places:
+            self.stdout.write("Their name stands in no text.")
+
     def _show(self, results: list[erasure.Erased], *, dry_run: bool) -> None:
         what = "would be erased" if dry_run else "erased"
         tables = _per_table(results)
@@ -76,14 +91,9 @@ class Command(BaseCommand):
                 self.stdout.write(f"{table:<32} {rows:>8,} row{'s' * (rows != 1)} {what}")
         if nothing := empty_tables(tables, what="found"):
             self.stdout.write(nothing)
-        for table, rows in _quoting(results).items():
+        for table, rows in _made_of_it(results).items():
             self.stdout.write(
-                f"{table}: {rows} row{'s' * (rows != 1)} of configuration quote them: look there yourself"
-            )
-        if elsewhere := sum(one.named_elsewhere for one in results):
-            self.stdout.write(
-                f"{elsewhere} row{'s' * (elsewhere != 1)} where they never spoke have the name and were left: it may be another person's "
-                "(--name-everywhere takes it out)"
+                f"{table}: {rows} row{'s' * (rows != 1)} of configuration were made of what they said: look there yourself"
             )
         self.stdout.write(OUT_OF_REACH)
         if dry_run:
@@ -92,14 +102,14 @@ class Command(BaseCommand):
 
 def _per_table(results: Iterable[erasure.Erased], *, report_only: bool = False) -> dict[str, int]:
     """Rows per table; one that several rules name is one row."""
-    keys: dict[str, set[int]] = {}
+    keys: dict[str, set[Any]] = {}
     for one in results:
         if one.rule.report_only == report_only:
             keys.setdefault(one.rule.table, set()).update(one.keys)
     return {table: len(rows) for table, rows in keys.items()}
 
 
-def _quoting(results: Iterable[erasure.Erased]) -> dict[str, int]:
+def _made_of_it(results: Iterable[erasure.Erased]) -> dict[str, int]:
     return {table: rows for table, rows in _per_table(results, report_only=True).items() if rows}
 
 
@@ -107,7 +117,6 @@ def _as_json(results: list[erasure.Erased], dry_run: bool) -> dict[str, Any]:
     return {
         "dry_run": dry_run,
         "tables": _per_table(results),
-        "quoted_in_configuration": _quoting(results),
-        "named_elsewhere": sum(one.named_elsewhere for one in results),
+        "configuration": _made_of_it(results),
         "out_of_reach": OUT_OF_REACH,
     }

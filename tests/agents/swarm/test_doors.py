@@ -16,7 +16,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from agents.erasure import find_outsider, find_user, forget
+from agents.erasure import ERASED, find_outsider, find_user, forget
 from agents.kit.models import LLMCall
 from agents.models import Agent, Channel, Message, Run
 from agents.swarm.models import DialogEntry, DialogState, DialogSummary, Swarm, SwarmTurn, UserPreferences
@@ -479,7 +479,7 @@ def test_a_persons_words_go_from_states_summaries_turns_and_preferences(ada: Age
     assert not DialogEntry.objects.exists()
     assert not DialogSummary.objects.exists()
     assert "peanut" not in json.dumps([turn.calibration, turn.draft, turn.rejected])
-    assert (turn.milliseconds, "take the other one" in turn.draft) == ({"pre": 3}, True)
+    assert (turn.milliseconds, turn.draft, turn.rejected[0]["phase"]) == ({"pre": 3}, ERASED, "post")
 
 
 def test_a_users_preferences_go_with_what_they_said(ada: Agent) -> None:

@@ -23,7 +23,7 @@ from agents.models import Channel, Message
 from agents.personas.persona import changes_since
 from correction.behavior import effects
 from correction.behavior.applying import BehaviorError, apply_request, revert_request
-from correction.behavior.effects import plan_request, queue_effect, work_one
+from correction.behavior.effects import EffectResult, plan_request, queue_effect, work_one
 from correction.behavior.models import BehaviorEffect, BehaviorRequest
 from correction.behavior.postponing import resume_paused
 from correction.config.configure import configure
@@ -171,6 +171,7 @@ def test_an_erased_person_s_words_leave_what_a_judge_said_and_figures_stay(
     result: Any = BehaviorEffect.objects.get().result
     assert said not in str(result)
     assert (result["mean_before"], result["mean_after"], result["verdict"]) == (0.0, 9.0, "more")
+    assert EffectResult.model_validate(result).messages  # its page and its answer can still be made
 
 
 NOON = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agents.kit.registry import Erase, Table, export_of
+from agents.kit.erasing import Erase, of_agents
+from agents.kit.registry import Table, export_of
 
 from .models import Remark
 
@@ -16,6 +17,6 @@ TABLES = (
         filters="agent created_at",
         fields=(("", "agent text created_at=noticed"),),
         export=export_of("id created_at agent=agent.slug text", texts=("text",)),
-        erase=(Erase(columns="text", agent="agent"),),
+        erase=(Erase(columns="text", rows=(of_agents("agent"),)),),
     ),
 )
