@@ -7,7 +7,7 @@ evaluations that are is in `evidence`: so rows that rest on others are outdated,
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -220,10 +220,10 @@ def refresh_changes() -> str:
     An evaluation may have ended in a worker that was killed, or was deleted; a baseline may have been replaced.
     """
     expected, stored = compared_evaluations(), _stored_evaluations()
-    outdated = [key for key in expected.keys() | stored.keys() if _differ(expected.get(key), stored.get(key))]
-    outdated += _with_messages_gone()
+    outdated = {key for key in expected.keys() | stored.keys() if _differ(expected.get(key), stored.get(key))}
+    outdated |= _with_messages_gone()
     done = 0
-    for pk, judged in list(dict.fromkeys(outdated))[:MOST_AT_ONCE]:
+    for pk, judged in list(outdated)[:MOST_AT_ONCE]:
         try:
             store_changes(Agent.objects.get(pk=pk), judged)
             done += 1
@@ -256,27 +256,21 @@ def _differ(expected: Compared | None, stored: Compared | None) -> bool:
     return expected != stored - added
 
 
-def _with_messages_gone() -> list[tuple[int, Judged]]:
-    """Whose judged messages were deleted since the rows were computed."""
-    current = Change.objects.filter(current=True)
-    without_quote = Q(quote=None, quote_score__isnull=False) | Q(
-        baseline_quote=None, baseline_quote_score__isnull=False
-    )
-    gone = {(pk, judge, how) for pk, judge, how in current.filter(without_quote).values_list(*_WAY).order_by()}
-    rows = list(current.filter(proposition="", dimension__in=BY_MESSAGE).defer("value").order_by())
+def _with_messages_gone() -> set[tuple[int, Judged]]:
+    """Whose judged messages were deleted since the rows were computed: fewer are counted, and quotes are gone."""
+    rows = list(Change.objects.filter(current=True, proposition="", dimension__in=BY_MESSAGE).defer("value").order_by())
     runs = {pk for row in rows for pk in (row.baseline_run_id, row.evaluation_run_id)}
     deleted = EvaluationScore.objects.filter(
         message=None, over_window=False, status="scored", dimension__in=BY_MESSAGE, evaluation_run__in=runs
     )
-    counts = {
-        (run, name): number
-        for run, name, number in deleted.order_by().values_list("evaluation_run", "dimension").annotate(n=Count("pk"))
+    counts: Counter[tuple[int, str]] = Counter()
+    for run, dimension, number in deleted.order_by().values_list("evaluation_run", "dimension").annotate(Count("pk")):
+        counts[run, dimension] = number
+    return {
+        (row.agent_id, Judged(judge=row.judge, procedure=row.procedure))
+        for row in rows
+        if row.deleted != counts[row.baseline_run_id, row.dimension] + counts[row.evaluation_run_id, row.dimension]
     }
-    for row in rows:
-        both = (row.baseline_run_id, row.evaluation_run_id)
-        if row.deleted != sum(counts.get((run, row.dimension), 0) for run in both):
-            gone.add((row.agent_id, row.judge, row.procedure))
-    return [(pk, Judged(judge=judge, procedure=procedure)) for pk, judge, procedure in gone]
 
 
 def _note_agreements() -> None:

@@ -84,7 +84,7 @@ def test_the_page_the_command_the_api_and_ci_say_the_same(two_builds: dict[str, 
 
 def _by_name(dimensions: dict[str, Any], *, like: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
     """The changes of a document by dimension and proposition, with the figures that these others have."""
-    changes = {}
+    changes: dict[tuple[str, str], Any] = {}
     for name, dimension in dimensions.items():
         changes |= {(name, proposition): change for proposition, change in dimension["propositions"].items()}
         changes[name, ""] = dimension
