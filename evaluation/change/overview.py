@@ -6,6 +6,7 @@ are asked for, by the same function. An agent's state and sentence are functions
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, get_args
 
+from django.core.cache import cache
 from django.db.models import Max, OuterRef, Q, Subquery
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
@@ -147,7 +149,7 @@ def drift_overview(
     elif baseline is None and candidate is None:
         drifts = _stored_drifts(agents, judged)
     else:
-        drifts = [_drift_of_tags(agent, judged, baseline, candidate) for agent in agents]
+        drifts = _drifts_of_tags(agents, judged, baseline, candidate)
     _look_at_together(drifts)
     for drift in drifts:
         drift.state, drift.main = state_of(drift)
@@ -194,6 +196,30 @@ def _runs(rows: Iterable[Change]) -> dict[int, EvaluationRun]:
     """The evaluations behind these rows by primary key, without their larger columns."""
     keys = {pk for row in rows for pk in (row.baseline_run_id, row.evaluation_run_id)}
     return EvaluationRun.objects.only(*READ).in_bulk(keys) if keys else {}
+
+
+def _drifts_of_tags(
+    agents: Sequence[Agent], judged: Judged, baseline: Tag | None, candidate: Tag | None
+) -> list[AgentDrift]:
+    """Compare the messages of two tags, of each agent once for the same evaluations.
+
+    An agent takes 25 ms, with 6,000 judgements 170 ms, so what two tags gave is kept for some minutes.
+    """
+    if baseline is None or candidate is None:
+        return [_drift_of_tags(agent, judged, baseline, candidate) for agent in agents]
+    pks = [agent.pk for agent in agents]
+    both = [newest_evidence(pks, judged, tag=tag) for tag in (baseline, candidate)]
+    drifts = []
+    for agent in agents:
+        evidence = [sorted(each.pk for each in newest.get(agent.pk, {}).values()) for newest in both]
+        compared = repr((agent.pk, judged, baseline, candidate, evidence))
+        key = f"drift-of-tags-{hashlib.blake2s(compared.encode()).hexdigest()}"
+        drift = cache.get(key)
+        if drift is None:
+            drift = _drift_of_tags(agent, judged, baseline, candidate)
+            cache.set(key, drift)
+        drifts.append(drift)
+    return drifts
 
 
 def _drift_of_tags(agent: Agent, judged: Judged, baseline: Tag | None, candidate: Tag | None) -> AgentDrift:
