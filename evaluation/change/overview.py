@@ -26,7 +26,6 @@ from evaluation.change.change import ChangeResult, Lost, corrected, fell_sharply
 from evaluation.change.choosing import sides_of
 from evaluation.change.evidence import MEASURE_NEWER, Judged, newest_evidence, runs_of
 from evaluation.change.examples import Quote
-from evaluation.change.measurements import Side
 from evaluation.change.models import Baseline, Change, Evidence
 from evaluation.change.stored import add_evidence, changes_between, current_changes
 from evaluation.models import EvaluationRun, EvaluationScore
@@ -225,9 +224,6 @@ def _drifts_of_tags(
 def _drift_of_tags(agent: Agent, judged: Judged, baseline: Tag | None, candidate: Tag | None) -> AgentDrift:
     """Compare the messages of two tags, as the page that compares does; without a tag the baseline, or the newest evidence."""
     before, now = sides_of(agent, baseline, candidate, ways=[judged])
-    if before is not None and now is not None and candidate is None:  # the newest may be what it is compared with
-        runs = {name: pk for name, pk in now.runs.items() if pk != before.runs.get(name)}
-        now = Side(now.measurement, runs) if runs else None
     drift = AgentDrift(agent=agent, judged=judged, has_baseline=before is not None)
     if baseline is not None:
         drift.baseline_name = tag_name(baseline)
@@ -236,11 +232,11 @@ def _drift_of_tags(agent: Agent, judged: Judged, baseline: Tag | None, candidate
     if candidate is not None:
         drift.candidate_name = tag_name(candidate)
     if before is not None and now is not None:
-        rows = [row for row in changes_between(agent, before, now) if row.evaluation_run_id != row.baseline_run_id]
+        rows = changes_between(agent, before, now)  # without a tag the newest may be what it is compared with
+        rows = [row for row in rows if row.evaluation_run_id != row.baseline_run_id]
         _fill(drift, rows, _runs(rows))
     elif now is not None:
-        keys = set(now.runs.values())
-        by_key = EvaluationRun.objects.only(*READ).in_bulk(keys)
+        by_key = EvaluationRun.objects.only(*READ).in_bulk(set(now.runs.values()))
         drift.candidate_runs = {name: by_key[pk] for name, pk in now.runs.items()}
     return drift
 
@@ -252,7 +248,7 @@ def _fill(drift: AgentDrift, rows: Sequence[Change], runs: Mapping[int, Evaluati
     drift.baseline_runs = {row.dimension: runs[row.baseline_run_id] for row in of_dimensions}
     drift.candidate_runs = {row.dimension: runs[row.evaluation_run_id] for row in of_dimensions}
     results = [row.result for row in of_dimensions]
-    drift.dimensions = [d for d in results if d.delta is not None or (d.too_little_scored and d.baseline is not None)]
+    drift.dimensions = [d for d in results if d.delta is not None or d.too_little_scored]
     drift.propositions = [row for row in rows if row.proposition and row.points is not None]
     drift.lost = [lost for row in rows if row.proposition and (lost := row.lost) is not None]
     drift.halved = {row.dimension: halved for row in of_dimensions if (halved := row.halved) is not None}
@@ -288,7 +284,8 @@ def state_of(drift: AgentDrift) -> tuple[State, Change | None]:
     if falls and drift.fallen:
         fallen = drift.fallen[0].dimension
         return "drifted", next((row for row in falls if row.dimension == fallen), falls[0])
-    if drift.lost or drift.halved or any(d.delta is None for d in drift.dimensions):
+    without_score = any(d.delta is None and d.baseline is not None for d in drift.dimensions)
+    if drift.lost or drift.halved or without_score:
         return "not enough data", None
     if not drift.propositions:
         return "not comparable", None
