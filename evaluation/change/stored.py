@@ -37,6 +37,7 @@ TRIES = 3  # of storing, while other evaluations of the agent end
 MOST_AT_ONCE = 40  # agents computed again by a chore; the others the next time
 
 _WAY = ("agent_id", "judge", "procedure")
+_COMPARED = (*_WAY, "dimension", "baseline_run_id", "evaluation_run_id")
 _KEY = ("evaluation_run", "dimension", "proposition")
 
 log = logging.getLogger(__name__)
@@ -242,8 +243,7 @@ Compared = set[tuple[str, int, int]]  # dimension, evaluation of the baseline, n
 def _stored_evaluations() -> dict[tuple[int, Judged], Compared]:
     stored: dict[tuple[int, Judged], Compared] = defaultdict(set)
     rows = Change.objects.filter(current=True, proposition="").order_by()
-    about = (*_WAY, "dimension", "baseline_run_id", "evaluation_run_id")
-    for agent, judge, procedure, dimension, baseline_run, evaluation_run in rows.values_list(*about):
+    for agent, judge, procedure, dimension, baseline_run, evaluation_run in rows.values_list(*_COMPARED):
         stored[agent, Judged(judge=judge, procedure=procedure)].add((dimension, baseline_run, evaluation_run))
     return stored
 
@@ -258,19 +258,18 @@ def _differ(expected: Compared | None, stored: Compared | None) -> bool:
 
 def _with_messages_gone() -> set[tuple[int, Judged]]:
     """Whose judged messages were deleted since the rows were computed: fewer are counted, and quotes are gone."""
-    rows = list(Change.objects.filter(current=True, proposition="", dimension__in=BY_MESSAGE).defer("value").order_by())
-    runs = {pk for row in rows for pk in (row.baseline_run_id, row.evaluation_run_id)}
     deleted = EvaluationScore.objects.filter(
-        message=None, over_window=False, status="scored", dimension__in=BY_MESSAGE, evaluation_run__in=runs
+        message=None, over_window=False, status="scored", dimension__in=BY_MESSAGE, count=None
     )
     counts: Counter[tuple[int, str]] = Counter()
     for run, dimension, number in deleted.order_by().values_list("evaluation_run", "dimension").annotate(Count("pk")):
         counts[run, dimension] = number
-    return {
-        (row.agent_id, Judged(judge=row.judge, procedure=row.procedure))
-        for row in rows
-        if row.deleted != counts[row.baseline_run_id, row.dimension] + counts[row.evaluation_run_id, row.dimension]
-    }
+    rows = Change.objects.filter(current=True, proposition="", dimension__in=BY_MESSAGE).order_by()
+    gone = set()
+    for agent, judge, procedure, dimension, before, now, known in rows.values_list(*_COMPARED, "deleted"):
+        if known != counts[before, dimension] + counts[now, dimension]:
+            gone.add((agent, Judged(judge=judge, procedure=procedure)))
+    return gone
 
 
 def _note_agreements() -> None:

@@ -74,6 +74,9 @@ def test_two_builds_are_compared_by_the_evaluations_of_their_messages() -> None:
         "Stopped “dry”: 8.7 → 2.3 since build 41.",
         "There is no evaluation of build 40 and none of build 41.",
     ]
+    measure(ada, {"dry": [9, 8, 9, 8, 9, 9]}, build="41", where={"build": "41"})
+    again = drift_overview([ada], judged_ways()[0], **both).drifts[0]  # type: ignore[arg-type]
+    assert again.state == "not enough data", "build 41 was measured again"
     assert sentence_of(drift_of(ada, candidate=("build", "43"))).endswith(": there is no evaluation of build 43.")
     assert sentence_of(drift_of(ada, baseline=("build", "7"))).endswith(
         "there is no evaluation of build 7 to compare it with."
