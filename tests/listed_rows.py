@@ -33,7 +33,7 @@ from correction.behavior.models import BehaviorRequest
 from correction.interventions.models import Intervention, InterventionLog
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, GateSession, ObservedMessage
 from evaluation.calibration.models import LabelSet
-from evaluation.change.models import Baseline, DriftAlert, Evidence
+from evaluation.change.models import Baseline, Change, DriftAlert, Evidence
 from evaluation.experiments.models import Experiment
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, Job
 
@@ -216,6 +216,16 @@ def _alerts(cast: Cast, have: int, more: int) -> None:
     })  # fmt: skip
 
 
+def _changes(cast: Cast, have: int, more: int) -> None:
+    _evaluations(cast, 50_000_000 + have, more)
+    agent_of = dict(newest(EvaluationRun, more, "pk", "agent_id"))
+    steady = {"baseline": 7.2, "candidate": 7.1, "verdict": "steady"}
+    make(Change, cast, agent_of, lambda pk: {
+        "agent_id": agent_of[pk], "evaluation_run_id": pk, "baseline_run_id": pk, "dimension": "adherence", "judge": LLM,
+        "value": {"result": steady}, **steady,
+    })  # fmt: skip
+
+
 def _sent_alerts(cast: Cast, have: int, more: int) -> None:
     if Alert.objects.count() > have:  # three tables have their rows from here
         return
@@ -340,6 +350,7 @@ MAKERS: dict[str, Maker] = {
     "evaluation.evaluationscore": _scores,
     "change.baseline": _baselines,
     "evaluation.evaluationschedule": _schedules,
+    "change.change": _changes,
     "change.driftalert": _alerts,
     "calibration.labelset": maker(
         LabelSet, lambda cast, n: {"population": {"runs": [], "until": cast.now.isoformat()}}

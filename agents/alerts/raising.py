@@ -88,7 +88,7 @@ def _change(kinds: Mapping[int, str], state: Mapping[str, Any]) -> int:
     return changed
 
 
-def pages_with_alerts(*, kind: str, since: datetime, most: int) -> QuerySet[Alert, dict[str, Any]]:
+def pages_with_alerts(*, kind: str, since: datetime, most: int) -> QuerySet[Alert, Any]:
     """Return the pages of the newest alerts of a kind that were raised since then."""
     raised = Alert.objects.filter(kind=kind, last_at__gte=since).order_by("-pk")
     return raised.values("page")[:most]

@@ -305,7 +305,7 @@ def lately_at_the_gate(*, day: datetime, week: datetime, end: datetime | None) -
 _LATELY_KEYS = {"source": F("source"), "outcome": F("outcome")}
 
 
-def _is(**condition: Any) -> ExpressionWrapper:
+def _is(**condition: Any) -> ExpressionWrapper[Q]:
     return ExpressionWrapper(Q(**condition), output_field=BooleanField())
 
 

@@ -144,7 +144,7 @@ class Change(models.Model):
 
     class Meta:
         db_table = "changes"
-        ordering: ClassVar = ["-evaluation_run", "dimension", "proposition"]
+        ordering: ClassVar = ["-pk"]
         indexes: ClassVar = [
             models.Index(fields=["agent", "judge", "procedure"], condition=Q(current=True), name="change_current"),
             models.Index(

@@ -7,7 +7,7 @@ evaluations that are is in `evidence`: so rows that rest on others are outdated,
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -22,11 +22,12 @@ from agents.builds import first_of_tags
 from agents.kit.running import is_outage
 from agents.models import Agent
 from evaluation.calibration.agreement import all_agreements, calibration_of
+from evaluation.calibration.labels import Key
 from evaluation.change.change import ChangeResult, fell_below_half
 from evaluation.change.comparison import ADHERENCE, Comparison, compare, sides_of_runs
 from evaluation.change.evidence import Judged, compared_evaluations, newest_since_baselines, runs_of
 from evaluation.change.examples import add_quotes
-from evaluation.change.measurements import Side
+from evaluation.change.measurements import NotComparable, Side
 from evaluation.change.models import Change
 from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore
 from evaluation.runs.summary import NOTHING, Share, total
@@ -34,6 +35,10 @@ from evaluation.statistics.difference import MARGIN
 
 TRIES = 3  # of storing, while other evaluations of the agent end
 MOST_AT_ONCE = 40  # agents computed again by a chore; the others the next time
+
+_WAY = ("agent_id", "judge", "procedure")
+_COMPARED = (*_WAY, "dimension", "baseline_run_id", "evaluation_run_id")
+_KEY = ("evaluation_run", "dimension", "proposition")
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +68,10 @@ def points_of(agents: Collection[int], n: int) -> dict[tuple[int, Judged, str], 
         order_by=[F("measured_at").desc(), F("evaluation_run").desc()],
     )
     rows = Change.objects.filter(agent__in=agents, proposition="").annotate(place=newest).filter(place__lte=n)
-    about = ("agent_id", "judge", "procedure", "dimension", "measured_at", "candidate", "baseline", "verdict")
+    about = (*_WAY, "dimension", "measured_at", "candidate", "baseline", "verdict", "evaluation_run_id")
     points: dict[tuple[int, Judged, str], list[ChangePoint]] = defaultdict(list)
-    for agent, judge, procedure, dimension, *point in rows.order_by("measured_at", "evaluation_run").values_list(
-        *about, "evaluation_run_id"
-    ):
+    rows = rows.order_by("measured_at", "evaluation_run")
+    for agent, judge, procedure, dimension, *point in rows.values_list(*about):
         points[agent, Judged(judge=judge, procedure=procedure), dimension].append(ChangePoint(*point))
     return dict(points)
 
@@ -76,14 +80,15 @@ def points_of(agents: Collection[int], n: int) -> dict[tuple[int, Judged, str], 
 def changes_between(agent: Agent, before: Side, now: Side) -> list[Change]:
     """Compare two measurements of an agent; return what changed as rows that are not stored: per dimension, and per proposition."""
     comparison = compare(before.measurement, now.measurement)
-    lost = {(each.dimension, each.proposition): each for each in comparison.lost}
+    lost = {(each.dimension, each.proposition): dict(each) for each in comparison.lost}
     agreements = calibration_of(comparison.judge, comparison.procedure)
     rows = []
-    for result in (*comparison.dimensions, *(one for of in comparison.propositions.values() for one in of)):
+    results = list(comparison.dimensions)
+    for changes in comparison.propositions.values():
+        results += changes
+    for result in results:
         dimension = result.dimension
-        value: dict[str, Any] = {"result": _set_fields(result)}
-        if (gone := lost.get((dimension, result.proposition))) is not None:
-            value["lost"] = dict(gone)
+        value: dict[str, Any] = {"result": _set_fields(result), "lost": lost.get((dimension, result.proposition))}
         if not result.proposition:
             value["halved"] = _halved(comparison, dimension)
             value["reworded"] = [name for name in comparison.changed if name.startswith(f"{dimension}/")]
@@ -115,7 +120,7 @@ def changes_between(agent: Agent, before: Side, now: Side) -> list[Change]:
 
 
 def _set_fields(result: ChangeResult) -> dict[str, Any]:
-    """The fields of a result that are not as they usually are, also those that are not shown."""
+    """The fields of a result that differ from their defaults, also those that are not shown."""
     usual = {name: field.default for name, field in type(result).model_fields.items()}
     return {name: value for name, value in result if value != usual[name]}
 
@@ -172,7 +177,11 @@ def store_changes(agent: Agent, judged: Judged) -> int:
 
 def _compared_now(agent: Agent, judged: Judged) -> list[Change]:
     newest = newest_since_baselines([agent.pk], judged).get(agent.pk, {})
-    sides = sides_of_runs(runs_of(newest)) if newest else None
+    try:
+        sides = sides_of_runs(runs_of(newest)) if newest else None
+    except NotComparable as error:
+        log.warning("the changes of %s by %s are not known: %s", agent.slug, judged, error)
+        return []
     if sides is None:
         return []
     at = {dimension: evidence.newest_message_at for dimension, evidence in newest.items()}
@@ -192,16 +201,13 @@ def add_evidence(rows: Sequence[Change]) -> None:
         row.since_at = first.get((row.agent_id, (row.since_tag, row.since_value)))
 
 
-KEY = ("evaluation_run", "dimension", "proposition")
-
-
 def _write(agent: Agent, judged: Judged, rows: Sequence[Change]) -> None:
     own = Change.objects.filter(agent=agent, judge=judged.judge, procedure=judged.procedure)
     own.filter(current=True).update(current=False)
     if not rows:
         return
-    columns = [field.name for field in Change._meta.concrete_fields if not field.primary_key and field.name not in KEY]
-    Change.objects.bulk_create(rows, update_conflicts=True, unique_fields=KEY, update_fields=columns)
+    columns = [field.name for field in Change._meta.concrete_fields if not field.primary_key and field.name not in _KEY]
+    Change.objects.bulk_create(rows, update_conflicts=True, unique_fields=_KEY, update_fields=columns)
     again = Q(pk__in=[])
     for run, dimension in {(row.evaluation_run_id, row.dimension) for row in rows}:
         again |= Q(evaluation_run=run, dimension=dimension)
@@ -215,10 +221,10 @@ def refresh_changes() -> str:
     An evaluation may have ended in a worker that was killed, or was deleted; a baseline may have been replaced.
     """
     expected, stored = compared_evaluations(), _stored_evaluations()
-    outdated = [key for key in expected.keys() | stored.keys() if _differ(expected.get(key), stored.get(key))]
-    outdated += _with_messages_gone()
+    outdated = {key for key in expected.keys() | stored.keys() if _differ(expected.get(key), stored.get(key))}
+    outdated |= _with_messages_gone()
     done = 0
-    for pk, judged in list(dict.fromkeys(outdated))[:MOST_AT_ONCE]:
+    for pk, judged in list(outdated)[:MOST_AT_ONCE]:
         try:
             store_changes(Agent.objects.get(pk=pk), judged)
             done += 1
@@ -237,8 +243,7 @@ Compared = set[tuple[str, int, int]]  # dimension, evaluation of the baseline, n
 def _stored_evaluations() -> dict[tuple[int, Judged], Compared]:
     stored: dict[tuple[int, Judged], Compared] = defaultdict(set)
     rows = Change.objects.filter(current=True, proposition="").order_by()
-    about = ("agent_id", "judge", "procedure", "dimension", "baseline_run_id", "evaluation_run_id")
-    for agent, judge, procedure, dimension, baseline_run, evaluation_run in rows.values_list(*about):
+    for agent, judge, procedure, dimension, baseline_run, evaluation_run in rows.values_list(*_COMPARED):
         stored[agent, Judged(judge=judge, procedure=procedure)].add((dimension, baseline_run, evaluation_run))
     return stored
 
@@ -251,40 +256,29 @@ def _differ(expected: Compared | None, stored: Compared | None) -> bool:
     return expected != stored - added
 
 
-def _with_messages_gone() -> list[tuple[int, Judged]]:
-    """Whose judged messages were deleted since the rows were computed."""
-    current = Change.objects.filter(current=True)
-    without_quote = Q(quote=None, quote_score__isnull=False) | Q(
-        baseline_quote=None, baseline_quote_score__isnull=False
-    )
-    gone = {(pk, judge, how) for pk, judge, how in current.filter(without_quote).values_list(*_WAY).order_by()}
-    rows = list(current.filter(proposition="", dimension__in=BY_MESSAGE).order_by())
-    runs = {pk for row in rows for pk in (row.baseline_run_id, row.evaluation_run_id)}
+def _with_messages_gone() -> set[tuple[int, Judged]]:
+    """Whose judged messages were deleted since the rows were computed: fewer are counted, and quotes are gone."""
     deleted = EvaluationScore.objects.filter(
-        message=None, over_window=False, status="scored", dimension__in=BY_MESSAGE, evaluation_run__in=runs
+        message=None, over_window=False, status="scored", dimension__in=BY_MESSAGE, count=None
     )
-    counts = {
-        (run, name): number
-        for run, name, number in deleted.order_by().values_list("evaluation_run", "dimension").annotate(n=Count("pk"))
-    }
-    for row in rows:
-        both = (row.baseline_run_id, row.evaluation_run_id)
-        if row.deleted != sum(counts.get((run, row.dimension), 0) for run in both):
-            gone.add((row.agent_id, row.judge, row.procedure))
-    return [(pk, Judged(judge=judge, procedure=procedure)) for pk, judge, procedure in gone]
-
-
-_WAY = ("agent_id", "judge", "procedure")
+    counts: Counter[tuple[int, str]] = Counter()
+    for run, dimension, number in deleted.order_by().values_list("evaluation_run", "dimension").annotate(Count("pk")):
+        counts[run, dimension] = number
+    rows = Change.objects.filter(current=True, proposition="", dimension__in=BY_MESSAGE).order_by()
+    gone = set()
+    for agent, judge, procedure, dimension, before, now, known in rows.values_list(*_COMPARED, "deleted"):
+        if known != counts[before, dimension] + counts[now, dimension]:
+            gone.add((agent, Judged(judge=judge, procedure=procedure)))
+    return gone
 
 
 def _note_agreements() -> None:
     """Store how well the judges agree with people now, beside what they say now; older rows keep what was known then."""
     agreements = all_agreements()
     rows = Change.objects.filter(current=True).order_by()
-    for judge, procedure, dimension, known, labels in rows.values_list(
-        "judge", "procedure", "dimension", "agreement", "labels"
-    ).distinct():
-        now = agreements.get((judge, procedure, dimension))  # type: ignore[call-overload]
-        if now is not None and (now.kappa, now.labels) != (known, labels):
+    known = rows.values_list("judge", "procedure", "dimension", "agreement", "labels").distinct()
+    for judge, procedure, dimension, agreement, labels in known:
+        now = agreements.get(Key(judge, procedure, dimension))
+        if now is not None and (now.kappa, now.labels) != (agreement, labels):
             same = rows.filter(judge=judge, procedure=procedure, dimension=dimension)
             same.update(agreement=now.kappa, labels=now.labels)

@@ -35,6 +35,7 @@ FILTERED = {
     "evaluation.evaluationrun": ("?agent__id__exact={agent}", "?dimension=fluency"),
     "evaluation.evaluationscore": ("?run={run}",),
     "change.baseline": ("?agent__id__exact={agent}",),
+    "change.change": ("?agent__id__exact={agent}", "?verdict__exact=drifted", "?current__exact=1"),
     "change.driftalert": ("?agent__id__exact={agent}",),
     "correction.agentevaluationconfig": ("?q=agent-777",),
     "correction.correctionlog": (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,11 @@ from evaluation.change.comparison import compare
 from evaluation.change.measurements import measurement_of, measurements_of_file
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun, EvaluationScore
+from tests.console import list_of, read, signed_in, superuser
+from tests.evaluation.judged import cells
 from tests.evaluation.measuring import evaluate_agent
 from tests.evaluation.test_fluency import COPIED, VARIED
-from tests.factories import make_agent, make_channel, talk
+from tests.factories import MONDAY, make_agent, make_channel, talk
 
 pytestmark = pytest.mark.django_db
 THINGS = "stamps coins keys forms pens cups labels tins mugs lamps hats bolts nails cards ropes".split()  # noqa: SIM905
@@ -134,3 +138,18 @@ def test_the_fall_is_seen_against_a_baseline_without_a_score_and_against_its_fil
         .propositions["fluency-no-formulas"]
         .observations
     ]
+
+
+def test_the_list_of_agents_shows_the_statistic_of_both_builds_and_calls_it_no_score() -> None:
+    ada = make_agent("ada")
+    for day, (build, texts) in enumerate((("40", VARIED), ("41", COPIED))):
+        talk(ada, texts, channel=make_channel(build), sent_at=MONDAY + timedelta(days=day), tags={"build": build})
+    capture = ("capture_baseline", "--agents", "ada", "--dimensions", "fluency", "--no-simulate")
+    call_command(*capture, "--where", "build=40")
+    with pytest.raises(CommandError):
+        call_command("evaluate", "--agents", "ada", "--dimensions", "fluency", "--where", "build=41")
+
+    (shown,) = cells(read(signed_in(superuser()), list_of(Agent)), "baseline_column")
+    before, now = re.findall(r"\d\.\d", shown)
+    assert float(before) - float(now) > 5
+    assert "words" in shown

@@ -22,7 +22,7 @@ def table(
         label: What it holds; read aloud.
         stacking: On a phone its cells stand one below the other, each with its head; else the table scrolls sideways.
     """
-    _, *labels = [striptags(head) for head in heads]
+    _, *labels = [striptags(head if isinstance(head, str) else str(head)) for head in heads]
     shown = [_row(row, labels) for row in rows]
     if not shown:
         return SafeString("")

@@ -267,6 +267,7 @@ def read(
     parts = [_grouped(late, raw_keys, wanted)]
     if first is not None:
         summed = summed.filter(hour__gte=first)
+    if first is not None and first != start:
         early = raw.filter(**{f"{sums.time}__lt": Least(Value(first, output_field=DateTimeField()), last)})
         parts.append(_grouped(early, raw_keys, wanted))
     return list(_grouped(summed, keys, sums.added(wanted)).union(*parts, all=True))

@@ -22,15 +22,19 @@ from evaluation.calibration.labels import progress
 from evaluation.calibration.models import DrawnScore, LabelSet, ScoreLabel
 
 
+def assigned(request: HttpRequest) -> QuerySet[ReviewItem]:
+    """Return what is assigned to the user to label, newest first."""
+    return ReviewItem.objects.filter(kind=ASSIGNED, assigned_to=request.user.pk).order_by("-pk")
+
+
 def to_label(request: HttpRequest) -> QuerySet[LabelSet]:
     """Return the sets assigned to the user in which judgements have no label of theirs, newest first."""
-    mine = ReviewItem.objects.filter(kind=ASSIGNED, assigned_to=request.user.pk).order_by("-pk")
-    assigned = mine.annotate(number=Cast("key", BigIntegerField())).values("number")[:MOST_COUNTED]
+    keys = assigned(request).annotate(number=Cast("key", BigIntegerField())).values("number")[:MOST_COUNTED]
     label = ScoreLabel.objects.filter(
         evaluation_score=OuterRef("evaluation_score"), annotator=request.user.get_username(), withdrawn=False
     )
     left = DrawnScore.objects.filter(~Exists(label), label_set=OuterRef("pk"))
-    return LabelSet.objects.filter(Exists(left), pk__in=assigned).order_by("-pk")
+    return LabelSet.objects.filter(Exists(left), pk__in=keys).order_by("-pk")
 
 
 def waiting_sets(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
@@ -63,7 +67,8 @@ add_review(
         permissions=(LABELLING,),
         fills="label sets that are assigned to you.",
         waiting=waiting_sets,
-        count=lambda request: CountUpTo(to_label(request)),
+        count=lambda request: CountUpTo(assigned(request)),
+        counts_exactly=False,
         find=partial(by_key, LabelSet.objects.all()),
         line=lambda label_set: display.isolated(label_set.name),
         show=_show_set,

@@ -33,6 +33,7 @@ from evaluation.admin.display import (
     judged_by,
     meter,
     number,
+    of_words,
     simulated_by,
 )
 from evaluation.calibration.admin.trust import agreement_badge
@@ -40,7 +41,7 @@ from evaluation.calibration.agreement import all_agreements, calibration_of
 from evaluation.calibration.labels import Key
 from evaluation.change.admin.drift_overview import compare_url, overview_page
 from evaluation.change.evidence import Judged, dropped_tags, is_stale, stale_reasons
-from evaluation.change.models import Baseline
+from evaluation.change.models import Baseline, Change
 from evaluation.change.stored import current_changes
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
@@ -165,7 +166,7 @@ NEWEST_BASELINES: Prefetch[Any] = Prefetch(
 
 
 def fill_now(agents: list[Any]) -> tuple[object, object] | None:
-    """Set `now` of agents: their newest scores since their baselines, by judge, procedure and dimension.
+    """Set `now` of agents: what changed since their baselines, by judge, procedure and dimension.
 
     Returns:
         The judge of all their baselines, where it is one; then the column does not name it (`names_judge`).
@@ -175,9 +176,10 @@ def fill_now(agents: list[Any]) -> tuple[object, object] | None:
     for agent in agents:
         agent.now, agent.names_judge = {}, len(judges) > 1
     by_key = {agent.pk: agent for agent in agents}
-    about = ("agent_id", "judge", "procedure", "dimension", "candidate")
-    for pk, judge, procedure, dimension, score in current_changes(by_key).filter(proposition="").values_list(*about):
-        by_key[pk].now[Judged(judge=judge, procedure=procedure), dimension] = score
+    columns = ("agent", "judge", "procedure", "dimension", "baseline", "candidate", "value")
+    for change in current_changes(by_key).filter(proposition="").only(*columns):
+        judged = Judged(judge=change.judge, procedure=change.procedure)
+        by_key[change.agent_id].now[judged, change.dimension] = change
     return ("judge", judged_by(*judges)) if len(judges) == 1 else None
 
 
@@ -187,7 +189,7 @@ def baseline_column(agent: Any) -> SafeString:
     lines = []
     for judged, group in _by_judge(agent.newest_baselines):
         pairs = [(row, agent.now.get((judged, row.dimension))) for row in group]
-        pairs.sort(key=lambda pair: (pair[1] is None, pair[1] or 0.0))
+        pairs.sort(key=_lowest_first)
         scores = format_html_join(
             " ",
             '<span class="pl-pair">{} {}</span>',
@@ -198,13 +200,24 @@ def baseline_column(agent: Any) -> SafeString:
     return format_html_join("", '<div class="pl-line">{} {} {}</div>', lines) or display.EMPTY
 
 
-def _then_and_now(row: Baseline, now: float | None) -> SafeString | str:
+def _lowest_first(pair: tuple[Baseline, Change | None]) -> tuple[bool, float]:
+    _, change = pair
+    score = change.candidate if change is not None else None
+    return score is None, score or 0.0
+
+
+def _then_and_now(row: Baseline, change: Change | None) -> SafeString | str:
+    """Return both scores as the comparison has them; of a dimension that nothing newer was scored in, the baseline's."""
     if row.count is not None:
         return f"{row.count:,}"
-    if row.score is None and now is None:
+    score, now = row.score, meter(None, why="nothing newer was scored")
+    if change is not None and change.candidate is not None:
+        score = change.baseline
+        now = of_words(change.candidate) if change.result.of_words else meter(change.candidate)
+    elif score is None:
         return "unscored"
-    before = "–" if row.score is None else f"{row.score:.1f}"
-    return format_html('{} <span aria-hidden="true">→</span> {}', before, meter(now, why="nothing newer was scored"))
+    before = "–" if score is None else f"{score:.1f}"
+    return format_html('{} <span aria-hidden="true">→</span> {}', before, now)
 
 
 def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:

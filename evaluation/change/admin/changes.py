@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.site import ReadOnlyAdmin
+from agents.kit.console.logs import LogAdmin
 from agents.kit.text.wording import interval_text
 from evaluation.admin.display import TONES, evaluation_link, judged_by
 from evaluation.change.models import Change
@@ -14,7 +14,7 @@ from evaluation.change.overview import numbers_of
 
 
 @admin.register(Change)
-class ChangeAdmin(ReadOnlyAdmin[Change]):
+class ChangeAdmin(LogAdmin[Change]):
     list_select_related = ("agent",)
     judge_mark = display.column("judge", judged_by, ordering="judge")
     scores = display.column("baseline → then", lambda row: numbers_of(row.result))

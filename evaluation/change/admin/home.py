@@ -34,7 +34,7 @@ from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationSched
 DIMENSIONS = [(value, label) for value, label in Dimension.choices if value not in COUNTED]
 MOST_LINES, USUAL_LINES = COLOURS, 5
 MOST_OFFERED = 60  # agents to choose from
-MOST_RUNS, MOST_DRAWN = 100, 600  # the newest evaluations and messages of all that are drawn together
+MOST_RUNS, MOST_DRAWN = 50, 400  # the newest evaluations and messages of all that are drawn together
 MOST_ALERTS = 30
 NAMED = 4
 COMPARED: tuple[State, ...] = ("drifted", "possibly drifted", "steady", "improved", "not enough data")  # states

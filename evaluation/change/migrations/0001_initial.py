@@ -122,7 +122,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'db_table': 'changes',
-                'ordering': ['-evaluation_run', 'dimension', 'proposition'],
+                'ordering': ['-pk'],
                 'indexes': [models.Index(condition=models.Q(('current', True)), fields=['agent', 'judge', 'procedure'], name='change_current'), models.Index(condition=models.Q(('proposition', '')), fields=['agent', 'judge', 'procedure', 'dimension', '-measured_at'], name='change_of_dimensions')],
                 'constraints': [models.UniqueConstraint(fields=('evaluation_run', 'dimension', 'proposition'), name='change_once')],
             },

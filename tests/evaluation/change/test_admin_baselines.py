@@ -43,7 +43,7 @@ def test_the_list_of_agents_shows_how_they_are_now_beside_their_baselines_the_lo
     dimensions = ["adherence", "fluency"]
     captured = make_run(ada, dimensions=dimensions, persona_digest="p")
     for name in dimensions:
-        make_baseline(ada, captured, dimension=name, score=8.3)
+        make_baseline(ada, captured, dimension=name, score=8)
         make_score(captured, 8, dimension=name, over_window=name == "adherence")
     now = make_run(ada, dimensions=dimensions, overall_score=4.6)
     make_score(now, 8, dimension="adherence", over_window=True)
@@ -52,7 +52,7 @@ def test_the_list_of_agents_shows_how_they_are_now_beside_their_baselines_the_lo
         make_score(make_run(ada, hard=True), score)
     store_ended(now)
 
-    assert cells(read(root, list_of(Agent)), "baseline_column") == ["fluency 8.3 → 1.0 adherence 8.3 → 8.0"]
+    assert cells(read(root, list_of(Agent)), "baseline_column") == ["fluency 8.0 → 1.0 adherence 8.0 → 8.0"]
     assert cells(read(root, list_of(EvaluationRun, f"?id__exact={now.pk}")), "overall")[0].startswith("4.6 fluency 1.0")
 
 

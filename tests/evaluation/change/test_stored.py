@@ -84,7 +84,7 @@ def test_the_page_the_command_the_api_and_ci_say_the_same(two_builds: dict[str, 
 
 def _by_name(dimensions: dict[str, Any], *, like: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
     """The changes of a document by dimension and proposition, with the figures that these others have."""
-    changes = {}
+    changes: dict[tuple[str, str], Any] = {}
     for name, dimension in dimensions.items():
         changes |= {(name, proposition): change for proposition, change in dimension["propositions"].items()}
         changes[name, ""] = dimension
@@ -214,6 +214,24 @@ def test_without_its_baseline_nothing_is_current() -> None:
 
     assert not current_changes([ada.pk])
     assert drift_of(ada).state == "never measured", "by no judge there is a baseline of"
+
+
+def test_the_api_lists_changes_by_agent_verdict_and_dimension() -> None:
+    ada, bob = make_agent("ada"), make_agent("bob")
+    for agent in (ada, bob):
+        flattened(agent)
+    measure(bob, {"bob-dry-wit": [3] * 8})
+    client = program(superuser("eve"))
+
+    def listed(query: str) -> list[tuple[str, str, str]]:
+        rows = client.get(f"/api/changes/?{query}").json()["results"]
+        return sorted((row["agent"], row["proposition"], row["verdict"]) for row in rows)
+
+    drifted = [("ada", "", "drifted"), ("ada", "ada-dry-wit", "drifted")]
+    assert listed("agent=ada&verdict=drifted&dimension=adherence") == drifted
+    assert listed("agent=bob&current=true") == [("bob", "", "drifted"), ("bob", "bob-dry-wit", "drifted")]
+    assert len(listed("agent=bob&current=false")) == 3, "those of the evaluation before"
+    assert client.get("/api/changes/?verdict=worse").status_code == 400
 
 
 def test_labels_that_come_in_say_how_far_the_judge_can_be_trusted_now_and_older_rows_keep_what_was_known() -> None:
