@@ -51,7 +51,7 @@ def refused_by_page(kind: type[Body], client: Client, url: str, given: Mapping[s
     answer = client.post(url, {name: typed(value) for name, value in given.items() if value is not False})
     assert answer.status_code == 200
     form: Form = answer.context["form"]
-    return _bare(kind, ((name, sentence) for name, sentences in form.errors.items() for sentence in sentences))
+    return _bare(kind, ((name, str(sentence)) for name, sentences in form.errors.items() for sentence in sentences))
 
 
 def refused_by_route(kind: type[Body], client: Program, url: str, given: Mapping[str, Any]) -> Refusals:
