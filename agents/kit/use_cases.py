@@ -171,7 +171,7 @@ def _kind_of(schema: Mapping[str, Any], shown: Shown) -> tuple[Kind, tuple[str, 
 
 
 def read_texts(kind: type[B], texts: Mapping[str, Any], *, is_local: bool = False, **given: Any) -> B:
-    """Read what was typed for the fields of a use case, as texts and flags; what is None or empty was left out.
+    """Read what was typed for the fields of a use case, as texts and flags; what is None was left out.
 
     Args:
         given: Fields that are no texts, because the door knows them.
@@ -183,15 +183,21 @@ def read_texts(kind: type[B], texts: Mapping[str, Any], *, is_local: bool = Fals
     errors: dict[str, str] = {}
     for name, field in fields_of(kind).items():
         typed = texts.get(name)
-        if typed is None or typed == "":
+        if typed is None:
             continue
         try:
             data[name] = _value(field, typed)
         except ValueError as error:
             errors[name] = f"{name} {error}"
+    try:
+        body = validate(kind, data, is_local=is_local)
+    except Refused as refused:
+        if not errors:
+            raise
+        errors = {**refused.errors, **errors}
     if errors:
         raise Refused(errors)
-    return validate(kind, data, is_local=is_local)
+    return body
 
 
 def _value(field: UseCaseField, typed: Any) -> Any:

@@ -150,7 +150,8 @@ class RequestForm(Form):
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         names = [name for name in fields_of(self.kind) if name in self.fields]
         try:
-            self.asked = read_texts(self.kind, {name: cleaned.get(name) for name in names})
+            typed = {name: cleaned.get(name) for name in names}
+            self.asked = read_texts(self.kind, {name: None if text == "" else text for name, text in typed.items()})
         except Refused as refused:
             for place, sentence in refused.errors.items():
                 name = place.partition(".")[0].partition("[")[0]
