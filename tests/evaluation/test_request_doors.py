@@ -26,6 +26,9 @@ from tests.factories import make_agent, make_channel, talk
 pytestmark = pytest.mark.django_db
 
 YAML = "situations:\n  - {id: late, lines: [Where is my parcel?]}\n"
+MANY_LINES = f"situations:\n  - {{id: a, lines: {['Hm.'] * 20}}}\n" + "".join(
+    f"  - {{id: a{number}, lines: {['Hm.'] * 20}}}\n" for number in range(10)
+)
 FILE_OF_THE_SERVER = (
     "replay:/etc/passwd"  # refused where it is asked for from outside; a command may name its own files
 )
@@ -60,6 +63,7 @@ SIMULATING: list[Refusal] = [
     ({"situations": YAML, "window": "last:4"}, "situations", "what was said before"),
     ({"situations": "situations: 7\n"}, "situations", ":1: situations"),
     ({"situations": "situations: [{id: late}]\n"}, "situations", ":1: situations[0].lines"),
+    ({"situations": MANY_LINES, "repeats": 20}, "situations", "at most 4,000"),
     ({"actor_model": "some-model"}, "actor_model", "is for simulations"),
     ({"situations": YAML, "actor_model": FILE_OF_THE_SERVER}, "actor_model", "allowed: the name of a model"),
 ]

@@ -209,7 +209,8 @@ def _form_field(field: UseCaseField) -> forms.Field:
             choices = [(value, value) for value in field.choices]
             return _Choices(choices=choices, widget=forms.CheckboxSelectMultiple, **given)
         case "whole number" | "number":
-            bounds = {"min": field.least, "max": field.most, "step": 1 if field.kind == "whole number" else "any"}
+            least, most = field.bounds
+            bounds = {"min": least, "max": most, "step": 1 if field.kind == "whole number" else "any"}
             attrs = {name: bound for name, bound in bounds.items() if bound is not None}
             return forms.CharField(widget=NumberInput(attrs=attrs), **{**given, "initial": field.default})
         case "file":

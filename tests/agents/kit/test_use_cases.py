@@ -39,7 +39,7 @@ class TidyRequest(Body):
     how: Annotated[str, OneOf("fast", "well")] = Field("fast", description="how it is done")
     rooms: list[Annotated[str, OneOf("kitchen", "office")]] = Field([], min_length=1, description="where")
     where: Tags = Field({}, description="only papers with these tags")
-    words: Annotated[list[str], FromFile(words_of, longest=20), Shown(option="--list", is_file=True)] = Field(
+    words: Annotated[list[str], FromFile(words_of, longest=20), Shown(option="--list")] = Field(
         [], description="what is kept"
     )
 
@@ -159,3 +159,14 @@ def test_a_validator_knows_whether_a_person_at_this_machine_asks() -> None:
 
     assert read_options(Named, {"local": "file"}).local == "file: True"
     assert validate(Named, {"local": "file"}).local == "file: False"
+
+
+def test_an_option_without_dashes_is_an_argument() -> None:
+    class Named(Body):
+        topic: Annotated[str, Shown(option="topic")] = Field(min_length=3, description="what it is about")
+
+    parser = ArgumentParser(exit_on_error=False)
+    add_options(parser, Named)
+    assert read_options(Named, vars(parser.parse_args(["tea at five"]))).topic == "tea at five"
+    with pytest.raises(CommandError, match="topic 't': allowed: at least 3 characters"):
+        read_options(Named, vars(parser.parse_args(["t"])))
