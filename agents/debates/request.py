@@ -43,7 +43,7 @@ ActingModel = Annotated[str, AfterValidator(_model)]
 class DebateRequest(Body):
     """A question, who debates it, and how."""
 
-    topic: Annotated[str, Shown(label="Question", is_long=True)] = Field(
+    topic: Annotated[str, Shown(option="topic", label="Question", is_long=True)] = Field(
         description=f"what is debated, at most {TOPIC_CHARACTERS:,} characters; where the mode has stances, a question that yes or no "
         "answers"
     )

@@ -74,7 +74,7 @@ class ExperimentRequest(PlayingRequest):
     """A scenario of yours, or the name of a shipped one."""
 
     scenario: Annotated[
-        Scenario, BeforeValidator(_read), Shown(label="Scenario of your own, as text", is_file=True)
+        Scenario, BeforeValidator(_read), Shown(label="Scenario of your own, as text", is_yaml=True)
     ] = Field(
         ABSENT,
         description="what is played; its fields are those of the YAML file that docs/how-to/experiment.md describes",

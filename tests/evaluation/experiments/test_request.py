@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pytest_django import Settings
 
-from evaluation.experiments.admin import StartingForm
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.request import ExperimentRequest
 from tests.api_client import program
-from tests.console import signed_in, superuser
-from tests.doors import (
-    assert_same_help,
-    help_of_command,
-    help_of_form,
-    options_of,
-    refused_by_command,
-    refused_by_page,
-    refused_by_route,
-)
+from tests.console import confirm, signed_in, superuser
+from tests.doors import CommandDoor, Door, PageDoor, RouteDoor
 from tests.evaluation.experiments.test_api import SCENARIO
 
 pytestmark = pytest.mark.django_db
@@ -42,37 +34,36 @@ def _offline(settings: Settings) -> None:
     settings.ACTOR_MODEL, settings.JUDGE_MODEL = "offline:scripted-1", "offline:lexical-1"
 
 
-@pytest.mark.parametrize(("given", "parts"), CASES)
-def test_what_cannot_be_played_is_refused_at_every_door_in_the_same_words(
-    given: dict[str, Any], parts: tuple[str, ...]
+@pytest.fixture
+def doors(tmp_path: Path) -> list[Door]:
+    user, usual = superuser(), {"shipped": SHIPPED}
+    return [
+        CommandDoor("experiment", ExperimentRequest, tmp_path, ["run", SHIPPED]),
+        PageDoor(signed_in(user), PAGE, usual),
+        RouteDoor(program(user), ROUTE, usual),
+    ]
+
+
+@pytest.mark.parametrize(("asked", "parts"), CASES)
+def test_what_cannot_be_played_is_refused_at_every_door_by_field_and_with_what_is_allowed(
+    doors: list[Door], asked: dict[str, Any], parts: tuple[str, ...]
 ) -> None:
-    user, body = superuser(), {"shipped": SHIPPED, **given}
+    for door in doors:
+        field, sentence = door.refusal(asked)
+        assert ({field}, [part for part in parts if part not in sentence]) == (set(asked), []), sentence
 
-    by_command = refused_by_command(
-        ExperimentRequest, "experiment", "run", SHIPPED, *options_of(ExperimentRequest, given)
-    )
-
-    [(field, sentence)] = by_command.items()
-    assert {field} == set(given)
-    assert [part for part in parts if part not in sentence] == []
-    assert refused_by_page(ExperimentRequest, signed_in(user), PAGE, body) == by_command
-    assert refused_by_route(ExperimentRequest, program(user), ROUTE, body) == by_command
     assert not Experiment.objects.exists()
 
 
 @pytest.mark.parametrize("body", [{}, {"scenario": SCENARIO, "shipped": SHIPPED}])
 def test_a_route_takes_a_scenario_or_the_name_of_one(body: dict[str, Any]) -> None:
-    said = refused_by_route(ExperimentRequest, program(superuser()), ROUTE, body)
+    said = RouteDoor(program(superuser()), ROUTE, {}).refusal(body)
 
-    assert said == {"scenario": "exactly one of scenario and shipped is needed"}
+    assert said == ("scenario", "exactly one of scenario and shipped is needed")
 
 
 def test_a_scenario_that_is_typed_takes_the_place_of_the_chosen_one() -> None:
-    client = signed_in(superuser())
-    given = {"shipped": SHIPPED, "scenario": json.dumps(SCENARIO), "scale": "1"}
-
-    shown = client.post(PAGE, given)
-    client.post(PAGE, {**given, "seen": shown.context["seen"]})
+    confirm(signed_in(superuser()), PAGE, shipped=SHIPPED, scenario=json.dumps(SCENARIO), scale="1")
 
     assert Experiment.objects.get().name == SCENARIO["name"]
 
@@ -87,14 +78,18 @@ def test_a_scenario_that_is_typed_takes_the_place_of_the_chosen_one() -> None:
 def test_what_is_wrong_with_a_scenario_is_named_on_the_page_and_nothing_is_written(
     broken: dict[str, Any], parts: tuple[str, ...]
 ) -> None:
-    given = {"scenario": json.dumps({**SCENARIO, **broken}), "scale": "1"}
+    field, sentence = PageDoor(signed_in(superuser()), PAGE, {}).refusal(
+        {"scenario": json.dumps({**SCENARIO, **broken})}
+    )
 
-    said = refused_by_page(ExperimentRequest, signed_in(superuser()), PAGE, given)
-
-    assert set(said) == {"scenario"}
-    assert [part for part in parts if part not in said["scenario"]] == []
+    assert (field, [part for part in parts if part not in sentence]) == ("scenario", [])
     assert not Experiment.objects.exists()
 
 
-def test_help_texts_are_the_same_at_every_door() -> None:
-    assert_same_help(ExperimentRequest, help_of_command("experiment", "run"), help_of_form(StartingForm))
+def test_the_help_of_a_field_is_the_same_at_every_door(doors: list[Door]) -> None:
+    command, page, route = (door.helps() for door in doors)
+
+    assert set(route) == set(ExperimentRequest.model_fields)
+    assert {name: route[name] for name in command if name in route} == {n: t for n, t in command.items() if n in route}
+    assert {name: route[name] for name in page if name in route} == {n: t for n, t in page.items() if n in route}
+    assert set(page) - set(route) == {"file"}
