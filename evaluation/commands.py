@@ -88,7 +88,7 @@ def specs_of(asked: AgentsRequest, *, is_baseline: bool = False, empty: str = ""
     try:
         specs = asked.specs(is_baseline=is_baseline)
     except UnknownAgent as error:
-        raise unusable(error) from None
+        raise unusable(f"--agents: {error}") from None
     except Refused as error:
         raise wrong(error) from None
     if not specs:

@@ -1,101 +1,133 @@
-"""The doors of a use case: what its command, its page and its route refuse, and their help texts (`agents.kit.use_cases`)."""
+"""The doors of a use case: its command, its page and its route. Each is asked for the same, and says what it refuses and explains."""
 
 from __future__ import annotations
 
 import io
-from argparse import ArgumentParser
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 from django.core.management import CommandError, call_command, get_commands, load_command_class
-from django.forms import Form
+from django.forms import Field, MultipleChoiceField
 from django.test import Client
+from drf_spectacular.generators import SchemaGenerator
 
 from agents.kit.bodies import Body
 from agents.kit.use_cases import fields_of
 from tests.api_client import Program, refused
+from tests.console import confirm
 
-Refusals = dict[str, str]  # field to sentence, without the name that the door gives the field
+Asked = Mapping[str, Any]  # fields of a use case, with values as JSON has them
 
 
-def options_of(kind: type[Body], given: Mapping[str, Any]) -> list[str]:
-    """The options that say the same as a body."""
-    options: list[str] = []
-    for name, value in given.items():
-        option = fields_of(kind)[name].option
-        if isinstance(value, dict):
-            options += [f"{option}={key}={part}" for key, part in value.items()]
-        elif value is not False:
-            options.append(option if value is True else f"{option}={typed(value)}")
-    return options
+class Door(Protocol):
+    def helps(self) -> dict[str, str]:
+        """Return what it says of each field that it has."""
+
+    def refusal(self, asked: Asked) -> tuple[str, str]:
+        """Ask for what it refuses; return the field that it names, and its sentence."""
 
 
 def typed(value: Any) -> str:
-    """What a person types for a value of a body."""
-    if value is None:
-        return "off"
-    if isinstance(value, dict):
-        return ",".join(f"{key}={part}" for key, part in value.items())
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    """Return a value as a person types it."""
+    match value:
+        case list():
+            return ",".join(map(str, value))
+        case dict():
+            return ",".join(f"{key}={text}" for key, text in value.items())
+    return str(value)
 
 
-def refused_by_command(kind: type[Body], command: str, *args: str) -> Refusals:
-    with pytest.raises(CommandError) as caught:
-        call_command(command, *args, stdout=io.StringIO(), stderr=io.StringIO())
-    assert caught.value.returncode in (2, 3)
-    return _bare(kind, (("", line) for line in str(caught.value).splitlines()))
+def field_in(path: str) -> str:
+    """Return the field of a path such as ``dimensions[0]``."""
+    return path.partition(".")[0].partition("[")[0]
 
 
-def refused_by_page(kind: type[Body], client: Client, url: str, given: Mapping[str, Any]) -> Refusals:
-    answer = client.post(url, {name: typed(value) for name, value in given.items() if value is not False})
-    assert answer.status_code == 200
-    form: Form = answer.context["form"]
-    return _bare(kind, ((name, sentence) for name, sentences in form.errors.items() for sentence in sentences))
+@dataclass(frozen=True)
+class CommandDoor:
+    """A command; a text that it takes from a file is written to one in `folder`. `words`: what else is on its command line."""
+
+    name: str
+    kind: type[Body]
+    folder: Path
+    words: Sequence[str] = ()
+
+    def helps(self) -> dict[str, str]:
+        parser = load_command_class(get_commands()[self.name], self.name).create_parser("manage.py", self.name)
+        if parser._subparsers is not None:
+            parser = parser._subparsers._group_actions[0].choices[self.words[0]]  # type: ignore[index]  # by name
+        return {action.dest: (action.help or "").replace("%%", "%") for action in parser._actions}
+
+    def refusal(self, asked: Asked) -> tuple[str, str]:
+        words = [self._word(name, value) for name, value in asked.items()]
+        with pytest.raises(CommandError) as caught:
+            call_command(self.name, *self.words, *words, stdout=io.StringIO())
+        sentence = str(caught.value)
+        fields = [field for name, field in fields_of(self.kind).items() if name in self.helps()]
+        named = [field.name for field in fields if sentence.startswith((f"{field.option} ", f"{field.option}:"))]
+        assert (caught.value.returncode in (2, 3), len(named)) == (True, 1), sentence
+        return named[0], sentence
+
+    def _word(self, name: str, value: Any) -> str:
+        field = fields_of(self.kind)[name]
+        if not field.option.startswith("--"):
+            return typed(value)
+        if field.kind != "file":
+            return f"{field.option}={typed(value)}"
+        path = self.folder / "typed.yaml"
+        path.write_text(value)
+        return f"{field.option}={path}"
 
 
-def refused_by_route(kind: type[Body], client: Program, url: str, given: Mapping[str, Any]) -> Refusals:
-    errors = refused(client.post(url, given))
-    return _bare(kind, ((name, sentence) for name, sentences in errors.items() for sentence in sentences))
+@dataclass(frozen=True)
+class PageDoor:
+    """A page of the console. `usual`: what else is chosen there."""
 
+    client: Client
+    url: str
+    usual: Asked
 
-def _bare(kind: type[Body], said: Iterable[tuple[str, str]]) -> Refusals:
-    refusals = {}
-    for place, sentence in said:
-        for name, field in fields_of(kind).items():
-            names = sorted({place, name, field.option, f"--{name}"} - {""}, key=len, reverse=True)
-            begin = next((word for word in names if sentence.startswith((f"{word} ", f"{word}:"))), "")
-            if place.partition("[")[0].partition(".")[0] == name or (not place and begin):
-                refusals[name] = sentence.removeprefix(begin).removeprefix(":").strip()
-                break
-        else:
-            refusals[place] = sentence
-    return refusals
+    def helps(self) -> dict[str, str]:
+        return {name: str(field.help_text) for name, field in self._fields().items()}
 
+    def _fields(self) -> dict[str, Field]:
+        fields: dict[str, Field] = self.client.get(self.url).context["form"].fields
+        return fields
 
-# -- help
-def help_of_command(command: str, *actions: str) -> dict[str, str]:
-    """What a command says of its options, by the field that they fill."""
-    parser: ArgumentParser = load_command_class(get_commands()[command], command).create_parser("manage.py", command)
-    for name in actions:
-        [subparsers] = [action for action in parser._actions if action.dest == "action"]
-        parser = subparsers.choices[name]  # type: ignore[index]  # of subparsers they are there
-    return {action.dest: str(action.help).replace("%%", "%") for action in parser._actions}
-
-
-def help_of_form(form: type[Form]) -> dict[str, str]:
-    return {name: str(field.help_text) for name, field in form.base_fields.items()}
-
-
-def help_of_body(kind: type[Body]) -> dict[str, str]:
-    return {name: prop.get("description", "") for name, prop in kind.model_json_schema()["properties"].items()}
-
-
-def assert_same_help(kind: type[Body], *doors: Mapping[str, str]) -> None:
-    """Every field that a door has reads there as it does in the body of the route."""
-    body = help_of_body(kind)
-    assert all(body.values())
-    for door in doors:
-        assert {name: door[name] for name in body if name in door} == {
-            name: body[name] for name in body if name in door
+    def refusal(self, asked: Asked) -> tuple[str, str]:
+        chosen, fields = {**self.usual, **asked}, self._fields()
+        sent = {
+            name: value if isinstance(fields.get(name), MultipleChoiceField) else typed(value)
+            for name, value in chosen.items()
         }
+        page = confirm(self.client, self.url, **sent)
+        assert page.status_code == 200
+        [(field, sentences)] = page.context["form"].errors.items()
+        return field, sentences[0]
+
+
+@dataclass(frozen=True)
+class RouteDoor:
+    """A route of the API. `usual`: what else is sent."""
+
+    client: Program
+    url: str
+    usual: Asked
+
+    def helps(self) -> dict[str, str]:
+        content = _schema()["paths"][self.url]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        body = _schema()["components"]["schemas"][content["$ref"].rpartition("/")[2]]
+        return {name: field.get("description", "") for name, field in body["properties"].items()}
+
+    def refusal(self, asked: Asked) -> tuple[str, str]:
+        [(path, sentences)] = refused(self.client.post(self.url, {**self.usual, **asked})).items()
+        return field_in(path), sentences[0]
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    schema: dict[str, Any] = SchemaGenerator().get_schema(public=True)  # type: ignore[no-untyped-call]
+    return schema

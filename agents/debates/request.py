@@ -18,6 +18,7 @@ from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
 
 CRITERIA = Criteria()
+ASSIGNMENTS = get_args(Assignment)
 USUAL_MODE = next(iter(MODES))
 
 
@@ -35,10 +36,14 @@ def _model(name: str, info: ValidationInfo) -> str:
     return name
 
 
+NamedAgent = Annotated[Agent, Reads(_agent, "the slug of an agent", maxLength=200)]
+ActingModel = Annotated[str, AfterValidator(_model)]
+
+
 class DebateRequest(Body):
     """A question, who debates it, and how."""
 
-    topic: Annotated[str, Shown(label="Question", is_long=True)] = Field(
+    topic: Annotated[str, Shown(option="topic", label="Question", is_long=True)] = Field(
         description=f"what is debated, at most {TOPIC_CHARACTERS:,} characters; where the mode has stances, a question that yes or no "
         "answers"
     )
@@ -50,9 +55,7 @@ class DebateRequest(Body):
         USUAL_MODE,
         description=f"the rules: who speaks after whom, in which role, and who sees what (default: {USUAL_MODE})",
     )
-    agents: Annotated[
-        list[Annotated[Agent, Reads(_agent, "the slug of an agent", maxLength=200)]], Shown(metavar="SLUGS")
-    ] = Field(
+    agents: Annotated[list[NamedAgent], Shown(metavar="SLUGS")] = Field(
         [],
         max_length=MOST_SEATS,
         description="slugs in the order of the seats, such as michael,dwight,pam; active, and not busy elsewhere. The mode gives the roles "
@@ -62,9 +65,7 @@ class DebateRequest(Body):
         CRITERIA.max_rounds,
         description=f"at most, 1 to {MOST_ROUNDS}; the poll does not count (default: {CRITERIA.max_rounds})",
     )
-    models: Annotated[
-        dict[str, Annotated[str, AfterValidator(_model)]], Shown(option="--model", metavar="SEAT=MODEL")
-    ] = Field(
+    models: Annotated[dict[str, ActingModel], Shown(option="--model", metavar="SEAT=MODEL")] = Field(
         {},
         max_length=MOST_SEATS,
         description="the model that acts for a seat, by the seat's number or slug, such as 2=claude-haiku-5-5",
@@ -75,7 +76,7 @@ class DebateRequest(Body):
         max_length=MOST_PERSPECTIVES,
         description=f"of an expert panel, one after the other to the seats, also your own (default: {', '.join(PERSPECTIVES)})",
     )
-    assignment: Annotated[str, OneOf(*get_args(Assignment))] = Field(
+    assignment: Annotated[str, OneOf(*ASSIGNMENTS)] = Field(
         ABSENT, description="of perspectives to seats; explicit: one for each seat, in order (default: round-robin)"
     )
     seed: Seed = Field(ABSENT, description="of the random assignment (default: 0)")

@@ -13,7 +13,7 @@ from pydantic import ValidationError as Invalid
 from pydantic_core import PydanticCustomError, core_schema
 from rest_framework.exceptions import ValidationError
 
-from agents.kit.refusals import Refused
+from agents.kit.refusals import Refused as Refused
 from agents.kit.text.fences import MAX_CHARACTERS
 from agents.kit.text.tags import TAG_KEY
 
@@ -58,8 +58,8 @@ class Nothing(Body):
 
 
 def as_api_error(refused: Refused) -> ValidationError:
-    """Return the 400 that says the same."""
-    return ValidationError({place: [sentence] for place, sentence in refused.errors.items()})
+    """Return the 400 that says the same, line by line."""
+    return ValidationError({place: sentence.split("\n") for place, sentence in refused.errors.items()})
 
 
 def read(kind: type[B], data: Any, raw: Sequence[str] = ()) -> B:

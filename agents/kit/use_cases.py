@@ -21,12 +21,11 @@ The model is a `Body`: its fields have a description, which is the help text of 
 
 Options, inputs and JSON become one dictionary, which the model alone checks: a mistake is refused everywhere with the same sentence, that
 begins with the field as the door names it (``--samples``, ``samples``). What holds for several fields is a validator of the model that
-raises `fault`. What the service refuses is `Refused`, too (`refusing`). Where something holds at one door only, such as a name of a file,
+raises `fault`; what the service refuses is `Refused`, too (`refusing`). Where something holds at one door only, such as a name of a file,
 a validator asks `is_local`.
 
-A field is shown by its type: bool, int, float, `OneOf`, a list of `OneOf`, a list of texts, `Tags`, and text, which `Reads` reads; where
-it may be None that is typed as ``off``. `Shown` says what does not follow from that. A text with `is_file` is the name of a file on a
-command line, whose path the field is given, and the text itself elsewhere: `FromFile` reads both.
+A field is shown by its type: bool, int, float, `OneOf`, a list of `OneOf`, a list of texts, `Tags`, YAML that `FromFile` reads, and text,
+which `Reads` reads. Where it may be None, ``off`` is typed for that. `Shown` says what does not follow from the type.
 """
 
 from __future__ import annotations
@@ -54,24 +53,23 @@ class Shown:
     """Annotation: how a field is shown, where that does not follow from its name and type.
 
     Attributes:
-        option: Of a command, such as ``--bins``. `metavar`: what stands for its value in the command's help.
+        option: Of a command, such as ``--bins``; without dashes an argument. `metavar`: what stands for its value in the command's help.
         label: In a form. `choices`: what a form offers, value and label, asked for each time.
-        is_file: A text that a command reads from a file.
-        is_long: A text of several lines.
+        is_yaml: An object that is typed as YAML. `is_long`: a text of several lines.
     """
 
     option: str = ""
     metavar: str = ""
     label: str = ""
     choices: Callable[[], Sequence[tuple[str, str]]] | None = None
-    is_file: bool = False
+    is_yaml: bool = False
     is_long: bool = False
 
 
 class FromFile:
-    """Annotation of a text, or on a command line of a file, that `read` turns into something else.
+    """Annotation of YAML, which a command takes from a file, that `read` turns into something else.
 
-    Where it cannot it raises `refusal`, with a sentence that names the line.
+    It is given the path on a command line, and the text elsewhere; what it cannot use it refuses with `refusal`.
     """
 
     def __init__(
@@ -83,7 +81,7 @@ class FromFile:
         return core_schema.no_info_plain_validator_function(self._validate)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        return {"type": "string", "maxLength": self.longest}
+        return {"type": "string", "maxLength": self.longest, "contentMediaType": "application/yaml"}
 
     def _validate(self, value: Any) -> Any:
         is_text = isinstance(value, str) and len(value) <= self.longest
@@ -97,16 +95,19 @@ class FromFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseCaseField:
-    """A field as doors show it, from the schema that OpenAPI has of it."""
+    """A field as doors show it, from the schema that OpenAPI has of it.
+
+    Attributes:
+        choices: The values that may be chosen, where they are named.
+        bounds: The least and the greatest number, None without a bound.
+    """
 
     name: str
     kind: Kind
     help: str
     default: Any
     choices: tuple[str, ...]
-    least: float | None
-    most: float | None
-    longest: int | None
+    bounds: tuple[float | None, float | None]
     is_required: bool
     is_nullable: bool
     shown: Shown
@@ -120,70 +121,56 @@ class UseCaseField:
 @cache
 def fields_of(kind: type[Body]) -> dict[str, UseCaseField]:
     """Return the fields of a use case by name."""
-    schema = kind.model_json_schema()
-    required = schema.get("required", ())
-    return {
-        name: _field(name, prop, schema.get("$defs", {}), shown=_shown(kind, name), is_required=name in required)
-        for name, prop in schema["properties"].items()
-    }
+    whole = kind.model_json_schema()
+    fields = {}
+    for name, schema in whole["properties"].items():
+        value = _of_value(schema, whole.get("$defs", {}))
+        named = value.get("items", value)
+        shown = next((part for part in kind.model_fields[name].metadata if isinstance(part, Shown)), Shown())
+        fields[name] = UseCaseField(
+            name=name,
+            kind="file" if shown.is_yaml else _kind_of(value),
+            help=schema.get("description", ""),
+            default=schema.get("default"),
+            choices=(named["const"],) if "const" in named else tuple(named.get("enum", ())),
+            bounds=(value.get("minimum"), value.get("maximum")),
+            is_required=name in whole.get("required", ()),
+            is_nullable={"type": "null"} in schema.get("anyOf", ()),
+            shown=shown,
+        )
+    return fields
 
 
-def _shown(kind: type[Body], name: str) -> Shown:
-    return next((part for part in kind.model_fields[name].metadata if isinstance(part, Shown)), Shown())
+def _of_value(schema: Mapping[str, Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of a field's value: null may stand beside it, and an enum under its name."""
+    value = next((one for one in schema.get("anyOf", ()) if one.get("type") != "null"), schema)
+    found: Mapping[str, Any] = named.get(value.get("$ref", "").rpartition("/")[2], value)
+    return found
 
 
-def _field(
-    name: str, schema: Mapping[str, Any], named: Mapping[str, Any], *, shown: Shown, is_required: bool
-) -> UseCaseField:
-    """Return a field from its JSON schema, in which an enum may stand under its name, and null beside the type."""
-    description, default = schema.get("description", ""), schema.get("default")
-    either = schema.get("anyOf", ())
-    value = next((one for one in either if one.get("type") != "null"), schema)
-    value = named.get(value.get("$ref", "").rpartition("/")[2], value)
-    kind, choices = _kind_of(value, shown)
-    return UseCaseField(
-        name=name,
-        kind=kind,
-        help=description,
-        default=default,
-        choices=choices,
-        least=value.get("minimum"),
-        most=value.get("maximum"),
-        longest=value.get("maxLength"),
-        is_required=is_required,
-        is_nullable=any(one.get("type") == "null" for one in either),
-        shown=shown,
-    )
-
-
-def _kind_of(schema: Mapping[str, Any], shown: Shown) -> tuple[Kind, tuple[str, ...]]:
-    """Return what kind of field a JSON schema describes, and the values that it names."""
-    if shown.is_file:
-        return "file", ()
-    match schema.get("type"):
-        case "boolean":
-            return "flag", ()
-        case "integer":
-            return "whole number", ()
-        case "number":
-            return "number", ()
-        case "array" if "enum" in schema["items"]:
-            return "choices", tuple(schema["items"]["enum"])
-        case "array":
-            return "texts", ()
-        case "object":
-            return "tags", ()
-    if "const" in schema:
-        return "choice", (schema["const"],)
-    if "enum" in schema:
-        return "choice", tuple(schema["enum"])
-    return "text", ()
+def _kind_of(schema: Mapping[str, Any]) -> Kind:
+    match schema:
+        case {"type": "boolean"}:
+            return "flag"
+        case {"type": "integer"}:
+            return "whole number"
+        case {"type": "number"}:
+            return "number"
+        case {"type": "array", "items": {"enum": _} | {"const": _}}:
+            return "choices"
+        case {"type": "array"}:
+            return "texts"
+        case {"type": "object"}:
+            return "tags"
+        case {"enum": _} | {"const": _}:
+            return "choice"
+        case {"contentMediaType": _}:
+            return "file"
+    return "text"
 
 
 def read_texts(kind: type[B], texts: Mapping[str, Any], *, is_local: bool = False, **given: Any) -> B:
-    """Read what was typed for the fields of a use case, as texts and flags.
-
-    What is None was left out, and so was an empty text where nothing is needed.
+    """Read what was typed for the fields of a use case, as texts and flags; what is None was left out.
 
     Args:
         given: Fields that are no texts, because the door knows them.
@@ -195,15 +182,21 @@ def read_texts(kind: type[B], texts: Mapping[str, Any], *, is_local: bool = Fals
     errors: dict[str, str] = {}
     for name, field in fields_of(kind).items():
         typed = texts.get(name)
-        if typed is None or (typed == "" and not field.is_required):
+        if typed is None:
             continue
         try:
             data[name] = _value(field, typed)
         except ValueError as error:
             errors[name] = f"{name} {error}"
+    try:
+        body = validate(kind, data, is_local=is_local)
+    except Refused as refused:
+        if not errors:
+            raise
+        errors = {**refused.errors, **errors}
     if errors:
         raise Refused(errors)
-    return validate(kind, data, is_local=is_local)
+    return body
 
 
 def _value(field: UseCaseField, typed: Any) -> Any:
@@ -274,7 +267,12 @@ def add_options(parser: Any, kind: type[Body], *names: str) -> None:
             settings["action"] = "append"
         if field.kind == "file":
             settings["type"] = Path
-        parser.add_argument(field.option, required=field.is_required, metavar=_metavar(field), **settings)
+        settings["metavar"] = _metavar(field)
+        if field.option.startswith("--"):
+            parser.add_argument(field.option, required=field.is_required, **settings)
+        else:
+            settings.pop("dest")
+            parser.add_argument(name, nargs=None if field.is_required else "?", **settings)
 
 
 def _metavar(field: UseCaseField) -> str | None:
@@ -286,7 +284,7 @@ def _metavar(field: UseCaseField) -> str | None:
         case "choices":
             return f"{{{','.join(field.choices)}}},…"
         case "texts":
-            return f"{field.option.removeprefix('--').upper()},…"
+            return f"{field.name.upper()},…"
         case "tags":
             return "TAG=VALUE,…"
         case "file":

@@ -18,15 +18,14 @@ from django.utils.safestring import SafeString
 
 from agents.admin.chat import add_part
 from agents.admin.import_forms import suggested_agents
-from agents.kit.capability import declared
 from agents.kit.console import display
 from agents.kit.console.logs import READING, LogAdmin
 from agents.kit.console.site import GrowingTextarea, ModelAdmin, StackedInline, TextInput, console_page, extend
+from agents.kit.refusals import Refused
 from agents.kit.text.fences import MAX_CHARACTERS
 from agents.models import Agent, Channel, Message, Run
 from agents.models.conversations import UnknownAgent, find_agent
-from agents.swarm.assign import SwarmRefused, check_clashes, check_names
-from agents.swarm.intents import intents
+from agents.swarm.assign import SwarmRequest, check_clashes, check_values
 from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
 from agents.swarm.models import DialogEntry, DialogState, Swarm, SwarmPhase, SwarmTurn
 from agents.swarm.state import (
@@ -63,14 +62,16 @@ class SwarmForm(SwarmModelForm):
         given: dict[str, Any] = super().clean() or {}
         given["tools"] = given.get("tools") or []
         try:
-            check_names("intents", given.get("intents", []), intents())
-            check_names("tools", given["tools"], sorted(declared("turn_tools")))
+            asked = check_values({name: given[name] for name in SwarmRequest.model_fields if name in given})
             if not self.errors:
-                changed = Swarm(name=given["name"], intents=given["intents"], enabled=given["enabled"])
+                changed = Swarm(name=asked.name, intents=asked.intents, enabled=asked.enabled)
                 for agent in given["agents"].order_by("pk"):
                     check_clashes(agent, [*agent.swarms.exclude(pk=self.instance.pk), changed])
-        except SwarmRefused as refused:
-            self.add_error(refused.field, str(refused))
+        except Refused as refused:
+            for place, sentence in refused.errors.items():
+                field = place.partition("[")[0]
+                if field not in self.errors:
+                    self.add_error(field, sentence)
         return given
 
 

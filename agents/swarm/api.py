@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import Prefetch, QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.decorators import action
-from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -24,7 +24,7 @@ from agents.kit.api.schema import answers
 from agents.kit.api.views import Editable, View, or_404
 from agents.kit.bodies import ABSENT, Body, Said
 from agents.models import Agent, Channel
-from agents.swarm.assign import Name, PhaseValues, SwarmRefused, SwarmValues, check_clashes, save_swarm
+from agents.swarm.assign import Name, SwarmRequest, save_swarm
 from agents.swarm.calibration import PREFERENCES
 from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
 from agents.swarm.models import DialogState, Swarm, SwarmPhase
@@ -62,22 +62,19 @@ class SwarmRow(
     phases: list[PhaseRow]
 
 
-class PhaseBody(Body, PhaseValues):
-    __doc__ = PhaseValues.__doc__
-
-
-class SwarmBody(Body, SwarmValues):
+class NewSwarm(SwarmRequest):
     """A swarm as it is to be; `phases` and `agents` name all of them."""
 
-    phases: list[PhaseBody] = Field([], max_length=50)  # type: ignore[assignment]
     agents: list[AgentSlug] = Field([], max_length=500, description="slugs of the agents that have it")
 
 
-class SwarmChange(SwarmBody):
+class SwarmChange(NewSwarm):
     """What may be changed of a swarm; `phases` and `agents` name all of them."""
 
-    name: Name = ""
-    intents: list[str] = Field([], min_length=1, max_length=100, description="of messages that it answers")
+    name: Name = Field("", description=SwarmRequest.model_fields["name"].description)
+    intents: list[str] = Field(
+        [], min_length=1, max_length=100, description=SwarmRequest.model_fields["intents"].description
+    )
 
 
 class TryBody(Body):
@@ -105,7 +102,7 @@ class Swarms(Editable):
     lookup_field = "pk"
     lookup_value_converter = "int"
     filterset_class = SwarmFilters
-    bodies: ClassVar = {"create": SwarmBody, "update": SwarmBody, "partial_update": SwarmChange, "try_": TryBody}
+    bodies: ClassVar = {"create": NewSwarm, "update": NewSwarm, "partial_update": SwarmChange, "try_": TryBody}
 
     def get_queryset(self) -> QuerySet[Swarm]:
         return self.queryset.prefetch_related("phases", Prefetch("agents", Agent.objects.only("slug")))
@@ -151,24 +148,11 @@ def _values_of(swarm: Swarm) -> dict[str, Any]:
 
 
 def _saved(swarm: Swarm | None, sent: dict[str, Any]) -> Swarm:
-    """The swarm with what was sent of it.
-
-    Raises:
-        ValidationError: By field what is not allowed; nothing is written.
-    """
+    """The swarm with what was sent of it."""
     agents: Sequence[Agent] | None = sent.pop("agents", None)
     if "phases" in sent:
         sent["phases"] = [phase.model_dump() for phase in sent["phases"]]
-    try:
-        with transaction.atomic():
-            swarm = save_swarm({**(_values_of(swarm) if swarm else {}), **sent}, swarm=swarm)
-            if agents is not None:
-                for agent in sorted(agents, key=lambda one: one.pk):
-                    check_clashes(agent, [*agent.swarms.exclude(pk=swarm.pk), swarm])
-                swarm.agents.set(agents)
-    except SwarmRefused as refused:
-        raise ValidationError({refused.field: [str(refused)]}) from None
-    return swarm
+    return save_swarm({**(_values_of(swarm) if swarm else {}), **sent}, swarm=swarm, agents=agents)
 
 
 # -- what is remembered
@@ -279,20 +263,17 @@ class Dialogs(View):
         agent, where, given = or_404(the_agent, slug), or_404(the_channel, channel), self.read_body()
         expected = self.expected(request)
         self._state(agent, where)
-        try:
-            with transaction.atomic():
-                with updating(agent, where) as state:
-                    etag = etag_of(dialog_of(state))
-                    if expected is not None and etag not in expected:
-                        raise Changed(etag)
-                    for kind in (kind for kind in KINDS if kind in given.sent):
-                        _replace(state, kind, getattr(given, kind))
-                    if "preferences" in given.sent:
-                        state.preferences = _preferences(given.preferences)
-                if "summary" in given.sent:
-                    write_summary(agent, where, given.summary)
-        except StateRefused as refused:
-            raise ValidationError({refused.field: [str(refused)]}) from None
+        with transaction.atomic():
+            with updating(agent, where) as state:
+                etag = etag_of(dialog_of(state))
+                if expected is not None and etag not in expected:
+                    raise Changed(etag)
+                for kind in (kind for kind in KINDS if kind in given.sent):
+                    _replace(state, kind, getattr(given, kind))
+                if "preferences" in given.sent:
+                    state.preferences = _preferences(given.preferences)
+            if "summary" in given.sent:
+                write_summary(agent, where, given.summary)
         dialog = dialog_of(self._state(agent, where))
         return self.tagged(request, dialog, etag_of(dialog))
 

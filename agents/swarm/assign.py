@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from django.db import IntegrityError, transaction
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from django.db.models import Model
+from pydantic import Field, StringConstraints
 
+from agents.kit.bodies import Body, validate
 from agents.kit.capability import declared
 from agents.models import Agent
 from agents.models.conversations import FieldRefused
@@ -20,47 +21,50 @@ class SwarmRefused(FieldRefused):
     """A swarm cannot be made or assigned like this."""
 
 
-_SHOULD = re.compile(r"^\w+ should (?:be|have) ")
+def _about(model: type[Model], name: str) -> str:
+    """What the console says of a column."""
+    return str(model._meta.get_field(name).help_text)
+
+
 Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
-class PhaseValues(BaseModel):
-    """A phase as it is given. One whose prompt or temperature is new gets its next version."""
+class PhaseRequest(Body):
+    """A phase as it is to be. One whose prompt or temperature is new gets its next version."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    name: Name
-    phase: Literal["pre", "main", "post"]
-    order: Annotated[int, Field(ge=1, le=1000, description="within its phase, from 1")]
-    prompt: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)]
-    enabled: bool = True
-    temperature: float = Field(
-        0.55, ge=0, le=2, allow_inf_nan=False, description="sent only to servers known to take it"
-    )
+    name: Name = Field(description=_about(SwarmPhase, "name"))
+    phase: Literal["pre", "main", "post"] = Field(description=_about(SwarmPhase, "phase"))
+    order: int = Field(ge=1, le=1000, description=_about(SwarmPhase, "order"))
+    prompt: str = Field(min_length=1, max_length=20_000, description=_about(SwarmPhase, "prompt"))
+    enabled: bool = Field(True, description=_about(SwarmPhase, "enabled"))
+    temperature: float = Field(0.55, ge=0, le=2, allow_inf_nan=False, description=_about(SwarmPhase, "temperature"))
 
 
-class SwarmValues(BaseModel):
+class SwarmRequest(Body):
     """A swarm as it is to be, with all its phases."""
 
-    model_config = ConfigDict(extra="forbid")
+    name: Name = Field(description=_about(Swarm, "name"))
+    intents: list[str] = Field(min_length=1, max_length=100, description=_about(Swarm, "intents"))
+    tools: list[str] = Field([], max_length=100, description=_about(Swarm, "tools"))
+    enabled: bool = Field(True, description=_about(Swarm, "enabled"))
+    post_executor: Literal["combined", "sequential", "off"] = Field(
+        "combined", description=_about(Swarm, "post_executor")
+    )
+    phases: list[PhaseRequest] = Field([], max_length=50)
 
-    name: Name
-    intents: list[str] = Field(min_length=1, max_length=100, description="of messages that it answers")
-    tools: list[str] = Field([], max_length=100, description="names of the tools that it offers besides the usual ones")
-    enabled: bool = True
-    post_executor: Literal["combined", "sequential", "off"] = "combined"
-    phases: list[PhaseValues] = Field([], max_length=50)
 
-
-def save_swarm(values: Mapping[str, Any], *, swarm: Swarm | None = None) -> Swarm:
+def save_swarm(
+    values: Mapping[str, Any], *, swarm: Swarm | None = None, agents: Sequence[Agent] | None = None
+) -> Swarm:
     """Make a swarm, or change `swarm`, with all its phases. A phase whose prompt or temperature changes gets its next version.
 
     Args:
-        values: Fields of `SwarmValues`, all of them; phases that are not among them are removed.
+        values: Fields of `SwarmRequest`, all of them; phases that are not among them are removed.
         swarm: The one to change.
+        agents: All that are to have it; None: those that have it now.
 
     Raises:
-        SwarmRefused: A value is not allowed; nothing is written.
+        Refused: A value is not allowed; nothing is written.
     """
     checked = check_values(values)
     with transaction.atomic():
@@ -73,8 +77,10 @@ def save_swarm(values: Mapping[str, Any], *, swarm: Swarm | None = None) -> Swar
         except IntegrityError:
             raise SwarmRefused("name", f"{checked.name!r} is in use; allowed: another name") from None
         _save_phases(swarm, checked.phases)
+        if agents is not None:
+            swarm.agents.set(agents)
         for agent in swarm.agents.order_by("pk"):  # in one order: two changes at a time wait for each other
-            check_clashes(agent, agent.swarms.all())
+            check_clashes(agent, [*agent.swarms.exclude(pk=swarm.pk), swarm])
     return swarm
 
 
@@ -83,16 +89,13 @@ def ensure_swarm(values: Mapping[str, Any]) -> Swarm:
     return Swarm.objects.filter(name=values["name"]).first() or save_swarm(values)
 
 
-def check_values(values: Any) -> SwarmValues:
+def check_values(values: Mapping[str, Any]) -> SwarmRequest:
     """Check what is checked of a swarm, without the database.
 
     Raises:
-        SwarmRefused: A value is not allowed.
+        Refused: A value is not allowed.
     """
-    try:
-        checked = SwarmValues.model_validate(values)
-    except ValidationError as error:
-        raise _refused(error) from None
+    checked = validate(SwarmRequest, dict(values))
     check_names("intents", checked.intents, known_intents())
     check_names("tools", checked.tools, sorted(declared("turn_tools")))
     names = [phase.name for phase in checked.phases]
@@ -141,7 +144,7 @@ def check_clashes(agent: Agent, swarms: Iterable[Swarm]) -> None:
             answering[intent] = swarm.name
 
 
-def _save_phases(swarm: Swarm, phases: Sequence[PhaseValues]) -> None:
+def _save_phases(swarm: Swarm, phases: Sequence[PhaseRequest]) -> None:
     swarm.phases.exclude(name__in=[phase.name for phase in phases]).delete()
     before = {phase.name: phase for phase in swarm.phases.all()}
     for wanted in phases:
@@ -154,14 +157,3 @@ def _save_phases(swarm: Swarm, phases: Sequence[PhaseValues]) -> None:
             setattr(phase, name, value)
         if phase.pk is None or changed:  # each save is an entry of its history
             phase.save()
-
-
-def _refused(error: ValidationError) -> SwarmRefused:
-    """The first complaint, with the value and what is allowed."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    field = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        shape = PhaseValues if len(first["loc"]) > 1 else SwarmValues
-        return SwarmRefused(field, f"there is no such field; allowed: {', '.join(shape.model_fields)}")
-    value = "it is missing" if first["type"] == "missing" else f"{first['input']!r:.80}"
-    return SwarmRefused(field, f"{value}; allowed: {_SHOULD.sub('', first['msg'])}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import cache
 from typing import Any
 
 from django import forms
@@ -17,26 +16,37 @@ from django.utils.safestring import SafeString
 from agents.kit.admin.access import user_of
 from agents.kit.commands import Cell
 from agents.kit.console import display
-from agents.kit.console.forms import Takes, as_query, ask
+from agents.kit.console.forms import Takes, as_query, ask, request_form
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
-from agents.kit.console.site import GrowingTextarea, NumberInput, Select, TextInput, console_action
+from agents.kit.console.site import console_action
 from agents.kit.llm.endpoints import problem_of
 from agents.kit.llm.requests import Role
 from agents.models import Channel
 from evaluation.admin.display import judge_badge
 from evaluation.experiments.estimate import estimate_experiment
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.play import cancel, go_on, problems_here, start_experiment
+from evaluation.experiments.play import cancel, go_on
 from evaluation.experiments.printed import headline, tables
 from evaluation.experiments.report import ExperimentReport, report
-from evaluation.experiments.scenario import Scenario, read_scenario, shipped
-from evaluation.propositions.files import YamlProblems
-from evaluation.runs.request import judge_choices
+from evaluation.experiments.request import ExperimentRequest, request_experiment
 
 STARTING, PLAYING = "experiments.add_experiment", "experiments.change_experiment"
 MOST_BYTES = 200_000  # of a scenario
 TONES: dict[str, display.Tone] = {"good": "good", "better": "good", "bad": "bad", "warning": "warning"}
+
+
+USUAL = "gate-on-off"  # the scenario that is chosen at first
+StartingForm = request_form(
+    ExperimentRequest,
+    *("shipped", "file", "scenario", "scale", "seed", "judge", "actor_model"),
+    file=forms.FileField(
+        label="Scenario of your own",
+        required=False,
+        widget=forms.FileInput(attrs={"class": "pl-files"}),
+        help_text="a YAML file as docs/how-to/experiment.md describes it; empty = the one chosen above",
+    ),
+)
 
 
 @admin.register(Experiment)
@@ -53,23 +63,21 @@ class ExperimentAdmin(LogAdmin[Experiment]):
         """Choose a scenario, see what it takes, and have workers play and judge it."""
         if not self.has_add_permission(request):
             raise PermissionDenied
-        data = as_query(request, starting())
+        data = as_query(request, StartingForm, {"shipped": USUAL}).copy()
         if (file := request.FILES.get("file")) is not None:  # what is uploaded is shown, and can be corrected
-            data = data.copy()
             data["scenario"] = file.read(MOST_BYTES + 1).decode("utf-8", "replace")
-        form = starting()(data)
-
-        def models() -> dict[str, str]:
-            return {"judge": form.cleaned_data["judge"], "actor_model": form.cleaned_data["model"].strip()}
+        if data.get("scenario", "").strip():
+            data["shipped"] = ""
+        form = StartingForm(data)
 
         def start() -> str:
-            experiment = start_experiment(_scenario(form), **models(), user=user_of(request))
+            experiment = request_experiment(form.asked, user=user_of(request))
             self.log_addition(request, experiment, "started")
             return self.url("change", experiment)
 
         return ask(
             self, request, form, title="Start an experiment", verb="Start it", do=start,
-            takes=lambda: _takes(_scenario(form), models()), folded=("seed", "judge", "model"),
+            takes=lambda: _takes(form.asked), folded=("seed", "judge", "actor_model"),
             about="The same conversations are played with and without a treatment: what did it gain, and what did it harm? Workers play "
             "them, marked synthetic, and judge them.",
             back=(self.url("changelist"), "Back to the experiments"),
@@ -111,57 +119,9 @@ class ExperimentAdmin(LogAdmin[Experiment]):
         return f"{go_on(row)} conversations are queued; the worker (manage.py work) plays them."
 
 
-@cache
-def starting() -> type[forms.Form]:
-    """The options of ``manage.py experiment run``."""
-    about = "a YAML file as docs/how-to/experiment.md describes it; empty = the one chosen above"
-    fields = {
-        "shipped": forms.ChoiceField(
-            label="Scenario", widget=Select, choices=[(name, name) for name in shipped()], initial="gate-on-off",
-            help_text="those that come with Plumbline",
-        ),
-        "file": forms.FileField(
-            label="Scenario of your own", required=False, widget=forms.FileInput(attrs={"class": "pl-files"}), help_text=about
-        ),
-        "scenario": forms.CharField(
-            label="The same as text", required=False, widget=GrowingTextarea, max_length=MOST_BYTES, help_text=about
-        ),
-        "scale": forms.FloatField(
-            min_value=0.01, max_value=1, initial=1, widget=NumberInput(attrs={"step": "any"}),
-            help_text="a share of its conversations, at most 1",
-        ),
-        "seed": forms.IntegerField(
-            required=False, min_value=0, max_value=2**63 - 1, widget=NumberInput, help_text="empty = the scenario's"
-        ),
-        "judge": forms.ChoiceField(
-            choices=judge_choices, widget=Select, help_text="scores by different judges are never compared"
-        ),
-        "model": forms.CharField(
-            label="Model that acts", required=False, max_length=200, widget=TextInput,
-            help_text="as all agents; empty = each agent's own, else the configured one",
-        ),
-    }  # fmt: skip
-    return type("StartingForm", (forms.Form,), fields)
-
-
-def _scenario(form: forms.Form) -> Scenario:
-    """What a valid form asks to be played.
-
-    Raises:
-        ValueError: It cannot be; names line, field and what is allowed.
-    """
-    given = form.cleaned_data
-    try:
-        scenario = read_scenario(given["scenario"].strip() or shipped()[given["shipped"]], check=problems_here)
-    except YamlProblems as problems:
-        raise ValueError(f"scenario {problems}") from None
-    if given["seed"] is not None:
-        scenario = scenario.model_copy(update={"seed": given["seed"]})
-    return scenario.scaled(given["scale"])
-
-
-def _takes(scenario: Scenario, models: dict[str, str]) -> Takes:
-    one = estimate_experiment(scenario, **models)
+def _takes(asked: ExperimentRequest) -> Takes:
+    scenario = asked.scaled_scenario()
+    one = estimate_experiment(scenario, **asked.models)
     cost, calls = None if one.usd is None else Decimal(str(one.usd)), one.judge_calls + one.actor_calls
     money = display.money(cost, unpriced=calls if cost is None else 0) if cost != 0 else display.badge("free", "good")
     acting = f"{display.visible(one.actor_model)}: about {one.actor_calls:,} calls, {one.actor_tokens:,} tokens"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from pydantic import Field
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agents.api.overrides import ModelName
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.headers import etag_of, located
@@ -23,13 +21,11 @@ from agents.kit.api.requests import PAID, ActionPermissions
 from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows
-from agents.kit.bodies import ABSENT, Body, OneOf
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.play import ExperimentRefused, cancel, go_on, start_experiment
+from evaluation.experiments.play import ExperimentRefused, cancel, go_on
 from evaluation.experiments.printed import as_csv, as_markdown
 from evaluation.experiments.report import ExperimentReport, report
-from evaluation.experiments.scenario import Scenario, read_scenario
-from evaluation.experiments.scenario import shipped as scenarios
+from evaluation.experiments.request import ExperimentRequest, request_experiment
 
 FORMS: Mapping[str, tuple[str, Callable[[ExperimentReport], str]]] = {
     "markdown": ("text/markdown", as_markdown),
@@ -50,16 +46,6 @@ class ExperimentRow(
     state: str = Field(description="playing, judging, paused, reported or cancelled")
 
 
-class NewExperiment(Body):
-    """A scenario of yours, or the name of a shipped one."""
-
-    scenario: Scenario = Field(ABSENT, description="what is played; its fields are those of the YAML file")
-    shipped: Annotated[str, OneOf(*scenarios())] = Field(ABSENT, description="a scenario that comes with Plumbline")
-    scale: float = Field(1.0, gt=0, le=1, description="a share of its conversations")
-    judge: ModelName = Field(ABSENT, description="model that judges; default the configured one")
-    actor_model: ModelName = Field(ABSENT, description="acts as all agents; default each agent's own")
-
-
 class ExperimentFilters(InTime):
     search = filters.search("name")
 
@@ -78,7 +64,7 @@ class Experiments(Rows):
     filterset_class = ExperimentFilters
     throttle_scope = PAID
     etags = ("retrieve",)
-    bodies: ClassVar = {"create": NewExperiment}
+    bodies: ClassVar = {"create": ExperimentRequest}
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
         """An export answers in the form that `as` names and not in that of its `Accept`."""
@@ -87,19 +73,7 @@ class Experiments(Rows):
     @answers({201: ExperimentRow})
     def create(self, request: Request) -> Response:
         """Start an experiment: a worker plays it, then judges it. 201 with its row."""
-        given: NewExperiment = self.read_body()
-        if (given.scenario is None) == (given.shipped is None):
-            raise ValidationError({"scenario": ["exactly one of scenario and shipped is needed"]})
-        scenario = given.scenario or read_scenario(scenarios()[given.shipped])
-        try:
-            experiment = start_experiment(
-                scenario.scaled(given.scale),
-                judge=given.judge or "",
-                actor_model=given.actor_model or "",
-                user=request.user,
-            )
-        except ExperimentRefused as error:
-            raise ValidationError({"scenario": error.problems}) from None
+        experiment = request_experiment(self.read_body(), user=request.user)
         return located(self.shown(experiment))
 
     @answers(ExperimentReport)

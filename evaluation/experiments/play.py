@@ -32,6 +32,7 @@ from agents.kit.llm.endpoints import problem_of
 from agents.kit.models import LLMCall, owner_name
 from agents.kit.models.lease import LeaseLost
 from agents.kit.ops.sums import TOKENS
+from agents.kit.refusals import Refused
 from agents.kit.running import check_stop, outlasting, pause, side_by_side
 from agents.kit.text.ngrams import compute_corpus_repetition
 from agents.kit.text.tokens import tokenize
@@ -70,12 +71,12 @@ STOPPED = (Status.PAUSED_BUDGET, Status.ERRORED)  # what goes on when a person s
 Progress = Callable[[ExperimentEnvironment], None]
 
 
-class ExperimentRefused(ValueError):
+class ExperimentRefused(Refused):
     """The experiment cannot be started. `problems` has all of them; each names the field, its value and what is allowed."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
-        super().__init__("\n".join(problems))
+        super().__init__({"scenario": "\n".join(problems)}, names_nothing=True)
 
 
 # -- starting

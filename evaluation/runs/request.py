@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Annotated, Any, Self
 
 from django.conf import settings
@@ -29,7 +30,7 @@ from evaluation.simulation.situations import Situation, load_situations
 from evaluation.windows import ALLOWED, BEFORE, MessageWindow, parse_history, parse_window
 
 MOST_SAMPLES = 2_000
-MOST_JUDGED = 4_000  # samples times repeats
+MOST_JUDGED = 4_000  # samples, or lines of situations, times repeats
 MOST_CONTEXT = 10_000  # characters of JSON: every call to the judge carries it
 MOST_YAML = 100_000  # characters
 NEVER, AUTO, ALWAYS = "never", "auto", "always"
@@ -97,7 +98,7 @@ class EvaluationRequest(Body):
     situations: Annotated[
         tuple[Situation, ...],
         FromFile(load_situations, longest=MOST_YAML, refusal=YamlProblems),
-        Shown(option="--simulate", label="Situations of your own", is_file=True),
+        Shown(option="--simulate", label="Situations of your own"),
     ] = Field(
         (),
         description="simulate these situations with the agent first and measure what it says in them: YAML as docs/how-to/fail-a-build.md "
@@ -164,6 +165,9 @@ class EvaluationRequest(Body):
         if self.is_simulated and (self.where or self.window.spec != "all"):
             sentence = "measures all that was simulated; where and window are for what was said before"
             raise fault("situations" if self.situations else "simulate", f"simulate {sentence}")
+        if (lines := self.repeats * sum(len(situation.lines) for situation in self.situations)) > MOST_JUDGED:
+            sentence = f"situations of {lines:,} lines with {self.repeats} repeats; at most {MOST_JUDGED:,}"
+            raise fault("situations", sentence)
         if self.actor_model and not self.is_simulated:
             raise fault("actor_model", "actor_model is for simulations")
         return self
@@ -202,14 +206,12 @@ class EvaluationRequest(Body):
             simulated=self.is_simulated,
             situations=tuple(situation.model_dump(mode="json") for situation in self.situations),
             position_bins=self.bins,
-            **{name: getattr(self, name) for name in _SAME},
+            **{name: getattr(self, name) for name in _AS_THEY_ARE},
         )
 
 
-_SAME = (  # as a spec has it
-    *("window", "where", "history", "history_where", "actor_model", "repeats", "samples", "seed", "per_call"),
-    *("hard", "double_check", "method", "judge", "batch", "additional_context"),
-)
+_MADE = ("agent", "channel", "dimensions", "situations", "position_bins")  # by `spec`
+_AS_THEY_ARE = {field.name for field in fields(RunSpec)}.intersection(EvaluationRequest.model_fields).difference(_MADE)
 
 
 class AgentsRequest(EvaluationRequest, NamedAgents):

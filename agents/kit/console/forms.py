@@ -150,7 +150,10 @@ class RequestForm(Form):
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         names = [name for name in fields_of(self.kind) if name in self.fields]
         try:
-            self.asked = read_texts(self.kind, {name: cleaned.get(name) for name in names})
+            left_out = {
+                name for name in names if cleaned.get(name) == "" and not fields_of(self.kind)[name].is_required
+            }
+            self.asked = read_texts(self.kind, {name: cleaned.get(name) for name in names if name not in left_out})
         except Refused as refused:
             for place, sentence in refused.errors.items():
                 name = place.partition(".")[0].partition("[")[0]
@@ -208,7 +211,8 @@ def _form_field(field: UseCaseField) -> forms.Field:
             choices = [(value, value) for value in field.choices]
             return _Choices(choices=choices, widget=forms.CheckboxSelectMultiple, **given)
         case "whole number" | "number":
-            bounds = {"min": field.least, "max": field.most, "step": 1 if field.kind == "whole number" else "any"}
+            least, most = field.bounds
+            bounds = {"min": least, "max": most, "step": 1 if field.kind == "whole number" else "any"}
             attrs = {name: bound for name, bound in bounds.items() if bound is not None}
             return forms.CharField(widget=NumberInput(attrs=attrs), **{**given, "initial": field.default})
         case "text" if field.shown.is_long:

@@ -14,10 +14,11 @@ from agents.debates.measures import Exit
 from agents.debates.models import Debate
 from agents.debates.report import DebateReport, report
 from agents.debates.request import DebateRequest
+from agents.kit.use_cases import fields_of
 from agents.models import Agent
 from tests.agents.debates.finished import make_debate, says
 from tests.agents.debates.refusals import GOOD, written
-from tests.doors import options_of
+from tests.doors import typed
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -37,7 +38,8 @@ def refused(*args: str) -> CommandError:
 
 def command_line(given: dict[str, Any]) -> list[str]:
     """The options that say the same as a request's body."""
-    return [given["topic"], *options_of(DebateRequest, {name: one for name, one in given.items() if name != "topic"})]
+    options = [(fields_of(DebateRequest)[name].option, value) for name, value in given.items() if name != "topic"]
+    return [given["topic"], *(f"{option}={typed(value)}" for option, value in options)]
 
 
 @pytest.mark.parametrize(

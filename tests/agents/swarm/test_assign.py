@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from agents.swarm.assign import SwarmRefused, assign_swarms, save_swarm
+from agents.kit.refusals import Refused
+from agents.swarm.assign import SwarmRefused, SwarmRequest, assign_swarms, save_swarm
 from agents.swarm.food import ensure_food_swarms
 from agents.swarm.intents import chosen, intents
 from agents.swarm.models import Swarm, SwarmPhase
+from tests.api_client import program, refused
+from tests.console import signed_in, superuser
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 PHASE: dict[str, Any] = {"name": "voice", "phase": "pre", "order": 1, "prompt": "Say how the person talks."}
 GOOD: dict[str, Any] = {"name": "personality", "intents": ["general"], "tools": ["log"], "phases": [PHASE]}
+NO_PHASES = {"phases-TOTAL_FORMS": "0", "phases-INITIAL_FORMS": "0"}
 # Changes of a good swarm, the field that is named, and what the sentence says.
 CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
     ({"intents": ["small_talk"]}, "intents", ("'small_talk'", "general", "food_log", "kpi_remaining")),
@@ -25,13 +30,14 @@ CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
     ({"name": "two words"}, "name", ("'two words'",)),
     ({"name": "taken"}, "name", ("in use",)),
     ({"colour": "red"}, "colour", ("post_executor",)),
-    ({"phases": [{**PHASE, "phase": "middle"}]}, "phases.0.phase", ("'middle'", "pre", "main", "post")),
-    ({"phases": [{**PHASE, "temperature": 3}]}, "phases.0.temperature", ("3", "less than or equal to 2")),
-    ({"phases": [{**PHASE, "temperature": float("nan")}]}, "phases.0.temperature", ("nan", "finite")),
-    ({"phases": [{**PHASE, "prompt": "  "}]}, "phases.0.prompt", ("at least 1",)),
-    ({"phases": [{**PHASE, "mood": "good"}]}, "phases.0.mood", ("temperature",)),
+    ({"phases": [{**PHASE, "phase": "middle"}]}, "phases[0].phase", ("'middle'", "pre", "main", "post")),
+    ({"phases": [{**PHASE, "temperature": 3}]}, "phases[0].temperature", ("3", "less than or equal to 2")),
+    ({"phases": [{**PHASE, "temperature": float("nan")}]}, "phases[0].temperature", ("nan", "finite")),
+    ({"phases": [{**PHASE, "prompt": "  "}]}, "phases[0].prompt", ("at least 1",)),
+    ({"phases": [{**PHASE, "mood": "good"}]}, "phases[0].mood", ("temperature",)),
     ({"phases": [PHASE, PHASE]}, "phases.name", ("'voice'", "twice")),
-    ({"phases": [{"name": "voice"}]}, "phases.0.phase", ("missing",)),
+    ({"phases": [{**PHASE, "order": 0}]}, "phases[0].order", ("greater than or equal to 1",)),
+    ({"phases": [{name: value for name, value in PHASE.items() if name != "phase"}]}, "phases[0].phase", ("missing",)),
 ]  # fmt: skip
 
 
@@ -39,12 +45,41 @@ CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
 def test_a_swarm_that_could_not_work_is_refused(change: dict[str, Any], field: str, says: tuple[str, ...]) -> None:
     Swarm.objects.create(name="taken", intents=["food_log"])
 
-    with pytest.raises(SwarmRefused) as refused:
+    with pytest.raises(Refused) as refused:
         save_swarm({**GOOD, **change})
 
-    assert refused.value.field == field
-    assert all(part in str(refused.value) for part in (field, "allowed:", *says)), refused.value
+    [(named, sentence)] = refused.value.errors.items()
+    assert named == field
+    assert all(part in sentence for part in says), sentence
+    assert "allowed:" in sentence or "is missing" in sentence
     assert (Swarm.objects.count(), SwarmPhase.objects.count()) == (1, 0)
+
+
+AT_DOORS = [case for case in CASES if set(case[0]) <= {"name", "intents", "tools", "post_executor"}]
+
+
+@pytest.mark.parametrize(("change", "field", "says"), AT_DOORS)
+def test_page_and_route_refuse_the_same_field_of_a_swarm(
+    change: dict[str, Any], field: str, says: tuple[str, ...]
+) -> None:
+    Swarm.objects.create(name="taken", intents=["food_log"])
+    asked, user = {**GOOD, **change}, superuser()
+    typed = {name: json.dumps(value) if isinstance(value, list) else value for name, value in asked.items()}
+    typed |= {"post_executor": asked.get("post_executor", "combined"), **NO_PHASES}
+
+    by_route = refused(program(user).post("/api/swarms/", asked))
+    page = signed_in(user).post("/admin/swarm/swarm/add/", typed)
+
+    assert all(part in by_route[field][0] for part in says), by_route
+    assert list(page.context["adminform"].form.errors) == [field]
+    assert Swarm.objects.count() == 1
+
+
+def test_the_help_of_a_field_of_a_swarm_is_the_same_on_page_and_route() -> None:
+    form = signed_in(superuser()).get("/admin/swarm/swarm/add/").context["adminform"].form
+    fields = {name: field.description for name, field in SwarmRequest.model_fields.items() if name != "phases"}
+
+    assert {name: form.fields[name].help_text for name in fields} == fields
 
 
 def test_a_phase_whose_prompt_changes_gets_its_next_version_and_others_keep_theirs() -> None:

@@ -159,9 +159,7 @@ def test_the_shipped_scenarios_and_the_good_one_are_accepted(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("--judge", "offline:nothing"), "no such offline model"),
         (("--model", "replay:nowhere.zip"), "no such file"),
-        (("--scale", "0"), "allowed: above 0"),
         (("--seed", "-1"), "--seed -1"),
     ],
 )

@@ -58,7 +58,9 @@ class Command(CodedCommand):
                     one.problem = str(problem)
         except PropositionError as error:
             raise unusable(f"proposition files cannot be used:\n{error}") from None
-        except (ValueError, UnknownAgent, CannotSave) as error:
+        except UnknownAgent as error:
+            raise unusable(f"--agents: {error}") from None
+        except (ValueError, CannotSave) as error:
             raise unusable(error) from None
         judge = request.model or str(settings.JUDGE_MODEL)
         if options["json"]:

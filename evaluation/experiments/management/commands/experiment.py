@@ -26,9 +26,8 @@ from agents.kit.commands import (
     unusable,
     wrong,
 )
-from agents.kit.llm.endpoints import OFFLINE_MODELS, problem_of, provider_of, replay_file
-from agents.kit.llm.requests import Role
 from agents.kit.running import stopping_on_sigterm
+from agents.kit.use_cases import add_options, read_options
 from evaluation.commands import ProgressBar, check_writable, write_text
 from evaluation.experiments.bundle import read_bundle, write_bundle
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
@@ -40,16 +39,17 @@ from evaluation.experiments.play import (
     judge_here,
     play,
     problems_here,
-    start_experiment,
 )
 from evaluation.experiments.printed import PUBLISHED_HEADS, as_csv, as_markdown, published_cells, row_cells, show
 from evaluation.experiments.published import NO_CONVERSATIONS, read_published
 from evaluation.experiments.report import ExperimentReport, report, rounded
+from evaluation.experiments.request import ExperimentRequest, PlayingRequest, request_experiment, why_not_callable
 from evaluation.experiments.rescore import AGREEMENT_HEADS, Rescored, agreement_cells, queue_judges, rescore
-from evaluation.experiments.scenario import Scenario, read_scenario, shipped
+from evaluation.experiments.scenario import read_scenario, shipped
 from evaluation.propositions.files import YamlProblems
 
 MOST_LISTED = 50
+NO_NAME = "the name is empty; allowed: names of models, with commas between them"
 FORMS = ("terminal", "markdown", "csv", "json")
 
 
@@ -81,14 +81,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         }
         run = actions.add_parser("run", help="play and judge a scenario, or go on with an experiment")
         run.add_argument("what", help="a YAML file, the name of a shipped scenario, or the number of an experiment")
-        run.add_argument(
-            "--scale", type=float, default=1.0, help="a share of its conversations, above 0, at most 1 (default: 1)"
-        )
-        run.add_argument("--seed", type=int, help="instead of the scenario's")
-        run.add_argument("--judge", default="", help="model that judges (default: JUDGE_MODEL)")
-        run.add_argument(
-            "--model", default="", help="model that acts as all agents (default: each agent's own, else ACTOR_MODEL)"
-        )
+        add_options(run, PlayingRequest)
         run.add_argument(
             "--dry-run", action="store_true", help="say what it would play, cost and could show, and write nothing"
         )
@@ -133,29 +126,27 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
 
     # -- run
     def _run(self, options: dict[str, Any]) -> None:
-        for name, role in (("judge", "judge"), ("model", "actor")):
-            if options[name] and (problem := _problem_of(role, options[name])):  # type: ignore[arg-type]
-                raise unusable(f"--{name} {options[name]!r}: {problem}")
         what = options["what"]
         if what.isdecimal():
+            read_options(PlayingRequest, options)
             experiment = _experiment(int(what[:18]))
         elif zipfile.is_zipfile(what):
+            judge = read_options(PlayingRequest, options).judge
             try:
-                experiment = read_bundle(Path(what), judge=options["judge"])
+                experiment = read_bundle(Path(what), judge=judge)
             except ExperimentRefused as error:
                 raise unusable(error) from None
         else:
-            scenario = self._scenario(what, options)
-            chosen = {"judge": options["judge"], "actor_model": options["model"]}
+            asked = read_options(ExperimentRequest, options, **_named(what))
             try:
-                estimate = estimate_experiment(scenario, **chosen)
+                estimate = estimate_experiment(asked.scaled_scenario(), **asked.models)
                 for line in (_estimate_line(estimate), *estimate.findings()):
                     self._say(line, options)
                 if options["dry_run"]:
                     if options["json"]:
                         self.stdout.write(estimate.model_dump_json(indent=2))
                     return
-                experiment = start_experiment(scenario, **chosen)
+                experiment = request_experiment(asked)
             except ExperimentRefused as error:
                 raise unusable(f"{what} cannot be played:\n{error}") from None
         self._say(
@@ -178,20 +169,6 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
             ) from None
         experiment.refresh_from_db()
         self._end(report(experiment), options)
-
-    def _scenario(self, what: str, options: dict[str, Any]) -> Scenario:
-        path = shipped().get(what) or Path(what)
-        try:
-            scenario = read_scenario(path, check=problems_here)
-            if options["seed"] is not None:
-                if not 0 <= options["seed"] < 2**63:
-                    raise wrong(f"--seed {options['seed']}; allowed: 0 or more, of at most 63 bits")
-                scenario = scenario.model_copy(update={"seed": options["seed"]})
-            return scenario.scaled(options["scale"])
-        except YamlProblems as error:
-            raise unusable(f"{what} cannot be used:\n{error}\nshipped scenarios: {', '.join(shipped())}") from None
-        except ValueError as error:
-            raise wrong(f"--{error}") from None
 
     def _say(self, line: str, options: dict[str, Any]) -> None:
         if not options["json"]:
@@ -230,7 +207,8 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
             self._end(report(experiment), options)
             return
         for judge in judges:
-            if problem := _problem_of("judge", judge):
+            problem = why_not_callable("judge", judge, may_be_file=True) if judge else NO_NAME
+            if problem:
                 raise unusable(f"--judges {judge!r}: {problem}")
         try:
             with stopping_on_sigterm(), ProgressBar("Judging", sys.stderr, quiet=options["json"]) as bar:
@@ -348,15 +326,18 @@ def _json(shown: ExperimentReport) -> str:
     return shown.model_dump_json(indent=2)
 
 
-def _problem_of(role: Role, model: str) -> str:
-    """Why a model that was named cannot be asked; empty when it can."""
-    if not model:
-        return "the name is empty; allowed: names of models, with commas between them"
-    if provider_of(model) == "replay" and not replay_file(model).is_file():
-        return "there is no such file; manage.py experiment bundle writes one"
-    if provider_of(model) == "offline" and model not in OFFLINE_MODELS[role]:
-        return f"there is no such offline model; allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, replay:FILE"
-    return problem_of(role, model)
+def _named(what: str) -> dict[str, Any]:
+    """Return the fields of a request that name a scenario: a shipped one, or a file.
+
+    Raises:
+        CommandError: The file cannot be used.
+    """
+    if what in shipped():
+        return {"shipped": what}
+    try:
+        return {"scenario": read_scenario(Path(what), check=problems_here)}
+    except YamlProblems as error:
+        raise unusable(f"{what} cannot be used:\n{error}\nshipped scenarios: {', '.join(shipped())}") from None
 
 
 def _estimate_line(one: ExperimentEstimate) -> str:

@@ -1,0 +1,106 @@
+"""The experiment that is asked for: one request, from which command, page and route are made (`agents.kit.use_cases`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
+
+from agents.kit.bodies import ABSENT, Body, OneOf, fault, is_local, not_there
+from agents.kit.llm.endpoints import OFFLINE_MODELS, problem_of, provider_of, replay_file
+from agents.kit.llm.requests import Role
+from agents.kit.use_cases import Shown
+from evaluation.experiments.models import Experiment
+from evaluation.experiments.play import problems_here, start_experiment
+from evaluation.experiments.scenario import Scenario, read_scenario
+from evaluation.experiments.scenario import shipped as shipped_scenarios
+from evaluation.propositions.files import YamlProblems
+from evaluation.runs.request import judge_choices
+
+
+def _read(value: Any) -> Any:
+    """Read a scenario that is a file or the text of one; others are checked as they are."""
+    if not isinstance(value, str | Path):
+        return value
+    try:
+        return read_scenario(value, check=problems_here)
+    except YamlProblems as problems:
+        raise not_there(str(problems)) from None
+
+
+def _callable_as(role: Role) -> AfterValidator:
+    """Refuse a model that cannot be called, and, but on the command line, one that is a file on this machine."""
+
+    def check(name: str, info: ValidationInfo) -> str:
+        if name and (problem := why_not_callable(role, name, may_be_file=is_local(info))):
+            raise not_there(f"{info.field_name} {name[:80]!r}: {problem}")
+        return name
+
+    return AfterValidator(check)
+
+
+def why_not_callable(role: Role, name: str, *, may_be_file: bool) -> str:
+    """Return why a model that was named cannot be asked; empty when it can."""
+    provider = provider_of(name)
+    if provider == "replay" and not may_be_file:
+        return "allowed: the name of a model that can be called"
+    if provider == "replay" and not replay_file(name).is_file():
+        return "there is no such file; manage.py experiment bundle writes one"
+    if provider == "offline" and name not in OFFLINE_MODELS[role]:
+        return f"there is no such offline model; allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, replay:FILE"
+    return problem_of(role, name)
+
+
+class PlayingRequest(Body):
+    """How a scenario is played and judged."""
+
+    scale: float = Field(1.0, gt=0, le=1, description="a share of its conversations, above 0, at most 1 (default: 1)")
+    seed: int = Field(ABSENT, ge=0, lt=2**63, description="of what is drawn (default: the scenario's)")
+    judge: Annotated[str, _callable_as("judge"), Shown(choices=judge_choices, metavar="MODEL")] = Field(
+        "", max_length=200, description="scores by different judges are never compared (default: the configured judge)"
+    )
+    actor_model: Annotated[
+        str, _callable_as("actor"), Shown(option="--model", label="Model that acts", metavar="MODEL")
+    ] = Field("", max_length=200, description="acts as all agents (default: each agent's own, else the configured one)")
+
+    @property
+    def models(self) -> dict[str, str]:
+        """Who judges and who acts, as `start_experiment` takes them."""
+        return {"judge": self.judge, "actor_model": self.actor_model}
+
+
+class ExperimentRequest(PlayingRequest):
+    """A scenario of yours, or the name of a shipped one."""
+
+    scenario: Annotated[
+        Scenario, BeforeValidator(_read), Shown(label="Scenario of your own, as text", is_yaml=True)
+    ] = Field(
+        ABSENT,
+        description="what is played; its fields are those of the YAML file that docs/how-to/experiment.md describes",
+    )
+    shipped: Annotated[str, OneOf(*shipped_scenarios()), Shown(label="Scenario")] = Field(
+        ABSENT, description="a scenario that comes with Plumbline"
+    )
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if (self.scenario is None) == (self.shipped is None):
+            raise fault("scenario", "exactly one of scenario and shipped is needed")
+        return self
+
+    def scaled_scenario(self) -> Scenario:
+        """Return what is played."""
+        scenario = self.scenario or read_scenario(shipped_scenarios()[self.shipped])
+        if self.seed is not None:
+            scenario = scenario.model_copy(update={"seed": self.seed})
+        return scenario.scaled(self.scale)
+
+
+def request_experiment(request: ExperimentRequest, *, user: Any = None) -> Experiment:
+    """Store the experiment; workers play and judge it.
+
+    Raises:
+        ExperimentRefused: It cannot be played here.
+    """
+    return start_experiment(request.scaled_scenario(), **request.models, user=user)
