@@ -242,8 +242,7 @@ class Dialogs(View):
         """What an agent with a swarm remembers of a conversation, each entry with the words it rests on."""
         agent, where = or_404(the_agent, slug), or_404(the_channel, channel)
         state = self._state(agent, where)
-        dialog = dialog_of(state)
-        return self.tagged(request, dialog, etag_of(dialog))
+        return self.tagged(request, dialog_of(state))
 
     @answers(Dialog)
     def partial_update(self, request: Request, slug: str, channel: str) -> Response:
@@ -268,8 +267,7 @@ class Dialogs(View):
                     write_summary(agent, where, given.summary)
         except StateRefused as refused:
             raise ValidationError({refused.field: [str(refused)]}) from None
-        dialog = dialog_of(self._state(agent, where))
-        return self.tagged(request, dialog, etag_of(dialog))
+        return self.tagged(request, dialog_of(self._state(agent, where)))
 
     def _state(self, agent: Agent, channel: Channel) -> DialogState:
         state = DialogState.objects.select_related("agent", "channel").filter(agent=agent, channel=channel).first()

@@ -167,8 +167,7 @@ class Config(_Config):
         `null` resets a field; `reason` goes into the history. With `If-Match`, the ETag of what you read, it is a 412 when another user
         changed the defaults since.
         """
-        shown = _changed(request, None, self.expected(request))
-        return self.tagged(request, shown, etag_of(shown))
+        return self.tagged(request, _changed(request, None, self.expected(request)))
 
 
 class ConfigOfAgent(_Config):
@@ -189,8 +188,7 @@ class ConfigOfAgent(_Config):
         what is allowed; nothing is changed then. With `If-Match`, the ETag of what you read, it is a 412 when anything in effect for the
         agent changed since, its defaults included.
         """
-        shown = _changed(request, or_404(the_agent, agent), self.expected(request))
-        return self.tagged(request, shown, etag_of(shown))
+        return self.tagged(request, _changed(request, or_404(the_agent, agent), self.expected(request)))
 
     @answers(AgentConfig)
     def update(self, request: Request, agent: str) -> Response:
