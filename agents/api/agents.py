@@ -25,6 +25,7 @@ from agents.kit.api.rows import Answer, Context, Row, Url, optional, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Editable, Rows, new_slug, or_404
 from agents.kit.bodies import ABSENT, Body
+from agents.kit.llm import Tool
 from agents.kit.llm.endpoints import model_of, problem_of, provider_of
 from agents.kit.text.fences import check_name
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, PersonaVersion, Trait
@@ -131,12 +132,6 @@ class SectionAnswer(Answer):
     stage: str = Field(description="who added it")
 
 
-class ToolAnswer(Answer):
-    name: str
-    description: str
-    input_schema: dict[str, Any]
-
-
 class StageAnswer(Answer):
     """What one stage did."""
 
@@ -163,7 +158,7 @@ class PromptAnswer(Answer):
     user: str = Field(description="the first user turn, the conversation included")
     sections: list[SectionAnswer] = Field(description="the system prompt by its parts")
     transcript: list[str] = Field(description="the conversation as it is shown")
-    tools: list[ToolAnswer]
+    tools: list[Tool]
     draft: DraftAnswer | None = Field(description="what a stage would answer at once; null = the model is asked")
     trace: list[StageAnswer] = Field(description="what the stages did; `why` names what a turn would evaluate")
 

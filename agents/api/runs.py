@@ -18,7 +18,7 @@ from agents.api.overrides import Deadline, Overrides, overrides_of
 from agents.bodies import ChannelSlug, the_agent
 from agents.kit.api import filters, headers
 from agents.kit.api.filters import InTime
-from agents.kit.api.headers import etag_of, located
+from agents.kit.api.headers import located
 from agents.kit.api.pagination import LogByTimeOf
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
@@ -173,8 +173,7 @@ class Runs(Rows):
         return shown_runs() if self.action == "list" else Run.objects.select_related("agent", "channel")
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        run = self.shown(self.get_object())
-        return self.tagged(request, run, etag_of(run))
+        return self.tagged(request, self.shown(self.get_object()))
 
     @action(detail=True, permission_classes=(ReadsMessages,), answer_class=Trace)
     def trace(self, request: Request, pk: int) -> Response:

@@ -24,7 +24,7 @@ from agents.debates.report import DebateReport, as_json, as_markdown, report
 from agents.debates.request import DebateRequest, request_debate
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
-from agents.kit.api.headers import etag_of, located
+from agents.kit.api.headers import located
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
@@ -111,8 +111,7 @@ class Debates(Rows):
         `decision.what_talking_changed` holds the vote of the blind poll beside that of the last round, and what the rounds between used.
         Ask again with `If-None-Match` while it is played: 304 as long as nothing happened.
         """
-        shown = report(self.get_object())
-        return self.tagged(request, shown, etag_of(shown))
+        return self.tagged(request, report(self.get_object()))
 
     @answers({202: DebateRow})
     @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,))

@@ -251,8 +251,7 @@ class Dialogs(View):
         """What an agent with a swarm remembers of a conversation, each entry with the words it rests on."""
         agent, where = or_404(the_agent, slug), or_404(the_channel, channel)
         state = self._state(agent, where)
-        dialog = dialog_of(state)
-        return self.tagged(request, dialog, etag_of(dialog))
+        return self.tagged(request, dialog_of(state))
 
     @answers(Dialog)
     def partial_update(self, request: Request, slug: str, channel: str) -> Response:
@@ -274,8 +273,7 @@ class Dialogs(View):
                     state.preferences = _preferences(given.preferences)
             if "summary" in given.sent:
                 write_summary(agent, where, given.summary)
-        dialog = dialog_of(self._state(agent, where))
-        return self.tagged(request, dialog, etag_of(dialog))
+        return self.tagged(request, dialog_of(self._state(agent, where)))
 
     def _state(self, agent: Agent, channel: Channel) -> DialogState:
         rows = DialogState.objects.select_related("agent", "channel").prefetch_related(WITH_ENTRIES)

@@ -6,7 +6,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -18,6 +18,7 @@ from agents.kit.api.browsing import ETAG, FormFields, FormParser
 from agents.kit.api.headers import Changed, etag_of
 from agents.kit.api.pagination import PAGES
 from agents.kit.api.requests import BoundedJSONParser
+from agents.kit.api.rows import Answer, Url
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View, or_404
 from agents.models import Agent
@@ -54,7 +55,7 @@ CHANGES = {
 }
 
 
-class DefaultConfig(BaseModel):
+class DefaultConfig(Answer):
     """What holds for an agent that says nothing of its own."""
 
     config: Annotated[dict[str, Any], WithJsonSchema(VALUES)] = Field(description="every field's value in effect")
@@ -67,10 +68,10 @@ class AgentConfig(DefaultConfig):
 
     agent: str
     display_name: str
-    url: str
+    url: Url
 
 
-class FieldWords(BaseModel):
+class FieldWords(Answer):
     """What a field is, and what it may be set to."""
 
     kind: Kind
@@ -84,7 +85,7 @@ class WholeAgentConfig(AgentConfig):
     fields: dict[str, FieldWords]
 
 
-class ConfigPage(BaseModel):
+class ConfigPage(Answer):
     """The configuration in effect for every agent, and the defaults."""
 
     count: int
@@ -155,10 +156,9 @@ class Config(_Config):
         agents = Agent.objects.select_related("evaluation_config").order_by("slug")
         page = self.paginate_queryset(agents) or []
         shown = [_shown(request, agent, config) for agent, config in resolve_all(page)]
-        response = self.get_paginated_response(shown)
         defaults = _shown(request, None, resolve_defaults())
-        response.data["defaults"] = defaults
-        return self.tagged(request, response.data, etag_of(defaults, around=response.data))
+        answer = ConfigPage(**self.get_paginated_response(shown).data, defaults=defaults)
+        return self.tagged(request, answer, etag_of(defaults, around=answer))
 
     @answers(DefaultConfig)
     def update(self, request: Request) -> Response:
@@ -167,8 +167,7 @@ class Config(_Config):
         `null` resets a field; `reason` goes into the history. With `If-Match`, the ETag of what you read, it is a 412 when another user
         changed the defaults since.
         """
-        shown = _changed(request, None, self.expected(request))
-        return self.tagged(request, shown, etag_of(shown))
+        return self.tagged(request, _changed(request, None, self.expected(request)))
 
 
 class ConfigOfAgent(_Config):
@@ -179,7 +178,7 @@ class ConfigOfAgent(_Config):
         """The configuration in effect for one agent, and what each field may be set to."""
         chosen = or_404(the_agent, agent)
         shown = _shown(request, chosen, resolve_config(chosen))
-        return self.tagged(request, shown | {"fields": FIELDS}, etag_of(shown))
+        return self.tagged(request, WholeAgentConfig(**dict(shown), fields=FIELDS), etag_of(shown))
 
     @answers(AgentConfig)
     def partial_update(self, request: Request, agent: str) -> Response:
@@ -189,8 +188,7 @@ class ConfigOfAgent(_Config):
         what is allowed; nothing is changed then. With `If-Match`, the ETag of what you read, it is a 412 when anything in effect for the
         agent changed since, its defaults included.
         """
-        shown = _changed(request, or_404(the_agent, agent), self.expected(request))
-        return self.tagged(request, shown, etag_of(shown))
+        return self.tagged(request, _changed(request, or_404(the_agent, agent), self.expected(request)))
 
     @answers(AgentConfig)
     def update(self, request: Request, agent: str) -> Response:
@@ -200,12 +198,12 @@ class ConfigOfAgent(_Config):
 
 
 FIELDS = {
-    name: {"kind": setting.kind, "allowed": setting.allowed, "description": setting.help}
+    name: FieldWords(kind=setting.kind, allowed=setting.allowed, description=setting.help)
     for name, setting in SETTINGS.items()
 }
 
 
-def _changed(request: Request, agent: Agent | None, expected: tuple[str, ...] | None) -> dict[str, Any]:
+def _changed(request: Request, agent: Agent | None, expected: tuple[str, ...] | None) -> DefaultConfig:
     changes = request.data
     if not isinstance(changes, dict):
         raise ValidationError('send a JSON object of fields, e.g. {"gate_adherence_enabled": true}')
@@ -226,10 +224,12 @@ def _changed(request: Request, agent: Agent | None, expected: tuple[str, ...] | 
     return _shown(request, agent, config)
 
 
-def _shown(request: Request, agent: Agent | None, config: ResolvedConfig) -> dict[str, Any]:
-    of_agent = {} if agent is None else {
-        "agent": agent.slug,
-        "display_name": agent.display_name,
-        "url": reverse("config-of-agent", [agent.slug], request=request),
-    }  # fmt: skip
-    return {**of_agent, **config_json(config)}
+def _shown(request: Request, agent: Agent | None, config: ResolvedConfig) -> DefaultConfig:
+    if agent is None:
+        return DefaultConfig(**config_json(config))
+    return AgentConfig(
+        **config_json(config),
+        agent=agent.slug,
+        display_name=agent.display_name,
+        url=reverse("config-of-agent", [agent.slug], request=request),
+    )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from django.db.models import QuerySet, Value
 from django.db.models.functions import Lower
@@ -136,32 +135,6 @@ class RevertBody(Body):
     anyway: bool = Field(False, description="also where the same trait was changed since")
 
 
-class EffectRow(BaseModel):
-    """One evaluation of whether a request changed anything."""
-
-    id: int
-    status: Literal["pending", "running", "completed", "failed", "errored", "cancelled", "paused_budget"]
-    messages: int = Field(description=f"most messages before and after, 1 to {MOST_MESSAGES}")
-    judge: str
-    heuristic: bool = Field(description="asked of the offline judge, not of a model")
-    requested_by: str | None
-    error: str
-    attempt: int
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    result: EffectResult | None = Field(description="null = not judged (yet)")
-    calls_url: str = Field(description="the model calls it made")
-
-
-class EffectOfRequest(BaseModel):
-    """What could be judged, and what was."""
-
-    plan: EffectPlan | None = Field(description="null = nothing was changed by the request, or its agent is gone")
-    why_not: str = Field(description="why it cannot be asked for now; empty = it can")
-    effects: list[EffectRow] = Field(description="newest first")
-
-
 Shown = TypeVar("Shown", bound=EffectPlan)
 
 
@@ -171,26 +144,39 @@ def _with_name(shown: Shown, request: BehaviorRequest) -> Shown:
     return shown.model_copy(update={"claim": shown.claim.replace("{{agent_name}}", name)})
 
 
-def _effect(effect: BehaviorEffect, request: Request) -> EffectRow:
+def _result(effect: BehaviorEffect, context: Context) -> EffectResult | None:
     result = result_of(effect)
-    if result is not None:
-        result = _with_name(result, effect.request)
-        if not request.user.has_perm("agents.view_message"):
-            for message in result.messages:
-                message.justification = None
-    return EffectRow(
-        **{name: getattr(effect, name) for name in EffectRow.model_fields if hasattr(effect, name)}
-        | {
-            "result": result,
-            "requested_by": effect.requested_by.get_username() if effect.requested_by else None,
-            "heuristic": is_heuristic(effect.judge),
-            "calls_url": _calls_url(effect, request),
-        }
+    if result is None:
+        return None
+    if not may_read(context):
+        for message in result.messages:
+            message.justification = None
+    return _with_name(result, effect.request)
+
+
+class EffectRow(
+    Row,
+    table=BehaviorEffect,
+    columns=(
+        *("id", "status", "messages", "judge", "heuristic", "requested_by", "error", "attempt", "created_at"),
+        *("started_at", "finished_at", "result", "calls_url"),
+    ),
+):
+    """One evaluation of whether a request changed anything."""
+
+    heuristic: bool = shown(
+        lambda effect, context: is_heuristic(effect.judge), "asked of the offline judge, not of a model"
     )
+    result: EffectResult | None = shown(_result, "null = not judged (yet)")
+    calls_url: Url = shown(query_link("llmcall-list", "work_id", "work_id"), "the model calls it made")
 
 
-def _calls_url(row: BehaviorRequest | BehaviorEffect, request: Request) -> str:
-    return f"{reverse('llmcall-list', request=request)}?work_id={row.work_id}"
+class EffectOfRequest(BaseModel):
+    """What could be judged, and what was."""
+
+    plan: EffectPlan | None = Field(description="null = nothing was changed by the request, or its agent is gone")
+    why_not: str = Field(description="why it cannot be asked for now; empty = it can")
+    effects: list[EffectRow] = Field(description="newest first")
 
 
 class EffectBody(Body):
@@ -339,7 +325,7 @@ class BehaviorRequests(Rows):
         except BehaviorError as error:
             why_not = str(error)
         rows = BehaviorEffect.objects.filter(request=row).select_related("requested_by", "request__agent")
-        effects = [_effect(effect, request) for effect in rows[:MOST_SHOWN]]
+        effects = EffectRow.all_of(rows[:MOST_SHOWN], self.row_context())
         return Response(EffectOfRequest(plan=plan, why_not=why_not, effects=effects))
 
     @answers({202: EffectRow}, 409, examples=[_EXAMPLE])
@@ -355,5 +341,8 @@ class BehaviorRequests(Rows):
             effect = queue_effect(request=row, messages=given.messages, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
         except BehaviorError as error:
             raise Conflict(str(error)) from None
-        shown = _effect(effect, request)
-        return located(shown, status=202, url=reverse("behaviorrequest-effect", [pk], request=request))
+        return located(
+            EffectRow.of(effect, self.row_context()),
+            status=202,
+            url=reverse("behaviorrequest-effect", [pk], request=request),
+        )

@@ -207,14 +207,14 @@ class SummaryAnswer(Answer):
     cache_read_share: float | None
 
 
-class ChannelEvaluation(Answer):
+class ChannelEvaluation(Row):
     """An evaluation of a channel that stands behind an agent's."""
 
-    channel: str | None
+    channel: str | None = shown("channel_run.channel.slug")
     messages: int
-    status: Status
-    evaluation_run: int
-    url: Url
+    status: Status = shown("channel_run.status")
+    evaluation_run: int = shown("channel_run_id")
+    url: Url = run_url_of("channel_run_id")
 
 
 class WholeEvaluation(EvaluationRow):
@@ -241,13 +241,13 @@ class CuesAnswer(Answer):
     contradicts: list[str]
 
 
-class PropositionAnswer(Answer):
+class PropositionAnswer(Row):
     """A claim that a judge scores, as its file has it."""
 
     dimension: DimensionName
     id: str
-    agent: str | None = Field(description="null = of the defaults")
-    level: Literal["evaluation", "action"]
+    agent: str | None = shown(lambda proposition, context: context["agent"], "null = of the defaults")
+    level: Literal["evaluation", "action"] = shown(lambda proposition, context: context["level"])
     claim: str
     weight: float
     inverted: bool
@@ -256,9 +256,12 @@ class PropositionAnswer(Answer):
     target_type: str
     first_n: int
     last_n: int
-    recommendations_for_improvement: str
+    recommendations_for_improvement: str = shown("recommendations")
     precondition: str | None = Field(description="what must hold for it to be asked")
-    rule: dict[str, Any] | None = Field(description="checked exactly, without a judge")
+    rule: dict[str, Any] | None = shown(
+        lambda proposition, context: proposition.rule.checks() if proposition.rule else None,
+        "checked exactly, without a judge",
+    )
     cues: CuesAnswer | None
     measure: str | None = Field(description="counted, without a judge")
     trait: str = Field(description="the trait it speaks of; mostly none")

@@ -95,12 +95,5 @@ def _owner(file: LoadedFile) -> str | None:
     return None if file.agent_id == DEFAULT else file.agent_id
 
 
-def _shown(p: Proposition, agent: str | None, level: str) -> PropositionAnswer:
-    computed = {
-        "agent": agent,
-        "level": level,
-        "recommendations_for_improvement": p.recommendations,
-        "rule": p.rule.checks() if p.rule else None,
-    }
-    names = PropositionAnswer.model_fields.keys() - computed.keys()
-    return PropositionAnswer.model_validate({**computed, **{name: getattr(p, name) for name in names}})
+def _shown(proposition: Proposition, agent: str | None, level: str) -> PropositionAnswer:
+    return PropositionAnswer.of(proposition, {"agent": agent, "level": level})

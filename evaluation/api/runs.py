@@ -11,11 +11,10 @@ from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.reverse import reverse
 
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters
-from agents.kit.api.headers import etag_of, located
+from agents.kit.api.headers import located
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ActionPermissions
@@ -24,6 +23,7 @@ from agents.kit.api.views import Listed, Rows
 from evaluation.api.answers import (
     AcceptedEvaluation,
     BlindScoreRow,
+    ChannelEvaluation,
     EvaluationRow,
     ScoreRow,
     ScoreToRead,
@@ -93,15 +93,16 @@ class Evaluations(Rows):
         wanted = self.query["scores"]
         most, run = EMBEDDED if wanted is None else wanted, self.get_object()
         scores = list(scores_of(run)[: most + 1]) if most else []
+        shares = run.channel_shares.select_related("channel_run__channel")
         answer = WholeEvaluation(
             **dict(EvaluationRow.of(run, self.row_context())),
             **links_of(request, run),
             summary=run_json(summarize(run)),
-            channels=_channels(request, run),
+            channels=ChannelEvaluation.all_of(shares, self.row_context()),
             scores=ScoreRow.all_of(scores[:most], self.row_context()),
             scores_complete=bool(most) and len(scores) <= most,
         )
-        return self.tagged(request, answer, etag_of(answer))
+        return self.tagged(request, answer)
 
     @answers({200: EvaluationRow, 202: AcceptedEvaluation}, 409)
     @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,), throttle_scope="")
@@ -182,18 +183,3 @@ def scores_of(run: EvaluationRun) -> QuerySet[EvaluationScore]:
     """The judgements of a run with what their rows show, without the messages' texts."""
     scores = EvaluationScore.objects.filter(evaluation_run=run).select_related("message__channel")
     return scores.defer("message__text", "message__tags", "message__channel__topic").order_by("pk")
-
-
-def _channels(request: Request, run: EvaluationRun) -> list[dict[str, Any]]:
-    """The evaluations of the channels that stand behind an agent's."""
-    shares = run.channel_shares.select_related("channel_run__channel")
-    return [
-        {
-            "channel": share.channel_run.channel.slug if share.channel_run.channel else None,
-            "messages": share.messages,
-            "status": share.channel_run.status,
-            "evaluation_run": share.channel_run_id,
-            "url": reverse("evaluationrun-detail", [share.channel_run_id], request=request),
-        }
-        for share in shares
-    ]

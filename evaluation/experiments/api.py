@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
-from agents.kit.api.headers import etag_of, located
+from agents.kit.api.headers import located
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict
 from agents.kit.api.requests import PAID, ActionPermissions
@@ -82,8 +82,7 @@ class Experiments(Rows):
 
         Ask again with `If-None-Match` while it is played: 304 as long as nothing happened.
         """
-        shown = report(self.get_object())
-        return self.tagged(request, shown, etag_of(shown))
+        return self.tagged(request, report(self.get_object()))
 
     @answers({202: ExperimentRow})
     @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,))

@@ -67,8 +67,10 @@ class Conditional(_View):
         tags = parse_etags(sent)
         return None if tags == ["*"] else tuple(_WITHIN.sub('"', tag) for tag in tags)
 
-    def tagged(self, request: Request, data: Any, etag: str) -> Response:
-        """The answer with its ETag; 304 without a body when the reader has it already."""
+    def tagged(self, request: Request, data: Any, etag: str = "") -> Response:
+        """The answer with its ETag, which is made of all of it unless it is given; 304 without a body when the reader has it already."""
+        data = to_jsonable_python(data)
+        etag = etag or etag_of(data)
         sent = parse_etags(request.headers.get("If-None-Match", ""))
         known = {tag.removeprefix("W/") for tag in sent}
         is_page = getattr(request.accepted_renderer, "format", "") == "api"  # which also shows who is signed in
