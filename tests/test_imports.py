@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # A package or module imports only what stands in a line above it. Names in one line do not know each other.
 ORDER = """
 # The kit: what knows no agent.
-agents.kit.capability agents.kit.running agents.kit.bulk agents.kit.refusals agents.kit.erasing
+agents.kit.capability agents.kit.running agents.kit.bulk agents.kit.refusals agents.kit.erasing agents.kit.first_migration
 agents.kit.text
 agents.kit.files agents.kit.bodies agents.kit.alerting agents.kit.models agents.kit.registry
 agents.kit.groups agents.kit.api agents.kit.llm

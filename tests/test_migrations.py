@@ -7,10 +7,13 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.apps import apps
 from django.conf import settings
-from django.db import connection
+from django.db import connection, connections
+from environ import Env
 
 from tests import zygote
 
@@ -45,3 +48,24 @@ def test_every_migration_applies_to_an_empty_database_and_gives_the_tables_of_th
             timeout=300,
         )
         assert done.returncode == 0, done.stdout + done.stderr
+    assert structure(empty_database) == structure()
+
+
+def structure(url: str = "") -> dict[str, Any]:
+    """Return the columns, indexes and constraints of each model's table, in the database at `url` or in the test's own."""
+    database = connection
+    if url:
+        database = connections.create_connection("default")
+        database.settings_dict = {**connection.settings_dict, "NAME": Env.db_url_config(url)["NAME"]}
+    models = [model._meta for model in apps.get_models(include_auto_created=True) if model._meta.managed]
+    # Django's own migrations give the tables that join users and groups another kind of key.
+    names = {model.db_table for model in models if model.app_label != "auth"}
+    tables = {}
+    with database.cursor() as cursor:
+        for name in sorted(names):
+            columns = database.introspection.get_table_description(cursor, name)
+            constraints = database.introspection.get_constraints(cursor, name)
+            tables[name] = (sorted(map(str, columns)), sorted(map(str, constraints.values())))
+    if url:
+        database.close()
+    return tables

@@ -43,9 +43,9 @@ class Mode:
         if not _is_debate(turn.channel):
             turn.skip("not the channel of a debate")
             return
-        debate, number, seat = _place(turn)
-        mode = mode_of(debate.mode)
-        context = mode.transform_context(_context(debate, mode, number, seat), seat)
+        debate, seat, mode, seen = turn.kept[self.name] = _seat_context(turn)
+        number = seen.round
+        context = mode.transform_context(seen, seat)
         turn.transcript = []
         values = {
             "name": one_line(turn.agent.display_name),
@@ -68,17 +68,17 @@ class Mode:
         turn.count(shown_in_full=len(context.entries) - older, shown_in_short=older)
 
     def review(self, turn: Turn, draft: Draft) -> Accept | Revise:
-        if not _is_debate(turn.channel):
-            turn.skip("not the channel of a debate")
-            return Accept(draft)
-        debate, number, seat = _place(turn)
-        mode = mode_of(debate.mode)
-        context = _context(debate, mode, number, seat)
+        if self.name not in turn.kept:  # what a seat may see does not change during its turn
+            if not _is_debate(turn.channel):
+                turn.skip("not the channel of a debate")
+                return Accept(draft)
+            turn.kept[self.name] = _seat_context(turn)
+        _, seat, mode, context = turn.kept[self.name]
         # A turn that goes on in another process was not prepared there.
         turn.mask = mode.transform_context(replace(context, entries=()), seat).mask or turn.mask
         fields, violation = mode.validate_response(dict(draft.payload), seat, context)
         turn.count(clamped=int("confidence_raw" in fields), violations=int(bool(violation)))
-        if number != POLL:
+        if context.round != POLL:
             fields |= {name: value for name in ("role", "perspective") if (value := getattr(seat, name))}
         if not violation:
             return Accept(Draft(draft.text, fields))
@@ -93,8 +93,8 @@ def _is_debate(channel: Channel) -> bool:
     return channel.kind == Channel.Kind.DEBATE and Debate.objects.filter(channel=channel).exists()
 
 
-def _place(turn: Turn) -> tuple[Debate, int, DebateSeat]:
-    """The debate, round and seat of the turn.
+def _seat_context(turn: Turn) -> tuple[Debate, DebateSeat, Rules, Context]:
+    """The debate and the seat of the turn, and what it may see by the debate's mode.
 
     Raises:
         ValueError: It is the turn of no seat. Nobody speaks in a debate between the rounds.
@@ -107,7 +107,8 @@ def _place(turn: Turn) -> tuple[Debate, int, DebateSeat]:
     seat = DebateSeat.objects.select_related("debate", "agent").get(
         debate=place["debate"], number=place["seat"], debate__channel=turn.channel, agent=turn.agent
     )
-    return seat.debate, int(place["round"]), seat
+    mode = mode_of(seat.debate.mode)
+    return seat.debate, seat, mode, _context(seat.debate, mode, int(place["round"]), seat)
 
 
 def _may_be_sent_back(turn: Turn) -> bool:

@@ -88,6 +88,7 @@ class LeasedTurn:
         refusals: What the tools said of the last calls that could not be carried out, up to one that could.
         ended: Whether a tool ended the turn. `answered`: whether the last reply asked for no tool.
         reminded: Whether the model was told that a typed answer is given by the tool.
+        cancelled: Whether the turn is to end, as of the last renewal of the lease.
     """
 
     run: Run
@@ -108,6 +109,7 @@ class LeasedTurn:
     ended: bool = False
     answered: bool = False
     reminded: bool = False
+    cancelled: bool = False
 
     @property
     def trace(self) -> list[Any]:
@@ -177,8 +179,8 @@ class LeasedTurn:
             if detail["session"]:
                 turn.sessions[channel] = detail["session"]
 
-    def renew(self) -> bool:
-        """Renew the lease before each step, and store the trace; whether the turn may go on (False: it is to be cancelled).
+    def renew(self) -> None:
+        """Renew the lease with what each step stores, store the trace, and look whether the turn is to be cancelled.
 
         Raises:
             LeaseLost: The run is not ours any more.
@@ -189,7 +191,7 @@ class LeasedTurn:
             row = cursor.fetchone()
         if row is None:
             raise LeaseLost(f"run {self.run.pk} is not held by {self.owner} any more")
-        return not row[0]
+        self.cancelled = bool(row[0])
 
     def begin(self, prompt: Prompt, draft: Draft | None) -> None:
         """Record what the agent is shown, and what a stage answers in place of the model."""
@@ -341,7 +343,12 @@ def run_turn(run: Run, *, owner: str) -> Run:
     Returns:
         The run as it is now.
     """
-    if run.is_leased_by(owner) or run.acquire(owner=owner, lease=lease()):
+    if run.is_leased_by(owner):
+        run.refresh_from_db()
+        is_ours = run.is_leased_by(owner)
+    else:
+        is_ours = run.acquire(owner=owner, lease=lease())  # which reads the row anew
+    if is_ours:
         carry_out(run, lambda run: _take(run, owner), owner=owner)
     run.refresh_from_db()
     return run
@@ -403,7 +410,6 @@ def _take(run: Run, owner: str) -> dict[str, Any]:
 
 
 def _ended(run: Run, owner: str) -> dict[str, Any]:
-    run.refresh_from_db()
     if hindrance := _hindrance(run):
         return {"status": Status.FAILED, "error": hindrance, "stop_reason": StopReason.ERROR}
     assert run.channel is not None  # noqa: S101 (for the type checker)
@@ -414,7 +420,6 @@ def _ended(run: Run, owner: str) -> dict[str, Any]:
         ending = _go_on(leased)
         if ending is CANCELLED:
             turn.abandoned = True  # nothing more is to be said
-        leased.renew()
         try:
             pipeline(turn.overrides).finish(turn)
         except StageFailed as error:
@@ -450,14 +455,14 @@ def _go_on(leased: LeasedTurn) -> Ending:
     """The loop: carry out what the model asked for, ask it again, until it ends or something ends it."""
     agent, malformed = leased.turn.agent, 0
     try:
-        if not leased.renew():
+        if leased.run.cancel_requested:
             return CANCELLED
         if not leased.turns:
             draft = pipeline(leased.turn.overrides).prepare(leased.turn)
             leased.begin(build_prompt(leased.turn, prompt=leased.run.prompt), draft)
         while True:
             while leased.draft is not None or leased.pending:
-                if not leased.renew():
+                if leased.cancelled:
                     return CANCELLED
                 leased.act()
             if leased.turn.answer is not None and len(leased.refusals) >= MALFORMED_IN_A_ROW:
@@ -469,7 +474,7 @@ def _go_on(leased: LeasedTurn) -> Ending:
             if leased.model_calls >= agent.max_turns:
                 why = f"stopped after {agent.max_turns} model calls (max_turns of {agent.slug})"
                 return Ending(Status.COMPLETED, StopReason.MAX_STEPS, why)
-            if not leased.renew():
+            if leased.cancelled:
                 return CANCELLED
             reply = leased.ask()
             if reply.ok:

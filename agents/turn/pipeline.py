@@ -191,6 +191,7 @@ class Turn:
         preview: The prompt is only shown to a person: no model calls, no log rows.
         abandoned: The agent chose to say nothing after a draft was sent back.
         reports: Stage name to what callers above may want to show (the gate's scores); opaque to this layer.
+        kept: Stage name to what it keeps from `prepare` for `review`. A turn that another process resumes has none.
         trace: What the stages did, in order. `running`: the entries of the stages at work now, innermost last.
     """
 
@@ -216,6 +217,7 @@ class Turn:
     preview: bool = False
     abandoned: bool = False
     reports: dict[str, Any] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
     trace: list[TraceEntry] = field(default_factory=list)
     running: list[TraceEntry] = field(default_factory=list)
 

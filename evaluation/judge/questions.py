@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, M
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from django.conf import settings
@@ -49,12 +50,18 @@ def one_event(event: Event, number: int) -> str:
 
 def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY") -> str:
     """Return the window inside its fence: numbered entries, and a line that says how many events were left out between them."""
-    lines = [one_event(event, number) for number, event in enumerate(window.first, 1)]
-    if window.omitted:
-        lines.append(f"[… {window.omitted} events left out here …]")
+    return fence(marker, "\n".join(_entries(window)) or "(nothing happened yet)", nonce)
+
+
+def _entries(window: Window) -> list[str]:
+    """The numbered entries; the line about what was left out belongs to the entry that follows it."""
     after = 1 + len(window.first) + window.omitted
-    lines += [one_event(event, number) for number, event in enumerate(window.last, after)]
-    return fence(marker, "\n".join(lines) or "(nothing happened yet)", nonce)
+    first = [one_event(event, number) for number, event in enumerate(window.first, 1)]
+    last = [one_event(event, number) for number, event in enumerate(window.last, after)]
+    if window.omitted:
+        left_out = f"[… {window.omitted} events left out here …]"
+        last[:1] = ["\n".join([left_out, *last[:1]])]
+    return first + last
 
 
 MOMENTS = ("EARLIER", "LATER")
@@ -80,10 +87,11 @@ def _persona_text(name: str, persona: str, nonce: str) -> str:
 
 
 @lru_cache(maxsize=128)
-def _trajectory_text(
+def _trajectory_parts(
     name: str, window: Window, nonce: str, statistics: str, environment: bool, own_messages: bool
-) -> str:
-    return render(
+) -> tuple[str, ...]:
+    """The text of a trajectory, cut where windows that begin alike end, so that the prompt cache can hold what they share."""
+    text = render(
         "trajectory",
         name=name,
         trajectory=render_trajectory(window, nonce=nonce),
@@ -91,6 +99,12 @@ def _trajectory_text(
         environment=environment,
         own_messages=own_messages,
     )
+    entries, parts = _entries(window), []
+    for begin, end in pairwise((0, *window.ends)):
+        shared = "\n".join(entries[begin:end]) + "\n"
+        before, _, text = text.partition(shared)
+        parts.append(before + shared)
+    return (*parts, text)
 
 
 def system_blocks(
@@ -117,10 +131,10 @@ def user_turn(
     blocks: list[Block] = []
     if context.window.events:
         statistics = json.dumps(context.statistics, ensure_ascii=False, indent=1) if context.statistics else ""
-        text = _trajectory_text(
+        parts = _trajectory_parts(
             one_line(context.agent_name), context.window, nonce, statistics, context.environment, context.own_messages
         )
-        blocks.append(Block(text, cache=not alone))
+        blocks += [Block(part, cache=not alone) for part in parts]
     if context.additional:
         background = neutral(json.dumps(context.additional, ensure_ascii=False, indent=1), 8_000)[0]
         text = render("additional", additional=fence("BACKGROUND", background, nonce))
@@ -421,6 +435,8 @@ class Question:
         advise: Ask for a recommendation where the proposition has none (AC-6.0.14).
         alone: No other call shows this window, so writing it into the prompt cache would only cost.
         again: The very same prompt is sent again (repeats, a double check).
+        prefix: The same for questions whose prompts begin with the same events: if that is worth it, all but the first wait until the
+            prompt cache has them. None waits for no other.
         items: The caller's: what its verdicts are for, one per proposition.
 
     Raises:
@@ -439,6 +455,7 @@ class Question:
     method: str = Method.PLUMBLINE.value
     alone: bool = False
     again: bool = False
+    prefix: Hashable = None
     items: Sequence[Any] = field(default=(), repr=False, compare=False)
     _keyed: dict[str, Proposition] = field(init=False, repr=False, compare=False)
 
@@ -540,6 +557,20 @@ def read_reply(question: Question, reply: Reply) -> list[Verdict]:
     return verdicts
 
 
+CACHED_FROM = 4_096 * 4  # characters: the shortest prompt that every model's cache takes, in tokens of four characters
+
+
+def cached_characters(request: LLMRequest) -> int:
+    """How long the part of a request is that the prompt cache may hold."""
+    blocks = [*request.system, *(block for turn in request.turns for block in turn.blocks)]
+    cached = total = 0
+    for block in blocks:
+        total += len(block.text)
+        if block.cache:
+            cached = total
+    return cached
+
+
 Replies = Generator[tuple[int, Reply], None, None]
 Asking = Callable[[Iterable[LLMRequest | None]], Replies]  # `complete_many`, or what stands in for it with batches
 RETRIED_AT_LEAST = 5
@@ -589,7 +620,8 @@ def ask_all(
     """Ask many questions at once; yield verdicts as they arrive.
 
     What is worth a second try is asked once more after everything else: invalid entries of a grouped answer, on their own, and calls that
-    were refused, cut off, limited or not served, as long as these are the exception. A double check follows its first answer.
+    were refused, cut off, limited or not served, as long as these are the exception. A double check follows its first answer. Questions
+    that begin alike (`Question.prefix`) wait for the first of them: sent together, none would find their prefix in the prompt cache.
 
     Args:
         questions: Made one by one, in the calling thread, as there is room for calls.
@@ -599,6 +631,19 @@ def ask_all(
     fresh, checks, retries = iter(questions), deque[_Asked](), deque[_Asked]()
     waiting: dict[int, _Asked] = {}
     first_tries = served = retried = 0
+    known: set[Hashable] = {None}
+    # Questions that wait, by the prefix that a call in flight is writing into the prompt cache.
+    held: dict[Hashable, list[Question]] = {}
+    released: deque[Question] = deque()
+
+    def next_question() -> Question | None:
+        if released:
+            return released.popleft()
+        for question in fresh:
+            if question.prefix not in held:
+                return question
+            held[question.prefix].append(question)
+        return None
 
     def requests() -> Iterator[LLMRequest | None]:
         nonlocal first_tries
@@ -606,7 +651,7 @@ def ask_all(
         while True:
             if checks:
                 call = checks.popleft()
-            elif (question := next(fresh, None)) is not None:
+            elif (question := next_question()) is not None:
                 call = _Asked(question, question, tuple(range(len(question.propositions))))
                 first_tries += 1
             elif retries and not first_tries:
@@ -615,11 +660,20 @@ def ask_all(
                 yield None
                 continue
             waiting[number], number = call, number + 1
-            yield build_recheck(call.question, call.first[0]) if call.first else build_request(call.question)
+            if call.first:
+                yield build_recheck(call.question, call.first[0])
+                continue
+            request = build_request(call.question)
+            if call.question.prefix not in known:
+                known.add(call.question.prefix)
+                if cached_characters(request) >= CACHED_FROM:
+                    held[call.question.prefix] = []
+            yield request
 
     ask = ask or partial(complete_many, deadline=deadline or settings.LLM_EVALUATION_DEADLINE)
     for number, reply in ask(requests()):
         call = waiting.pop(number)
+        released += held.pop(call.question.prefix, ())
         verdicts = read_reply(call.question, reply)
         if call.first is None and reply.ok and call.question.double_check:
             checks.append(replace(call, first=(reply, verdicts)))

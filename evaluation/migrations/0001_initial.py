@@ -8,8 +8,10 @@ import django.db.models.functions.comparison
 from django.conf import settings
 from django.db import migrations, models
 
+from agents.kit.first_migration import FirstMigration
 
-class Migration(migrations.Migration):
+
+class Migration(FirstMigration):
 
     initial = True
 

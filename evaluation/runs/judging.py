@@ -43,7 +43,7 @@ from evaluation.runs.ideas import count_ideas
 from evaluation.runs.planning import propositions_asked, subject_of
 from evaluation.runs.summary import FAILURES
 from evaluation.scorers import SCORERS, HasFigures, ReadsAhead
-from evaluation.scorers.subjects import ChannelSubject, Ends, Subject, stretch_end
+from evaluation.scorers.subjects import ChannelSubject, Ends, Subject, first_stretch_end, stretch_end
 
 T = TypeVar("T")
 
@@ -60,28 +60,47 @@ class Open(NamedTuple, Generic[T]):
     repeat: int = 1
 
 
-def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[tuple[list[Open[T]], bool]]:
-    """Items that may share a call (the same message, window and repeat, up to `per_call`), and whether no other is shown their window.
+class Group(NamedTuple, Generic[T]):
+    """Items that share a call.
 
-    What begins alike comes as far apart as possible, the messages of one stretch and the repeats of one item: by then the prompt cache
-    may hold what they share.
+    Attributes:
+        prefix: The same for all groups whose prompts begin with the same events.
+        alone: Whether no other call shows these events.
+    """
+
+    items: list[Open[T]]
+    prefix: tuple[object, ...]
+    alone: bool
+
+
+def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[Group[T]]:
+    """Make groups of items that may share a call: the same message, window and repeat, up to `per_call`.
+
+    What begins alike comes as far apart as possible, neighbouring messages and the repeats of one item: by then the prompt cache may
+    hold what they share. The longest of windows that begin with the same events comes first: it holds the others.
     """
     by_window: dict[tuple[object, ...], list[Open[T]]] = {}
     for entry in entries:
         message = entry.message.pk if entry.message else None
         by_window.setdefault((message, entry.repeat, *entry.proposition.context_key), []).append(entry)
-    seen: Counter[tuple[object, ...]] = Counter()
-    ordered = []
+    by_prefix: dict[tuple[object, ...], list[tuple[int, int, list[Open[T]]]]] = {}
     for group in by_window.values():
         _, proposition, about, earlier, repeat = group[0]
-        end = stretch_end(about.position, proposition.last_n) if about and earlier is None else None
-        shared = (repeat, about.channel_id if about else None, end, *proposition.context_key)  # the window shown
-        ordered.append((repeat, seen[shared], shared, group))
-        seen[shared] += 1
-    for _, _, shared, group in sorted(ordered, key=lambda place: place[:2]):
-        alone = seen[shared] == 1 and group[0].earlier is None and len(group) <= per_call
+        channel = about.channel_id if about else None
+        end, first_end = 0, None
+        if about and earlier is None:
+            end = stretch_end(about.position, proposition.last_n)
+            first_end = first_stretch_end(about.position, proposition.last_n)
+        prefix = (channel, first_end, *proposition.context_key)
+        by_prefix.setdefault(prefix, []).append((repeat, -end, group))
+    ordered = []
+    for prefix, alike in by_prefix.items():
+        alike.sort(key=lambda place: place[:2])
+        ordered += [(repeat, number, prefix, group) for number, (repeat, _, group) in enumerate(alike)]
+    for _, _, prefix, group in sorted(ordered, key=lambda place: place[:2]):
+        alone = len(by_prefix[prefix]) == 1 and group[0].earlier is None and len(group) <= per_call
         for start in range(0, len(group), per_call):
-            yield group[start : start + per_call], alone
+            yield Group(group[start : start + per_call], prefix, alone)
 
 
 def questions(
@@ -95,7 +114,7 @@ def questions(
 ) -> Iterator[tuple[list[Open[T]], Question | None]]:
     """What to ask about items that need the judge; None where there is no text to judge. `label` makes the ledger's columns of a call."""
     again = run.repeats > 1 or run.double_check
-    for chunk, alone in groups(entries, run.per_call):
+    for chunk, prefix, alone in groups(entries, run.per_call):
         first = chunk[0]
         context = SCORERS[dimension].context(subject, first.proposition, first.message, first.earlier)
         if not any(text.strip() for text in context.judged_texts()):
@@ -114,6 +133,7 @@ def questions(
                 method=run.method,
                 alone=(alone or bool(run.swaps)) and not again,
                 again=again,
+                prefix=None if run.batch else prefix,
                 items=[entry.item for entry in chunk],
             ),
         )

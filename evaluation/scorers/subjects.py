@@ -6,7 +6,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -280,11 +280,16 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The events shown: the first ones, how many were left out, and the last ones. No event stands in both."""
+    """The events shown: the first ones, how many were left out, and the last ones. No event stands in both.
+
+    Attributes:
+        ends: Where windows that begin with the same events end, this one last, as numbers of events shown; see `Subject.window_around`.
+    """
 
     first: tuple[Event, ...]
     omitted: int
     last: tuple[Event, ...]
+    ends: tuple[int, ...] = ()
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -294,7 +299,7 @@ class Window:
         """The same with another event under a number that is shown."""
         shown = list(self.events)
         shown[number - 1 - (self.omitted if number > len(self.first) else 0)] = event
-        return Window(tuple(shown[: len(self.first)]), self.omitted, tuple(shown[len(self.first) :]))
+        return replace(self, first=tuple(shown[: len(self.first)]), last=tuple(shown[len(self.first) :]))
 
 
 def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
@@ -373,6 +378,7 @@ class Halves:
 
 HISTORY = 1_000  # earlier messages that are looked at from each end: the oldest and the newest
 STRETCH = 20  # most consecutive events of a channel whose messages are shown the same window
+STRETCHES = 3  # most neighbouring stretches whose windows begin with the same events, for the prompt cache
 SEEN_BEFORE = 10  # events shown before each judged message, where the channel and `last_n` have them
 
 
@@ -476,27 +482,42 @@ class Subject:
     def window_around(self, message: Message, first_n: int, last_n: int) -> tuple[Window, int | None]:
         """The events around a message: the first ones of its channel and the last ones up to the end of its stretch (AC-6.0.12).
 
-        What was said before the evaluation's window belongs to it, what was said after does not. Only the events shown are read.
+        Neighbouring stretches begin with the same events: `last_n` counts back from the end of the first of them. What was said
+        before the evaluation's window belongs to it, what was said after does not. Only the events shown are read.
 
         Returns:
             The events, the same for all messages of a stretch, and the number of the message among them; None where it is not shown.
         """
         end = stretch_end(message.position, last_n)
+        ends = self._ends(message, end, first_n, last_n)
         key = (message.channel_id, end, first_n, last_n)
-        shared = (*key, self.window.end, self.window.stored_by, message.synthetic)
-        if shared not in self.read:
-            there = Message.objects.filter(channel_id=message.channel_id, synthetic=message.synthetic)
-            messages = in_window(there.filter(position__lte=end), MessageWindow(stored_by=self.window.stored_by))
-            if self.window.end is not None:
-                messages = messages.exclude(sent_at__gt=self.window.end)  # one without a time is shown
-            # Up to SEEN_BEFORE, `last_n` is what is shown before the message; it stands there beside them.
-            self.read[shared] = read_ends(messages, first_n, last_n + (0 < last_n <= SEEN_BEFORE))
         if key not in self._windows:
-            self._windows[key] = self.read[shared].window(self.event)
-        window, number = self._windows[key], self.read[shared].number_of(message.position)
+            self._windows[key] = ends.window(self.event)
+        window, number = self._windows[key], ends.number_of(message.position)
         if number is not None and message.pk in self.swapped:  # of all messages only the one that is judged
             window = window.with_event(number, self.event(message))
         return window, number
+
+    def _ends(self, message: Message, end: int, first_n: int, last_n: int) -> Ends:
+        """Read what the messages of the stretch that ends at the position `end` are shown, once for all who speak in the channel."""
+        key = (message.channel_id, end, first_n, last_n, self.window.end, self.window.stored_by, message.synthetic)
+        if key in self.read:
+            return self.read[key]
+        there = Message.objects.filter(channel_id=message.channel_id, synthetic=message.synthetic, position__lte=end)
+        messages = in_window(there, MessageWindow(stored_by=self.window.stored_by))
+        if self.window.end is not None:
+            messages = messages.exclude(sent_at__gt=self.window.end)  # one without a time is shown
+        if end > first_stretch_end(end, last_n):
+            end_before = end - stretch_length(last_n)
+            further = said(messages.filter(position__gt=end_before).order_by("position"))
+            ends = self._ends(message, end_before, first_n, last_n).with_further(further)
+        else:
+            # Up to SEEN_BEFORE, `last_n` is what is shown before the message; it stands there beside them.
+            ends = read_ends(messages, first_n, last_n + (0 < last_n <= SEEN_BEFORE))
+            if stretches_together(last_n) > 1:
+                ends = ends._replace(ends=(len(ends.first) + len(ends.last),))
+        self.read[key] = ends
+        return ends
 
     def own_window(self, first_n: int, last_n: int) -> Window:
         """What the agent said in the window, over all channels, in order of time."""
@@ -528,13 +549,29 @@ def event_of(agent: Agent, message: Message | Said) -> Event:
     return Event("stimulus", agent.display_name, message.text, speaker=message.author_name)
 
 
-def stretch_end(position: int, last_n: int) -> int:
-    """The last position of the stretch that a message is in: cut by position alone, so that every sample and agent has the same ones.
+def stretch_length(last_n: int) -> int:
+    """How many consecutive events are shown the same window.
 
-    Stretches are shorter where `last_n` leaves no room for a full one after the events that every message has before it.
+    Fewer than usual where `last_n` leaves no room for a full stretch after the events that every message has before it.
     """
-    length = max(1, min(STRETCH, last_n - SEEN_BEFORE))
-    return position + -position % length
+    return max(1, min(STRETCH, last_n - SEEN_BEFORE))
+
+
+def stretch_end(position: int, last_n: int) -> int:
+    """The last position of the stretch that a message is in: cut by position alone, so that every sample and agent has the same ones."""
+    return position + -position % stretch_length(last_n)
+
+
+def stretches_together(last_n: int) -> int:
+    """How many neighbouring stretches begin with the same events: fewer where that would show far more than `last_n` events."""
+    return min(STRETCHES, max(1, last_n // 30))
+
+
+def first_stretch_end(position: int, last_n: int) -> int:
+    """The last position of the first of the neighbouring stretches whose windows begin with the same events."""
+    length = stretch_length(last_n)
+    together = length * stretches_together(last_n)
+    return (position - 1) // together * together + length
 
 
 class Said(NamedTuple):
@@ -562,14 +599,21 @@ def said(messages: QuerySet[Message]) -> list[Said]:
 
 
 class Ends(NamedTuple):
-    """First and last messages of a channel, and how many lie between."""
+    """First and last messages of a channel, how many lie between, and the `ends` of a `Window`."""
 
     first: list[Said]
     omitted: int
     last: list[Said]
+    ends: tuple[int, ...] = ()
 
     def window(self, event: Callable[[Said], Event]) -> Window:
-        return Window(tuple(map(event, self.first)), self.omitted, tuple(map(event, self.last)))
+        return Window(tuple(map(event, self.first)), self.omitted, tuple(map(event, self.last)), self.ends)
+
+    def with_further(self, further: list[Said]) -> Ends:
+        """The same with the messages of the stretch that follows."""
+        if not further:
+            return self
+        return Ends(self.first, self.omitted, self.last + further, (*self.ends, self.ends[-1] + len(further)))
 
     def number_of(self, position: int) -> int | None:
         """The number under which the window shows the message at this position."""

@@ -6,8 +6,10 @@ from decimal import Decimal
 from django.conf import settings
 from django.db import migrations, models
 
+from agents.kit.first_migration import FirstMigration
 
-class Migration(migrations.Migration):
+
+class Migration(FirstMigration):
 
     initial = True
 
