@@ -232,9 +232,8 @@ def _chart(label: str, data: dict[str, Any], **context: Any) -> SafeString:
 
 
 def when(at: datetime) -> str:
-    local = timezone.localtime(
-        at
-    )  # strftime, because a chart has hundreds of times and Django's formatting takes 50 µs
+    # strftime, because a chart has hundreds of times and Django's formatting takes 50 µs.
+    local = timezone.localtime(at)
     return f"{local.day} {local:%b %Y, %H:%M}"
 
 

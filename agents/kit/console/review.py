@@ -151,10 +151,15 @@ def _asks(kind: ReviewKind, request: HttpRequest) -> Questions:
 def _on_home(kind: ReviewKind, request: HttpRequest, answers: Answers) -> SafeString | None:
     if not request.user.has_perms(kind.permissions):
         return None
-    number = answers[f"review {kind.name}"] if kind.count is not None else 1
-    if number and (kind.count is None or not kind.counts_exactly):
-        number = len(list(kind.waiting(request, "", None)))
-    return waiting(number, kind.one, kind.many, review_url(kind=kind.name))
+    return waiting(_number(kind, request, answers), kind.one, kind.many, review_url(kind=kind.name))
+
+
+def _number(kind: ReviewKind, request: HttpRequest, answers: Answers) -> int:
+    if kind.count is not None:
+        number: int = answers[f"review {kind.name}"]
+        if kind.counts_exactly or number == 0:
+            return number
+    return len(list(kind.waiting(request, "", None)))
 
 
 def review_url(**query: object) -> str:

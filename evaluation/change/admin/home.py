@@ -204,7 +204,7 @@ def _drawn(request: HttpRequest, offered: Sequence[Agent], drifts: Sequence[Agen
         "most": MOST_LINES,
         "chart": chart,
         "what": f"{label_of[dimension]} of {len(shown)} of {len(offered)} agents: each dot is a message, the line the mean of {ROLLING}, "
-        "dotted the baseline.",
+        f"dotted the baseline{'; the newest only' if any(history.older for _, history in shown) else ''}.",
         "judge": judged_by(way) if way else "",
         "empty": f"{label_of[dimension]} has no score{' of these agents' if agents else ''} yet.",
         "agents_url": display.list_url(Agent, is_active__exact=1),
