@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
 from pydantic import AfterValidator, Field, StringConstraints
@@ -21,7 +21,7 @@ from agents.kit.api.headers import etag_of, located
 from agents.kit.api.pagination import Log
 from agents.kit.api.problems import Conflict, Unavailable
 from agents.kit.api.requests import ReadsMessages
-from agents.kit.api.rows import Answer, Context, Row, Url, optional, shown
+from agents.kit.api.rows import Answer, Context, Row, Url, one_of, optional, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Editable, Rows, new_slug, or_404
 from agents.kit.bodies import ABSENT, Body
@@ -132,12 +132,16 @@ class SectionAnswer(Answer):
     stage: str = Field(description="who added it")
 
 
+PHASES = ("received", "prepare", "review", "committed", "finish")
+ENDS = ("ran", "skipped", "failed")
+
+
 class StageAnswer(Answer):
     """What one stage did."""
 
     stage: str
-    phase: Literal["received", "prepare", "review", "committed", "finish"]
-    status: Literal["ran", "skipped", "failed"]
+    phase: Annotated[str, one_of((name, name) for name in PHASES)]
+    status: Annotated[str, one_of((name, name) for name in ENDS)]
     ms: float
     why: str = optional()
     counters: dict[str, int] = optional()

@@ -158,7 +158,7 @@ class ChannelScoreAnswer(Answer):
     evaluation_run: int
     messages: int
     score: float | None = optional()
-    count: float | None = optional()
+    count: int | float | None = optional()
     coverage: float | None = Field(description=COVERAGE)
 
 
@@ -166,12 +166,12 @@ class DimensionSummaryAnswer(Answer):
     """A dimension of an evaluation; one that is counted has `count` where others have `score`."""
 
     score: float | None = optional("0 to 9")
-    count: float | None = optional()
+    count: int | float | None = optional()
     scored: int
     trivial: int
     unscored: int
     coverage: float | None = Field(description=COVERAGE)
-    propositions: dict[str, float | None]
+    propositions: dict[str, int | float | None]
     calibration: CalibrationAnswer | None = optional()
     swap_test: SwapTestAnswer | None = optional()
     noise: float = optional("spread of repeated judgements, in points")

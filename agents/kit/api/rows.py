@@ -10,7 +10,8 @@ from typing import Annotated, Any, ClassVar, Self
 from uuid import UUID
 
 from django.db import models
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from django.utils import timezone
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from rest_framework.reverse import reverse
 
 Context = Mapping[str, Any]  # what is known when rows are shown: the `request`, and what is read for all rows together
@@ -27,7 +28,7 @@ _TYPES: dict[type[models.Field[Any, Any]], Any] = {  # the first that fits
     models.IntegerField: int,
     models.FloatField: float,
     models.DecimalField: Dollars,
-    models.DateTimeField: datetime,
+    models.DateTimeField: Annotated[datetime, AfterValidator(timezone.localtime)],
     models.UUIDField: UUID,
     models.JSONField: Any,
     models.SlugField: Slug,
@@ -66,8 +67,8 @@ def optional(about: str = "") -> Any:
 
 def one_of(choices: Iterable[tuple[Any, Any]]) -> WithJsonSchema:
     """Return the annotation of a text that is one of some. It is not checked: what is stored may be older than the choices."""
-    values = [str(value) for value, _ in choices]
-    return WithJsonSchema({"type": "string", "enum": values, "description": described(choices)})
+    known = {str(value): label for value, label in choices}
+    return WithJsonSchema({"type": "string", "enum": [*known], "description": described(known.items())})
 
 
 def described(choices: Iterable[tuple[Any, Any]]) -> str:

@@ -86,6 +86,22 @@ def test_a_turn_that_is_waited_for_is_a_304_until_something_happens(client: Prog
     assert client.get(url, headers={"If-None-Match": changed["ETag"]}).json()["status"] == "completed"
 
 
+def test_a_stage_whose_phase_is_not_known_any_more_is_shown(client: Program, ada: Agent, office: Channel) -> None:
+    entry = {"stage": "gone", "phase": "before", "status": "stopped", "ms": 1.5}
+    run = Run.objects.create(agent=ada, channel=office, trace=[entry])
+
+    assert client.get(f"{RUNS}{run.pk}/trace/").json()["stages"] == [entry]
+
+
+def test_times_are_in_the_zone_of_the_installation(
+    client: Program, ada: Agent, office: Channel, settings: Settings
+) -> None:
+    settings.TIME_ZONE = "Asia/Tokyo"
+    run = Run.objects.create(agent=ada, channel=office)
+
+    assert client.get(f"{RUNS}{run.pk}/").json()["created_at"].endswith("+09:00")
+
+
 def test_a_long_trace_costs_no_more_queries_than_a_short_one(
     client: Program, ada: Agent, office: Channel, llm_server: LLMServer
 ) -> None:
