@@ -22,8 +22,9 @@ class SwarmRefused(FieldRefused):
 
 
 def _about(model: type[Model], name: str) -> str:
-    """What the console says of a column."""
-    return str(model._meta.get_field(name).help_text)
+    """Return what the console says of a column."""
+    column: Any = model._meta.get_field(name)
+    return str(column.help_text)
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
