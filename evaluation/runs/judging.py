@@ -91,7 +91,7 @@ def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[Group[T]]:
         if about and earlier is None:
             end = stretch_end(about.position, proposition.last_n)
             first_end = first_stretch_end(about.position, proposition.last_n)
-        prefix = (channel, first_end, *proposition.context_key)
+        prefix: tuple[object, ...] = (channel, first_end, *proposition.context_key)
         by_prefix.setdefault(prefix, []).append((repeat, -end, group))
     ordered = []
     for prefix, alike in by_prefix.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -507,15 +508,16 @@ class Subject:
         messages = in_window(there, MessageWindow(stored_by=self.window.stored_by))
         if self.window.end is not None:
             messages = messages.exclude(sent_at__gt=self.window.end)  # one without a time is shown
-        if end > first_stretch_end(end, last_n):
-            end_before = end - stretch_length(last_n)
-            further = said(messages.filter(position__gt=end_before).order_by("position"))
-            ends = self._ends(message, end_before, first_n, last_n).with_further(further)
-        else:
-            # Up to SEEN_BEFORE, `last_n` is what is shown before the message; it stands there beside them.
-            ends = read_ends(messages, first_n, last_n + (0 < last_n <= SEEN_BEFORE))
-            if stretches_together(last_n) > 1:
-                ends = ends._replace(ends=(len(ends.first) + len(ends.last),))
+        first_end = first_stretch_end(end, last_n)
+        # Up to SEEN_BEFORE, `last_n` is what is shown before the message; it stands there beside them.
+        ends = read_ends(
+            messages, first_n, last_n + (0 < last_n <= SEEN_BEFORE), upto=first_end, further=end - first_end
+        )
+        if stretches_together(last_n) > 1:
+            positions = [row.position for row in (*ends.first, *ends.last)]
+            stretches = range(first_end, end + 1, stretch_length(last_n))
+            shown = dict.fromkeys(bisect_right(positions, stretch) for stretch in stretches)
+            ends = ends._replace(ends=tuple(shown))
         self.read[key] = ends
         return ends
 
@@ -609,12 +611,6 @@ class Ends(NamedTuple):
     def window(self, event: Callable[[Said], Event]) -> Window:
         return Window(tuple(map(event, self.first)), self.omitted, tuple(map(event, self.last)), self.ends)
 
-    def with_further(self, further: list[Said]) -> Ends:
-        """The same with the messages of the stretch that follows."""
-        if not further:
-            return self
-        return Ends(self.first, self.omitted, self.last + further, (*self.ends, self.ends[-1] + len(further)))
-
     def number_of(self, position: int) -> int | None:
         """The number under which the window shows the message at this position."""
         rows = chain(enumerate(self.first, 1), enumerate(self.last, 1 + len(self.first) + self.omitted))
@@ -624,18 +620,28 @@ class Ends(NamedTuple):
 COUNTED_UP_TO = 200  # events left out; of more it is said how many positions they take, which deleted ones take, too
 
 
-def read_ends(messages: QuerySet[Message], first_n: int, last_n: int) -> Ends:
-    """The ends of a channel, without reading or counting what lies between."""
-    newest = said(messages.order_by("-position")[: first_n + last_n + 1])[::-1]
+def read_ends(
+    messages: QuerySet[Message], first_n: int, last_n: int, *, upto: int | None = None, further: int = 0
+) -> Ends:
+    """The ends of a channel, without reading or counting what lies between.
+
+    Args:
+        messages: Of one channel.
+        first_n: How many from the start. `last_n`: how many from the end, or up to the position `upto`.
+        further: How many messages after `upto`, at most, are among the last ones, too.
+    """
+    newest = said(messages.order_by("-position")[: first_n + last_n + further + 1])[::-1]
+    after = [row for row in newest if upto is not None and row.position > upto]
+    newest = newest[: len(newest) - len(after)][-(first_n + last_n + 1) :]
     if len(newest) <= first_n + last_n:
-        return Ends(newest, 0, [])
+        return Ends(newest, 0, after)
     first, last = said(messages.order_by("position")[:first_n]), newest[len(newest) - last_n :]
     begin, end = first[-1].position if first else 0, last[0].position if last else newest[-1].position + 1
     between = messages.filter(position__gt=begin, position__lt=end).order_by()
     omitted = between[:COUNTED_UP_TO].count()
     if omitted == COUNTED_UP_TO:
         omitted = end - begin - 1
-    return Ends(first, omitted, last)
+    return Ends(first, omitted, last + after)
 
 
 EVERYBODY = "everybody"
