@@ -1,4 +1,5 @@
-"""Evaluations. `planning` makes one from a `RunSpec`: a run with a pending row for each judgement, or the unfinished one to resume.
+"""Evaluations. `request` is what is asked for; commands, pages and routes are made from it. `planning` makes a run of its `RunSpec`: with
+a pending row for each judgement, or the unfinished one to resume.
 
 `execute` leases runs and judges them side by side: now (`capture`) or when a worker's turn comes (`work_one`). `judging` asks about one
 dimension and stores the answers (`ideas` counts ideas, `batches` asks in Message Batches). `summary` has the numbers as commands and API

@@ -117,7 +117,7 @@ def test_a_mistake_is_refused_with_the_same_words_that_begin_with_the_field_as_t
 
     [(path, said)] = route.value.errors.items()
     assert str(command.value).startswith(f"--{field}{sentence}")
-    assert form.errors[field][0].removeprefix(path).startswith(sentence)
+    assert str(form.errors[field][0]).removeprefix(path).startswith(sentence)
     assert said.removeprefix(path).startswith(sentence)
     assert command.value.returncode == WRONG_USAGE
 
