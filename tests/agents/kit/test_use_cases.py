@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 from agents.kit.bodies import Body, OneOf, Reads, Refused, Tags, fault, is_local, validate
 from agents.kit.commands import UNUSABLE, WRONG_USAGE
 from agents.kit.console.forms import RequestForm, request_form
-from agents.kit.use_cases import FromFile, Shown, add_options, read_options
+from agents.kit.use_cases import FromFile, Shown, add_options, read_options, refusing
 
 
 def words_of(source: Path | str) -> list[str]:
@@ -170,3 +170,22 @@ def test_an_option_without_dashes_is_an_argument() -> None:
     assert read_options(Named, vars(parser.parse_args(["tea at five"]))).topic == "tea at five"
     with pytest.raises(CommandError, match="topic 't': allowed: at least 3 characters"):
         read_options(Named, vars(parser.parse_args(["t"])))
+
+
+class PanelRequest(Body):
+    names: list[str] = Field([], description="who sits there, in this order")
+    limit: float | None = Field(0.5, ge=0, le=1, description="when it ends; off or null: never")
+
+
+def test_a_list_of_texts_keeps_its_order_and_off_is_typed_where_json_has_null() -> None:
+    asked = read_options(PanelRequest, {"names": "eve, ada,eve", "limit": "off"})
+
+    assert asked == PanelRequest(names=["eve", "ada", "eve"], limit=None)
+    assert read_options(PanelRequest, {"limit": "0.2"}) == PanelRequest(limit=0.2)
+
+
+def test_what_a_service_refuses_is_said_of_its_option() -> None:
+    with pytest.raises(CommandError, match=r"^--names: eve is away$") as caught, refusing(PanelRequest):
+        raise Refused({"names": "names: eve is away"}, names_nothing=True)
+
+    assert caught.value.returncode == UNUSABLE
