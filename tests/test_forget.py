@@ -268,7 +268,7 @@ def test_every_page_about_what_was_erased_still_opens(planted: Channel) -> None:
 @pytest.mark.django_db
 def test_nothing_that_derives_from_their_messages_has_their_words_in_any_table() -> None:
     """One row of every table with rules, all its texts quoting the person: what is left are the columns that people type."""
-    ada, office, _ = make_agent(), make_channel(), User.objects.create_user("eve")
+    ada, office, eve = make_agent(), make_channel(), User.objects.create_user("eve")
     said = say(office, NAME, SAID)
     turn = Run.objects.create(agent=ada, channel=office, trigger=said, status="completed", finished_at=timezone.now())
     known: dict[type[Model], Model] = {Agent: ada, Channel: office, Message: said, Run: turn}
@@ -281,7 +281,7 @@ def test_nothing_that_derives_from_their_messages_has_their_words_in_any_table()
     say(office, ada, QUOTE, run=turn)
     say(office, ada, QUOTE, parent=said)
     LogEntry.objects.create(
-        user_id=1, content_type=ContentType.objects.get_for_model(Message), object_id=str(said.pk), action_flag=2,
+        user=eve, content_type=ContentType.objects.get_for_model(Message), object_id=str(said.pk), action_flag=2,
         object_repr=QUOTE, change_message=QUOTE,
     )  # fmt: skip
     typed = {f"{table.model._meta.label}.{name}" for table in tables().values() for name in table.typed.split()}

@@ -374,5 +374,7 @@ def _write(check: QualityCheck, session: GateSession, number: int, result: GateR
         if agent is None or Agent.objects.filter(pk=agent.pk).exists():
             raise
         # The agent was deleted while its draft was judged; what was spent is logged all the same.
-        session.agent, session.speaker, log.persona_version = None, check.speaker[:120], None
+        session.agent = None
+        session.speaker = check.speaker[:120]
+        log.persona_version = None
         return write(log)

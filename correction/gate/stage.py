@@ -163,7 +163,7 @@ def write(log: CorrectionLog, *, message: Message | None = None, best: int | Non
         try:
             return _store(log, message, best)
         except IntegrityError:
-            if not _can_be_stored_otherwise(log):
+            if not _renumber(log):
                 raise
     return _store(log, message, best)
 
@@ -174,9 +174,11 @@ def _store(log: CorrectionLog, message: Message | None, best: int | None) -> Cor
     Raises:
         IntegrityError: This attempt or key is there already, or the session was ended.
     """
-    session, log.pk = log.session, None  # an earlier try may have been rolled back
+    session = log.session
+    log.pk = None  # an earlier try may have been rolled back
     if log.outcome != Outcome.CORRECTED:
-        session.outcome, session.message = log.outcome, message
+        session.outcome = log.outcome
+        session.message = message
         if message is not None and (best is None or best < log.attempt):  # else that attempt is another session's
             session.sent = best or log.attempt
     is_new = session.pk is None
@@ -204,8 +206,8 @@ def _end_row(session: GateSession) -> int:
     return still_open.update(outcome=session.outcome, message=session.message, sent=session.sent)
 
 
-def _can_be_stored_otherwise(log: CorrectionLog) -> bool:
-    """Give the attempt a number, session or key that is free now; False where none of them was in the way."""
+def _renumber(log: CorrectionLog) -> bool:
+    """Give the attempt a number, session or key that is free now; return False where none of them was in the way."""
     if log.draft_key and CorrectionLog.objects.filter(draft_key=log.draft_key).exists():
         if log.outcome == Outcome.CORRECTED:
             raise KeyTaken(log.draft_key)
@@ -216,7 +218,11 @@ def _can_be_stored_otherwise(log: CorrectionLog) -> bool:
     if stored is None:
         return False
     if stored.outcome:
-        session.pk, session.uuid, session.outcome, session.sent, log.attempt = None, uuid.uuid4(), "", None, 1
+        session.pk = None
+        session.uuid = uuid.uuid4()
+        session.outcome = ""
+        session.sent = None
+        log.attempt = 1
     else:
         log.attempt = stored.last + 1
     return True
@@ -230,7 +236,9 @@ def end(session: GateSession, *, outcome: Outcome, message: Message | None = Non
         message: What was said.
         sent: The attempt whose text it has.
     """
-    session.outcome, session.message, session.sent = outcome, message, sent
+    session.outcome = outcome
+    session.message = message
+    session.sent = sent
     with transaction.atomic():
         if not _end_row(session):
             return False
