@@ -285,8 +285,8 @@ def lately_at_the_gate(*, day: datetime, week: datetime, end: datetime | None) -
         ATTEMPTS,
         start=week,
         end=end,
-        raw_keys={**_LATELY_KEYS, "synthetic": ATTEMPTS.keys["synthetic"], "is_of_day": _is(created_at__gte=day)},
-        keys={**_LATELY_KEYS, "synthetic": F("synthetic"), "is_of_day": _is(hour__gte=day)},
+        raw_keys={**{key: ATTEMPTS.keys[key] for key in _LATELY_KEYS}, "is_of_day": _is(created_at__gte=day)},
+        keys={**{key: F(key) for key in _LATELY_KEYS}, "is_of_day": _is(hour__gte=day)},
     )
 
     def statistics(start: datetime, *, synthetic: bool) -> GateStatistics:
@@ -302,7 +302,7 @@ def lately_at_the_gate(*, day: datetime, week: datetime, end: datetime | None) -
     )
 
 
-_LATELY_KEYS = {"source": F("source"), "outcome": F("outcome")}
+_LATELY_KEYS = ("source", "outcome", "synthetic")
 
 
 def _is(**condition: Any) -> ExpressionWrapper[Q]:

@@ -74,7 +74,7 @@ def test_every_success_shows_what_it_answers(operations: dict[str, dict[str, Any
 
 @pytest.mark.parametrize("base", [Answer, Body])
 def test_no_two_models_are_described_under_one_name(base: type[BaseModel], generated: str) -> None:
-    names = [model.__name__ for model in _models_of(base)]
+    names = [model.__name__ for model in set(_models_of(base))]  # one with two bases comes twice
 
     assert sorted(names) == sorted(set(names))
 
