@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import ClassVar, get_args
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
 from agents.models import Agent, Message
-from evaluation.change.change import ChangeResult, Lost
 from evaluation.models import Dimension, EvaluationRun, EvaluationSchedule, Method
-from evaluation.runs.summary import Share
 from evaluation.statistics.difference import Verdict
+
+if TYPE_CHECKING:
+    from evaluation.change.change import ChangeResult, Lost
+    from evaluation.runs.summary import Share
 
 
 class Baseline(models.Model):
@@ -164,17 +166,23 @@ class Change(models.Model):
     @cached_property
     def result(self) -> ChangeResult:
         """The value as `compare` gives it; where several agents are looked at together its verdict allows for that."""
+        from evaluation.change.change import ChangeResult  # what it needs takes 0.15 s to import, in every process
+
         return ChangeResult.model_validate(self.value["result"])
 
     @property
     def lost(self) -> Lost | None:
         """That surely less than half as much is scored as in the baseline; None where it is not so."""
+        from evaluation.change.change import Lost
+
         lost = self.value.get("lost")
         return Lost.model_validate(lost) if lost else None
 
     @property
     def halved(self) -> tuple[Share, Share] | None:
         """The shares scored before and now, of a dimension of which less than half as much is scored, be it by chance."""
+        from evaluation.runs.summary import Share
+
         halved = self.value.get("halved")
         if not halved:
             return None

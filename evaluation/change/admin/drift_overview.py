@@ -160,8 +160,8 @@ def _shown(drift: AgentDrift, steps: Sequence[Step]) -> dict[str, Any]:
         "dimensions": [
             (
                 change.dimension,
-                _score(change, change.baseline, change.baseline_share),
-                _score(change, change.candidate, change.share),
+                _number(change, change.baseline, change.baseline_share, change.baseline_hits),
+                _number(change, change.candidate, change.share, change.hits),
                 signed(change.delta),
             )
             for change in drift.dimensions
@@ -170,12 +170,6 @@ def _shown(drift: AgentDrift, steps: Sequence[Step]) -> dict[str, Any]:
         "now_runs": sorted({run.pk for run in drift.candidate_runs.values()}),
         "steps": steps[:3],
     }
-
-
-def _score(change: ChangeResult, score: float | None, share: Share | None) -> str:
-    if change.of_words:
-        return of_words(score)
-    return meter(score, share=share, why=change.reason)
 
 
 # -- filters
@@ -376,4 +370,4 @@ def _verdict(result: ChangeResult) -> SafeString:
 def _number(result: ChangeResult, score: float | None, share: Share | None, hits: Share | None) -> str:
     if hits is not None:
         return f"hits in {hits} messages"
-    return of_words(score) if result.of_words else meter(score, share=share)
+    return of_words(score) if result.of_words else meter(score, share=share, why=result.reason)
