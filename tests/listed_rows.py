@@ -220,7 +220,9 @@ def _alerts(cast: Cast, have: int, more: int) -> None:
 def _changes(cast: Cast, have: int, more: int) -> None:
     _evaluations(cast, 50_000_000 + have, more)
     agent_of = dict(newest(EvaluationRun, more, "pk", "agent_id"))
-    current = {agent: pk for pk, agent in sorted(agent_of.items())}  # only the newest evaluation of an agent is compared now
+    current = {
+        agent: pk for pk, agent in sorted(agent_of.items())
+    }  # only the newest evaluation of an agent is compared now
     steady = {"baseline": 7.2, "candidate": 7.1, "verdict": "steady"}
     make(Change, cast, agent_of, lambda pk: {
         "agent_id": agent_of[pk], "evaluation_run_id": pk, "baseline_run_id": pk, "dimension": "adherence", "judge": LLM,
