@@ -31,7 +31,6 @@ from evaluation.change.measurements import (
     MeasuredDimension,
     Measurement,
     NotComparable,
-    Side,
     is_message,
     measurement_of,
     measurement_of_baselines,
@@ -154,9 +153,8 @@ class Comparison(BaseModel):
     @property
     def shown(self) -> list[Shown]:
         """What can be said although there is no difference of scores, what is sure first. Every report begins with it."""
-        rows = (*self.dimensions, *(change for changes in self.propositions.values() for change in changes))
-        rows = tuple(row for row in rows if row.proposition or row.dimension not in self.lost_dimensions)
-        shown = [one for change in rows if (one := shown_by(change)) is not None]
+        rows = [change for change in self.dimensions if change.dimension not in self.lost_dimensions]
+        shown = [one for change in (*rows, *self.proposition_changes) if (one := shown_by(change)) is not None]
         return sorted(shown, key=lambda one: (one.verdict != "worse", one.verdict != "better"))
 
     @property
@@ -179,10 +177,14 @@ class Comparison(BaseModel):
         return self.propositions.get(dimension, ())
 
     @property
+    def proposition_changes(self) -> list[ChangeResult]:
+        """The changes of all propositions, by dimension, in each the worst first."""
+        return [change for changes in self.propositions.values() for change in changes]
+
+    @property
     def worse(self) -> tuple[ChangeResult, ...]:
         """What surely got worse: dimensions, then propositions."""
-        rows = (*self.dimensions, *(change for changes in self.propositions.values() for change in changes))
-        return tuple(change for change in rows if change.worse)
+        return tuple(change for change in (*self.dimensions, *self.proposition_changes) if change.worse)
 
 
 def shown_by(change: ChangeResult) -> Shown | None:
@@ -255,83 +257,46 @@ def compare(
     return adjusted([comparison])[0]
 
 
-def compare_to_baseline(
-    run: EvaluationRun, *, margin: float = MARGIN, dimensions: Collection[str] = (), propositions: bool = True
-) -> Comparison | None:
-    """A completed run against its agent's current baselines of the same judge and procedure (AC-6.5.4), as `compare` does.
+def compare_to_baseline(run: EvaluationRun, *, margin: float = MARGIN) -> Comparison | None:
+    """Compare a completed run with its agent's current baselines of the same judge and procedure (AC-6.5.4), as `compare` does.
 
-    Only in `dimensions`, where given. None where there is no baseline in any of them but the run itself, or the target is a channel.
+    None where there is no baseline but the run itself, or the target is a channel.
     """
-    runs = dict.fromkeys(run.dimensions, run)
-    return compare_runs(runs, margin=margin, dimensions=dimensions, propositions=propositions)
+    measured = baseline_and_candidate(dict.fromkeys(run.dimensions, run))
+    return compare(*measured, margin=margin) if measured is not None else None
 
 
-def compare_runs(
-    runs: Mapping[str, EvaluationRun],
-    *,
-    margin: float = MARGIN,
-    dimensions: Collection[str] = (),
-    propositions: bool = True,
-) -> Comparison | None:
-    """The same where each dimension may come from an evaluation of its own: of one agent, judge and procedure, the newest last."""
-    sides = sides_of_runs(runs, dimensions=dimensions)
-    if sides is None:
-        return None
-    before, now = sides
-    return compare(before.measurement, now.measurement, margin=margin, propositions=propositions)
-
-
-def sides_of_runs(runs: Mapping[str, EvaluationRun], *, dimensions: Collection[str] = ()) -> tuple[Side, Side] | None:
-    """Return the current baselines and these evaluations, by dimension, as `compare` takes them; None where nothing can be compared.
+def baseline_and_candidate(runs: Mapping[str, EvaluationRun]) -> tuple[Measurement, Measurement] | None:
+    """Measure the current baselines and these evaluations, for `compare`; None where nothing can be compared.
 
     Args:
         runs: By dimension, of one agent, judge and procedure, the newest last.
-        dimensions: Only these; default all.
     """
     last = list(runs.values())[-1]
     if last.agent is None:
         return None
     baselines = get_baseline(agent=last.agent, judge=last.judge, procedure=last.procedure)
-    wanted = {d: run for d, run in runs.items() if d in baselines and (not dimensions or d in dimensions)}
+    wanted = {d: run for d, run in runs.items() if d in baselines}
     rows = [baselines[d] for d, run in wanted.items() if baselines[d].evaluation_run_id != run.pk]
     if not rows:
         return None
     candidate = measurement_of_runs({b.dimension: wanted[b.dimension] for b in rows})
     baseline = measurement_of_baselines(rows, candidate)
-    before = Side(baseline, {b.dimension: b.evaluation_run_id for b in rows})
-    now = Side(candidate, {b.dimension: wanted[b.dimension].pk for b in rows})
-    if ADHERENCE in wanted or ADHERENCE not in last.dimensions or (dimensions and ADHERENCE not in dimensions):
-        return before, now
-    has_baseline = ADHERENCE in baselines
+    if ADHERENCE in wanted or ADHERENCE not in last.dimensions:
+        return baseline, candidate
     run_before = newest_without_adherence(row.evaluation_run for row in rows)
-    if has_baseline:
+    if ADHERENCE in baselines:
         run_before = baselines[ADHERENCE].evaluation_run
-    if run_before is None:
-        return before, now
-    return _with_adherence(before, now, run_before, last, has_baseline=has_baseline)
-
-
-def _with_adherence(
-    before: Side, now: Side, run_before: EvaluationRun, run: EvaluationRun, *, has_baseline: bool
-) -> tuple[Side, Side]:
-    """Add adherence, of which too little was scored for a baseline, or nothing now: that is a finding, too.
-
-    Not where there is nothing to say: nothing was scored in either, or what was scored now is of messages
-    that the baseline knows. Adherence alone: consistency takes earlier messages, which a first baseline often lacks.
-    """
-    if run_before.pk == run.pk:
-        return before, now
-    first, second = (measurement_of(each, dimensions=[ADHERENCE]).dimensions for each in (run_before, run))
-    scored_before, scored_now = (bool(of[ADHERENCE].sample.observations) for of in (first, second))
-    if not (scored_before or scored_now) or (has_baseline and scored_now):
-        return before, now
-    return _with_dimension(before, first, run_before), _with_dimension(now, second, run)
-
-
-def _with_dimension(side: Side, measured: Mapping[str, MeasuredDimension], run: EvaluationRun) -> Side:
-    dimensions = {**side.measurement.dimensions, **measured}
-    runs = {**side.runs, **dict.fromkeys(measured, run.pk)}
-    return Side(side.measurement.model_copy(update={"dimensions": dimensions}), runs)
+    if run_before is None or run_before.pk == last.pk:
+        return baseline, candidate
+    # Of adherence too little was scored for a baseline, or nothing now: that is a finding, too. Not where there is nothing to say: nothing
+    # was scored in either, or what was scored now is of messages that the baseline knows. Adherence alone: consistency takes earlier
+    # messages, which a first baseline often lacks.
+    before, now = (measurement_of(run, dimensions=[ADHERENCE]) for run in (run_before, last))
+    scored_before, scored_now = (bool(m.dimensions[ADHERENCE].sample.observations) for m in (before, now))
+    if not (scored_before or scored_now) or (ADHERENCE in baselines and scored_now):
+        return baseline, candidate
+    return baseline.extended_by(before), candidate.extended_by(now)
 
 
 def _check(baseline: Measurement, candidate: Measurement) -> None:
@@ -562,7 +527,7 @@ def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
     together = list(comparisons)
     margin = together[0].margin if together else MARGIN
     dimensions = iter(corrected([change for c in together for change in c.dimensions], margin, "dimensions"))
-    rows = [change for c in together for changes in c.propositions.values() for change in changes]
+    rows = [change for c in together for change in c.proposition_changes]
     propositions = iter(corrected(rows, margin, "propositions"))
     return [
         c.model_copy(

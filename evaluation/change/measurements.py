@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median_low
-from typing import Annotated, Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NoReturn
 
 from django.db import models
 from django.db.models import Case, Q, When
@@ -143,16 +143,16 @@ class Measurement(BaseModel):
     procedure: str = Field(exclude=True)
     persona_digest: str = ""
     dimensions: SkipValidation[Mapping[str, MeasuredDimension]] = Field(default_factory=dict, exclude=True)
+    # The evaluations it rests on (primary keys), by dimension; of a file none.
+    runs: SkipValidation[Mapping[str, int]] = Field(default_factory=dict, exclude=True)
     evaluation_run: int | None = None
     scope: str | None = Field(None, exclude=True)
     where: dict[str, str] | None = None
 
-
-class Side(NamedTuple):
-    """One of two measurements that are compared, and the evaluations it rests on (primary keys), by dimension."""
-
-    measurement: Measurement
-    runs: Mapping[str, int]
+    def extended_by(self, other: Measurement) -> Measurement:
+        """Return it with the dimensions of another measurement, too."""
+        dimensions = {**self.dimensions, **other.dimensions}
+        return self.model_copy(update={"dimensions": dimensions, "runs": {**self.runs, **other.runs}})
 
 
 # -- of evaluations
@@ -181,6 +181,7 @@ def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection
         procedure=run.procedure,
         persona_digest=run.persona_digest,
         dimensions=_judged(run, wanted),
+        runs=dict.fromkeys(wanted, run.pk),
         evaluation_run=run.pk,
         scope=", ".join([*scope, *tags, *(["evenly by position"] if run.position_bins else [])]),
         where={} if run.simulated else run.where,
@@ -219,12 +220,16 @@ def measurement_of_baselines(baselines: Iterable[Baseline], candidate: Measureme
 
 def _together(parts: Sequence[Measurement], **fields: Any) -> Measurement:
     """Measurements of different dimensions as one, the newest last."""
-    together = {
-        "dimensions": {name: of for part in parts for name, of in part.dimensions.items()},
+    together = parts[0]
+    for part in parts[1:]:
+        together = together.extended_by(part)
+    update = {
+        "dimensions": together.dimensions,
+        "runs": together.runs,
         "where": parts[0].where if all(part.where == parts[0].where for part in parts) else None,
         "evaluation_run": parts[-1].evaluation_run if len(parts) == 1 else None,
     }
-    return parts[-1].model_copy(update={**together, **fields})
+    return parts[-1].model_copy(update={**update, **fields})
 
 
 @dataclass(slots=True)

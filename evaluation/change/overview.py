@@ -23,7 +23,7 @@ from agents.builds import Tag
 from agents.kit.text.wording import counted, decimal, interval_text
 from agents.models import Agent, Message
 from evaluation.change.change import ChangeResult, Lost, corrected, fell_sharply
-from evaluation.change.choosing import sides_of
+from evaluation.change.choosing import chosen_measurements
 from evaluation.change.evidence import MEASURE_NEWER, Judged, newest_evidence, runs_of
 from evaluation.change.examples import Quote
 from evaluation.change.models import Baseline, Change, Evidence
@@ -232,7 +232,7 @@ def _drifts_of_tags(
 
 def _drift_of_tags(agent: Agent, judged: Judged, baseline: Tag | None, candidate: Tag | None) -> AgentDrift:
     """Compare the messages of two tags, as the page that compares does; without a tag the baseline, or the newest evidence."""
-    before, now = sides_of(agent, baseline, candidate, ways=[judged])
+    before, now = chosen_measurements(agent, baseline, candidate, ways=[judged])
     drift = AgentDrift(agent=agent, judged=judged, has_baseline=before is not None)
     if baseline is not None:
         drift.baseline_name = tag_name(baseline)

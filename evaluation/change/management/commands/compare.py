@@ -312,7 +312,7 @@ def _propositions(comparisons: Sequence[Comparison], console: Console) -> None:
     alone = len(comparisons) == 1
     rows: list[list[Cell]] = []
     for comparison in comparisons:
-        for row in (row for changes in comparison.propositions.values() for row in changes):
+        for row in comparison.proposition_changes:
             if row.verdict in ("drifted", "improved") or (alone and (row.baseline, row.candidate) != (None, None)):
                 of = "" if alone or row.proposition.startswith(comparison.target) else f"{comparison.target}: "
                 rows.append([f"{of}{row.proposition}", *_cells(row, narrow=console.width < NARROW)])
@@ -327,8 +327,7 @@ def _examples(comparisons: Sequence[Comparison], console: Console) -> None:
     fallen = [
         (change, comparison)
         for comparison in comparisons
-        for changes in comparison.propositions.values()
-        for change in changes
+        for change in comparison.proposition_changes
         if change.verdict == "drifted" and change.hits is None
     ]
     runs = EvaluationRun.objects.in_bulk({c.candidate.evaluation_run for _, c in fallen if c.candidate.evaluation_run})
