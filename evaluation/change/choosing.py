@@ -25,14 +25,13 @@ from evaluation.change.evidence import (
     nothing_newer,
     runs_of,
 )
+from evaluation.change.measurement_files import UnreadableFile, measurements_of_file
 from evaluation.change.measurements import (
     Measurement,
     NotComparable,
-    UnreadableFile,
     measurement_of,
     measurement_of_baselines,
     measurement_of_runs,
-    measurements_of_file,
 )
 from evaluation.change.models import Baseline, Evidence
 from evaluation.models import EvaluationRun, is_heuristic

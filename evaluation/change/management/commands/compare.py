@@ -34,7 +34,8 @@ from evaluation.change.change import ChangeResult
 from evaluation.change.choosing import Compared
 from evaluation.change.comparison import Comparison, Detection, detections
 from evaluation.change.examples import lowest_messages, print_example, worst_message
-from evaluation.change.measurements import NotComparable, UnreadableFile
+from evaluation.change.measurement_files import UnreadableFile
+from evaluation.change.measurements import NotComparable
 from evaluation.commands import ProgressBar, as_text, channel_named, measuring, split_unusable, tag_pairs
 from evaluation.dimensions import DEFAULT_DIMENSIONS
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
