@@ -228,14 +228,23 @@ def compare(
     persona_changes = tuple(map(str, changes_between(candidate.target, *digests))) if stale else ()
     common = [d for d in SCORERS if d in baseline.dimensions and d in candidate.dimensions]
     parts = [_Dimension(d, baseline.dimensions[d], candidate.dimensions[d], candidate.judge) for d in common]
-    changed = tuple(name for part in parts for name in part.named(part.reworded))
-    unjudged = tuple(name for part in parts for name in part.named(part.unjudged))
-    messages = {(part.name, p): pair for part in parts for p, pair in part.scored_by_message.items()}
     lost_parts = {one.dimension: one for one in lost_dimensions({part.name: part.scored_shares() for part in parts})}
+    changed: list[str] = []
+    scored_in_one: list[str] = []
+    over_window: list[str] = []
+    unjudged: list[str] = []
+    shares_before: dict[tuple[str, str], Share] = {}
+    shares_now: dict[tuple[str, str], Share] = {}
     for part in parts:
+        changed += part.named(part.reworded)
+        scored_in_one += part.named(part.scored_in_one)
+        over_window += part.named(part.over_window)
+        unjudged += part.named(part.unjudged)
+        for proposition, (before, now) in part.scored_by_message.items():
+            shares_before[part.name, proposition] = before.share or NOTHING
+            shares_now[part.name, proposition] = now.share or NOTHING
         if part.by_hits and part.name in lost_parts:
             lost_parts[part.name] = lost_parts[part.name].model_copy(update={"without_hits": True})
-    lost = lost_propositions(*({key: pair[n].share or NOTHING for key, pair in messages.items()} for n in (0, 1)))
     comparison = Comparison(
         baseline=baseline,
         candidate=candidate,
@@ -243,13 +252,13 @@ def compare(
         propositions={part.name: part.changes(margin) for part in parts} if propositions else {},
         only_baseline=_only(baseline, candidate),
         only_candidate=_only(candidate, baseline),
-        changed=changed,
-        scored_in_one=tuple(name for part in parts for name in part.named(part.scored_in_one)),
+        changed=tuple(changed),
+        scored_in_one=tuple(scored_in_one),
         stale=stale,
         persona_changes=persona_changes,
-        over_window=tuple(name for part in parts for name in part.named(part.over_window)),
-        unjudged=unjudged,
-        lost=(*lost_parts.values(), *lost),
+        over_window=tuple(over_window),
+        unjudged=tuple(unjudged),
+        lost=(*lost_parts.values(), *lost_propositions(shares_before, shares_now)),
         missing={part.name: line for part in parts if (line := part.missing(lost_parts.get(part.name)))},
         margin=margin,
         notes=tuple(_notes(baseline, candidate, changed, persona_changes, stale=stale)),
@@ -529,17 +538,15 @@ def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
     dimensions = iter(corrected([change for c in together for change in c.dimensions], margin, "dimensions"))
     rows = [change for c in together for change in c.proposition_changes]
     propositions = iter(corrected(rows, margin, "propositions"))
-    return [
-        c.model_copy(
-            update={
-                "dimensions": tuple(_with_lost(next(dimensions), c.lost) for _ in c.dimensions),
-                "propositions": {
-                    d: tuple(_with_lost(next(propositions), c.lost) for _ in rows) for d, rows in c.propositions.items()
-                },
-            }
-        )
-        for c in together
-    ]
+    results = []
+    for comparison in together:
+        lost = comparison.lost
+        by_dimension = {}
+        for name, changes in comparison.propositions.items():
+            by_dimension[name] = tuple(_with_lost(next(propositions), lost) for _ in changes)
+        own = tuple(_with_lost(next(dimensions), lost) for _ in comparison.dimensions)
+        results.append(comparison.model_copy(update={"dimensions": own, "propositions": by_dimension}))
+    return results
 
 
 def _with_lost(change: ChangeResult, lost: Sequence[Lost]) -> ChangeResult:

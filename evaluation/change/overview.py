@@ -25,9 +25,9 @@ from agents.models import Agent, Message
 from evaluation.change.change import ChangeResult, Lost, corrected, fell_sharply
 from evaluation.change.choosing import chosen_measurements
 from evaluation.change.evidence import MEASURE_NEWER, Judged, newest_evidence, runs_of
-from evaluation.change.examples import Quote
+from evaluation.change.examples import Quote, add_evidence
 from evaluation.change.models import Baseline, Change, Evidence
-from evaluation.change.stored import add_evidence, changes_between, current_changes
+from evaluation.change.stored import changes_between, current_changes
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import TOO_LITTLE, Share
 from evaluation.statistics.difference import MARGIN

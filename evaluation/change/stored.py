@@ -18,7 +18,6 @@ from django.db.models import Count, F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 from pydantic_core import to_jsonable_python
 
-from agents.builds import first_of_tags
 from agents.kit.running import is_outage
 from agents.models import Agent
 from evaluation.calibration.agreement import all_agreements, calibration_of
@@ -26,7 +25,7 @@ from evaluation.calibration.labels import Key
 from evaluation.change.change import ChangeResult, fell_below_half
 from evaluation.change.comparison import ADHERENCE, Comparison, baseline_and_candidate, compare
 from evaluation.change.evidence import Judged, compared_evaluations, newest_since_baselines, runs_of
-from evaluation.change.examples import add_quotes
+from evaluation.change.examples import add_evidence
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.change.models import Change
 from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore
@@ -187,15 +186,6 @@ def _compared_now(agent: Agent, judged: Judged) -> list[Change]:
         row.measured_at = at.get(row.dimension) or max(at.values())
     add_evidence([row for row in rows if row.proposition and abs(row.points or 0.0) >= MARGIN])
     return rows
-
-
-def add_evidence(rows: Sequence[Change]) -> None:
-    """Add to propositions messages that show their change, and since which tag it is so; in a few statements for all."""
-    add_quotes(rows)
-    tagged = [row for row in rows if row.since is not None]
-    first = first_of_tags({row.agent_id for row in tagged}) if tagged else {}
-    for row in tagged:
-        row.since_at = first.get((row.agent_id, (row.since_tag, row.since_value)))
 
 
 def _write(agent: Agent, judged: Judged, rows: Sequence[Change]) -> None:

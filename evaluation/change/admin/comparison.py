@@ -39,7 +39,7 @@ from evaluation.change.change import ChangeResult
 from evaluation.change.choosing import Asked, chosen_measurements, ways_of, with_undated
 from evaluation.change.comparison import Comparison, Shown, compare
 from evaluation.change.evidence import Judged
-from evaluation.change.examples import Quote, lowest_scores, quotes_of
+from evaluation.change.examples import ComparedJudgements, Quote, lowest_scores, quotes_of
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.commands import as_text
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
@@ -357,7 +357,7 @@ def _pairs(
     keys = []
     for c in largest[: 3 * SHOWN_PAIRS]:
         was, is_ = ((side.runs[c.dimension], c.dimension, c.proposition) for side in (before, now))
-        keys.append((was, is_, (c.delta or 0.0) > 0))
+        keys.append(ComparedJudgements(was, is_, rose=(c.delta or 0.0) > 0))
     pairs: dict[int, dict[str, Any]] = {}  # by message of B: each shows one change
     for change, (first, second) in zip(largest, quotes_of(keys), strict=False):
         if first is not None and second is not None and second.message.pk not in pairs and len(pairs) < SHOWN_PAIRS:
