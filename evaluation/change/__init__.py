@@ -3,8 +3,8 @@
 In this order data passes through, and the modules are read:
 
 * **Measure**: `measurements` makes a `Measurement` of evaluations or baselines, `measurement_files` of a JSON file.
-* **Choose**: `evidence` says which evaluations are the newest and which baselines they are compared with; `choosing` picks, or has
-  measured, what `manage.py compare` and the page that compares are asked for.
+* **Choose**: `evidence` says which evaluations are the newest, and measures them and the baselines they are compared with; `choosing`
+  picks, or has measured, what `manage.py compare` and the page that compares are asked for.
 * **Compare**: `change` turns two samples of verdicts into a `ChangeResult`; `comparison` has one per dimension and proposition.
 * **Store**: when an evaluation ends, `stored` compares its agent with its baselines and keeps the results as rows (`models.Change`);
   `examples` adds messages that show them.

@@ -14,9 +14,11 @@ from django.db.models.functions import Cast
 
 from agents.builds import Tag
 from agents.models import Agent, Message
-from evaluation.change.comparison import ADHERENCE, Comparison, adjusted, baseline_and_candidate, compare
+from evaluation.change.comparison import Comparison, adjusted, compare
 from evaluation.change.evidence import (
+    ADHERENCE,
     Judged,
+    baseline_and_candidate,
     get_baseline,
     newest_evidence,
     newest_of_ways,
@@ -39,6 +41,7 @@ from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.reuse import reusable
 from evaluation.runs.summary import refusal, summarize
+from evaluation.statistics.difference import MARGIN
 
 
 @dataclass(slots=True)
@@ -134,6 +137,15 @@ def of_runs(first: EvaluationRun, second: EvaluationRun, *, margin: float, dimen
     """Two runs of one target, the first being the baseline; in all dimensions, or in those named."""
     both = (measurement_of(run, dimensions=dimensions or None) for run in (first, second))
     return Compared([with_undated(compare(*both, margin=margin))])
+
+
+def compare_to_baseline(run: EvaluationRun, *, margin: float = MARGIN) -> Comparison | None:
+    """Compare a completed run with its agent's current baselines of the same judge and procedure (AC-6.5.4), as `compare` does.
+
+    None where there is no baseline but the run itself, or the target is a channel.
+    """
+    measured = baseline_and_candidate(dict.fromkeys(run.dimensions, run))
+    return compare(*measured, margin=margin) if measured is not None else None
 
 
 def against_baselines(runs: Mapping[str, EvaluationRun], *, margin: float) -> Comparison | None:

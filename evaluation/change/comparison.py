@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
@@ -25,25 +25,20 @@ from evaluation.change.change import (
     mean_of,
     to,
 )
-from evaluation.change.evidence import get_baseline, newest_without_adherence
 from evaluation.change.measurements import (
     Measured,
     MeasuredDimension,
     Measurement,
     NotComparable,
     is_message,
-    measurement_of,
-    measurement_of_baselines,
-    measurement_of_runs,
 )
 from evaluation.dimensions import BY_ONE_MESSAGE, Dimension
-from evaluation.models import COUNTED, EvaluationRun, is_heuristic
+from evaluation.models import COUNTED, is_heuristic
 from evaluation.runs.summary import NOTHING, TOO_LITTLE, Share, total, with_share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import ALPHA, MARGIN, n_to_detect
 
-ADHERENCE = Dimension.ADHERENCE.value
 NONE_IN_COMMON = "no proposition was scored in both"
 ONLY_NOW = "scored only now"
 ONLY_BEFORE = "scored only in the baseline"
@@ -264,48 +259,6 @@ def compare(
         notes=tuple(_notes(baseline, candidate, changed, persona_changes, stale=stale)),
     )
     return adjusted([comparison])[0]
-
-
-def compare_to_baseline(run: EvaluationRun, *, margin: float = MARGIN) -> Comparison | None:
-    """Compare a completed run with its agent's current baselines of the same judge and procedure (AC-6.5.4), as `compare` does.
-
-    None where there is no baseline but the run itself, or the target is a channel.
-    """
-    measured = baseline_and_candidate(dict.fromkeys(run.dimensions, run))
-    return compare(*measured, margin=margin) if measured is not None else None
-
-
-def baseline_and_candidate(runs: Mapping[str, EvaluationRun]) -> tuple[Measurement, Measurement] | None:
-    """Measure the current baselines and these evaluations, for `compare`; None where nothing can be compared.
-
-    Args:
-        runs: By dimension, of one agent, judge and procedure, the newest last.
-    """
-    last = list(runs.values())[-1]
-    if last.agent is None:
-        return None
-    baselines = get_baseline(agent=last.agent, judge=last.judge, procedure=last.procedure)
-    wanted = {d: run for d, run in runs.items() if d in baselines}
-    rows = [baselines[d] for d, run in wanted.items() if baselines[d].evaluation_run_id != run.pk]
-    if not rows:
-        return None
-    candidate = measurement_of_runs({b.dimension: wanted[b.dimension] for b in rows})
-    baseline = measurement_of_baselines(rows, candidate)
-    if ADHERENCE in wanted or ADHERENCE not in last.dimensions:
-        return baseline, candidate
-    run_before = newest_without_adherence(row.evaluation_run for row in rows)
-    if ADHERENCE in baselines:
-        run_before = baselines[ADHERENCE].evaluation_run
-    if run_before is None or run_before.pk == last.pk:
-        return baseline, candidate
-    # Of adherence too little was scored for a baseline, or nothing now: that is a finding, too. Not where there is nothing to say: nothing
-    # was scored in either, or what was scored now is of messages that the baseline knows. Adherence alone: consistency takes earlier
-    # messages, which a first baseline often lacks.
-    before, now = (measurement_of(run, dimensions=[ADHERENCE]) for run in (run_before, last))
-    scored_before, scored_now = (bool(m.dimensions[ADHERENCE].sample.observations) for m in (before, now))
-    if not (scored_before or scored_now) or (ADHERENCE in baselines and scored_now):
-        return baseline, candidate
-    return baseline.extended_by(before), candidate.extended_by(now)
 
 
 def _check(baseline: Measurement, candidate: Measurement) -> None:

@@ -23,8 +23,15 @@ from agents.models import Agent
 from evaluation.calibration.agreement import all_agreements, calibration_of
 from evaluation.calibration.labels import Key
 from evaluation.change.change import ChangeResult, fell_below_half
-from evaluation.change.comparison import ADHERENCE, Comparison, baseline_and_candidate, compare
-from evaluation.change.evidence import Judged, compared_evaluations, newest_since_baselines, runs_of
+from evaluation.change.comparison import Comparison, compare
+from evaluation.change.evidence import (
+    ADHERENCE,
+    Judged,
+    baseline_and_candidate,
+    compared_evaluations,
+    newest_since_baselines,
+    runs_of,
+)
 from evaluation.change.examples import add_evidence
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.change.models import Change

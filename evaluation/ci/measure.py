@@ -8,7 +8,8 @@ from pathlib import Path
 
 from django.db.models import Count
 
-from evaluation.change.comparison import Comparison, adjusted, compare, compare_to_baseline
+from evaluation.change.choosing import compare_to_baseline
+from evaluation.change.comparison import Comparison, adjusted, compare
 from evaluation.change.measurement_files import measurements_of_file
 from evaluation.change.measurements import NotComparable, measurement_of
 from evaluation.change.models import Baseline

@@ -9,7 +9,8 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.change.comparison import Comparison, compare_to_baseline
+from evaluation.change.choosing import compare_to_baseline
+from evaluation.change.comparison import Comparison
 from evaluation.change.measurements import measurement_of
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture

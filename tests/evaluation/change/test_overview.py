@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent
 from agents.personas.persona import TraitValue, save_persona
-from evaluation.change.comparison import compare_to_baseline
+from evaluation.change.choosing import compare_to_baseline
 from evaluation.change.evidence import judged_ways
 from evaluation.change.models import Baseline
 from evaluation.change.overview import drift_overview, sentence_of, short_name, why_drifted
