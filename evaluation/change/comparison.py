@@ -295,26 +295,45 @@ class _Dimension:
     def __init__(self, name: str, before: MeasuredDimension, now: MeasuredDimension, judge: str) -> None:
         self.name, self.both, self.counted = name, (before, now), name in COUNTED
         self.heuristic = is_heuristic(judge)
-        asked = {p: (one, now.propositions[p]) for p, one in before.propositions.items() if p in now.propositions}
-        self.reworded = [p for p, (b, n) in asked.items() if b.digest and n.digest and b.digest != n.digest]
-        self.same = {p: pair for p, pair in asked.items() if p not in self.reworded}
-        judged = {p: [*b.observations, *n.observations] for p, (b, n) in self.same.items()}
-        windows = [p for p, rows in judged.items() if rows and all(str(o.cluster).startswith("repeat:") for o in rows)]
-        self.over_window = windows if any(rows for p, rows in judged.items() if p not in windows) else []
-        self.by_hits = {p: hits for p, pair in self.same.items() if (hits := self._hits(*pair)) is not None}
-        self.scored_in_one = [
-            p
-            for p, (b, n) in self.same.items()
-            if not self.counted and p not in self.by_hits and (b.score is None) != (n.score is None)
-        ]
-        self.unjudged = [
-            p
-            for p, pair in self.same.items()
-            if all(one.score is None for one in pair) and any(one.unjudged for one in pair)
-        ]
+        self.reworded: list[str] = []
+        self.same: dict[str, tuple[Measured, Measured]] = {}
+        for proposition, earlier in before.propositions.items():
+            later = now.propositions.get(proposition)
+            if later is None:
+                continue
+            if earlier.digest and later.digest and earlier.digest != later.digest:
+                self.reworded.append(proposition)
+            else:
+                self.same[proposition] = (earlier, later)
+        self.over_window = self._over_window()
+        self.by_hits: dict[str, tuple[Share, Share]] = {}
+        self.scored_in_one: list[str] = []
+        self.unjudged: list[str] = []
+        for proposition, (earlier, later) in self.same.items():
+            scored = [one.score is not None for one in (earlier, later)]
+            hits = self._hits(earlier, later)
+            if hits is not None:
+                self.by_hits[proposition] = hits
+            elif any(scored) and not all(scored) and not self.counted:
+                self.scored_in_one.append(proposition)
+            if not any(scored) and (earlier.unjudged or later.unjudged):
+                self.unjudged.append(proposition)
 
     def named(self, propositions: Iterable[str]) -> list[str]:
         return [f"{self.name}/{proposition}" for proposition in propositions]
+
+    def _over_window(self) -> list[str]:
+        windows = []
+        others = False
+        for proposition, (before, now) in self.same.items():
+            observations = [*before.observations, *now.observations]
+            if not observations:
+                continue
+            if all(str(o.cluster).startswith("repeat:") for o in observations):
+                windows.append(proposition)
+            else:
+                others = True
+        return windows if others else []
 
     def _hits(self, before: Measured, now: Measured) -> tuple[Share, Share] | None:
         """The hits of both, where they are compared; None where the scores are."""
@@ -337,10 +356,9 @@ class _Dimension:
 
     def scored_shares(self) -> tuple[ScoredShare, ScoredShare]:
         """How much of these propositions was scored in both."""
-        before, now = (
-            _scored_share(of, [pair[n] for pair in self.scored_by_message.values()]) for n, of in enumerate(self.both)
-        )
-        return before, now
+        before, now = self.both
+        pairs = self.scored_by_message.values()
+        return _scored_share(before, [pair[0] for pair in pairs]), _scored_share(now, [pair[1] for pair in pairs])
 
     def missing(self, lost: Lost | None) -> str:
         """What is missing for a comparison of the dimension, and what to do about it; empty where it is compared."""
@@ -411,14 +429,13 @@ class _Dimension:
         """
         if self.counted or not any(of.propositions for of in self.both):  # files may name no propositions
             return [of.sample for of in self.both]
-        scored = [
-            [p for p, pair in self.same.items() if p not in self.over_window and pair[n].score is not None]
-            for n in (0, 1)
-        ]
-        if all(scored):  # else there is nothing to compare: what there is is shown
-            scored = [[p for p in scored[0] if p in scored[1]]] * 2
+        compared = {p: pair for p, pair in self.same.items() if p not in self.over_window}
+        scored_before = [p for p, (measured, _) in compared.items() if measured.score is not None]
+        scored_now = [p for p, (_, measured) in compared.items() if measured.score is not None]
+        if scored_before and scored_now:  # else there is nothing to compare: what there is is shown
+            scored_before = scored_now = [p for p in scored_before if p in scored_now]
         before, now = self.both
-        return [_over(before, now, scored[0]), _over(now, before, scored[1])]
+        return [_over(before, now, scored_before), _over(now, before, scored_now)]
 
 
 def _scored_share(dimension: MeasuredDimension, propositions: Sequence[Measured]) -> ScoredShare:
