@@ -167,9 +167,9 @@ def quotes_of(compared: Sequence[ComparedJudgements]) -> list[tuple[Quote | None
         return Quote(message=message, score=row["score"]) if row and message else None
 
     pairs = []
-    for keys in compared:
-        first, second = (worst, best) if keys.rose else (best, worst)
-        pairs.append((quote(first.get(keys.before)), quote(second.get(keys.now))))
+    for before, now, rose in compared:
+        first, second = (worst, best) if rose else (best, worst)
+        pairs.append((quote(first.get(before)), quote(second.get(now))))
     return pairs
 
 
