@@ -1,9 +1,15 @@
-"""Did an agent change? A baseline and a candidate are compared, followed over time, ranked, and read by position.
+"""Did an agent change? A baseline and a candidate are measured, compared, and what changed is stored and read.
 
-`measurements` makes one of the two from evaluations, baselines or a file; `change` turns two samples of verdicts into a `ChangeResult`,
-and everything else rests on it: `comparison` has one per dimension and proposition, `position` looks for fading within conversations,
-`before_after` judges one trait around a requested change. `evidence` says which evaluations are the newest and which are compared with;
-when one ends, `stored` compares it and keeps the results as rows (`Change`), which `overview` ranks and every page reads. `choosing`
-picks or measures the two for `manage.py compare`. `over_time` detects lasting falls in what schedules measure, and reads histories for
-charts.
+In this order data passes through, and the modules are read:
+
+* **Measure**: `measurements` makes a `Measurement` of evaluations or baselines, `measurement_files` of a JSON file.
+* **Choose**: `evidence` says which evaluations are the newest, and measures them and the baselines they are compared with; `choosing`
+  picks, or has measured, what `manage.py compare` and the page that compares are asked for.
+* **Compare**: `change` turns two samples of verdicts into a `ChangeResult`; `comparison` has one per dimension and proposition.
+* **Store**: when an evaluation ends, `stored` compares its agent with its baselines and keeps the results as rows (`models.Change`);
+  `examples` adds messages that show them.
+* **Read**: `overview` ranks agents by their rows, `sentences` puts each into words; the admin, the API and the commands show them.
+
+Beside that, `over_time` detects lasting falls in what schedules measure and raises alerts, `history` reads scores for charts, and
+`position` looks for fading within conversations.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,9 +14,11 @@ from django.db.models.functions import Cast
 
 from agents.builds import Tag
 from agents.models import Agent, Message
-from evaluation.change.comparison import ADHERENCE, Comparison, adjusted, compare, compare_runs
+from evaluation.change.comparison import Comparison, adjusted, compare
 from evaluation.change.evidence import (
+    ADHERENCE,
     Judged,
+    baseline_and_candidate,
     get_baseline,
     newest_evidence,
     newest_of_ways,
@@ -25,15 +27,13 @@ from evaluation.change.evidence import (
     nothing_newer,
     runs_of,
 )
+from evaluation.change.measurement_files import UnreadableFile, measurements_of_file
 from evaluation.change.measurements import (
     Measurement,
     NotComparable,
-    Side,
-    UnreadableFile,
     measurement_of,
     measurement_of_baselines,
     measurement_of_runs,
-    measurements_of_file,
 )
 from evaluation.change.models import Baseline, Evidence
 from evaluation.models import EvaluationRun, is_heuristic
@@ -41,6 +41,7 @@ from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.reuse import reusable
 from evaluation.runs.summary import refusal, summarize
+from evaluation.statistics.difference import MARGIN
 
 
 @dataclass(slots=True)
@@ -115,13 +116,13 @@ def of_tags(
             if empty := [f"{name}: {s.run.error}" for name, s in sides if not (s.comparable or s.searched)]:
                 raise NotComparable("; ".join(empty))
             baseline, candidate = (measurement_of(s.run, name=n) for n, s in zip(names, both, strict=True))
-            comparison = compare(baseline, candidate, margin=margin)
-            result.comparisons.append(with_undated(comparison, {s.run.pk for s in both}))
+            result.comparisons.append(with_undated(compare(baseline, candidate, margin=margin)))
     return result.adjusted()
 
 
-def with_undated(comparison: Comparison, runs: Collection[int]) -> Comparison:
-    """The comparison of these evaluations with a note on how many of their messages have no time."""
+def with_undated(comparison: Comparison) -> Comparison:
+    """Return the comparison with a note on how many messages of its evaluations have no time."""
+    runs = {*comparison.baseline.runs.values(), *comparison.candidate.runs.values()}
     judged = Message.objects.filter(evaluation_scores__evaluation_run__in=runs).order_by()
     counts = judged.aggregate(
         all=Count("pk", distinct=True), undated=Count("pk", distinct=True, filter=Q(sent_at__isnull=True))
@@ -135,19 +136,22 @@ def with_undated(comparison: Comparison, runs: Collection[int]) -> Comparison:
 def of_runs(first: EvaluationRun, second: EvaluationRun, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
     """Two runs of one target, the first being the baseline; in all dimensions, or in those named."""
     both = (measurement_of(run, dimensions=dimensions or None) for run in (first, second))
-    comparison = compare(*both, margin=margin)
-    return Compared([with_undated(comparison, {first.pk, second.pk})])
+    return Compared([with_undated(compare(*both, margin=margin))])
+
+
+def compare_to_baseline(run: EvaluationRun, *, margin: float = MARGIN) -> Comparison | None:
+    """Compare a completed run with its agent's current baselines of the same judge and procedure (AC-6.5.4), as `compare` does.
+
+    None where there is no baseline but the run itself, or the target is a channel.
+    """
+    measured = baseline_and_candidate(dict.fromkeys(run.dimensions, run))
+    return compare(*measured, margin=margin) if measured is not None else None
 
 
 def against_baselines(runs: Mapping[str, EvaluationRun], *, margin: float) -> Comparison | None:
-    """Return what `compare_runs` says of an agent's evaluations, by dimension, with a note on messages without a time."""
-    comparison = compare_runs(runs, margin=margin)
-    if comparison is None:
-        return None
-    newest = list(runs.values())[-1]
-    rows = Baseline.objects.filter(agent=newest.agent, judge=newest.judge, procedure=newest.procedure)
-    baselines = rows.filter(dimension__in=list(runs)).values_list("evaluation_run", flat=True)
-    return with_undated(comparison, {*baselines, *(run.pk for run in runs.values())})
+    """Compare an agent's evaluations, by dimension, with its current baselines; None where nothing can be compared."""
+    measured = baseline_and_candidate(runs)
+    return with_undated(compare(*measured, margin=margin)) if measured is not None else None
 
 
 def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimensions: Sequence[str] = ()) -> Compared:
@@ -197,12 +201,10 @@ def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dime
             if agent.slug not in baselines:
                 raise NotComparable(f"{path} holds no completed run of it; it has: {names}")
             before = baselines[agent.slug]
-            runs = _newest_like(agent, before, dimensions)
-            now = measurement_of_runs(runs)
+            now = measurement_of_runs(_newest_like(agent, before, dimensions))
             if (before.judge, before.procedure) != (now.judge, now.procedure):
                 result.wrong_file = True
-            comparison = compare(before, now, margin=margin)
-            result.comparisons.append(with_undated(comparison, {run.pk for run in runs.values()}))
+            result.comparisons.append(with_undated(compare(before, now, margin=margin)))
     if not agents:
         result.refused[str(path)] = f"names no agent there is; it has: {names}"
     return result.adjusted()
@@ -239,9 +241,9 @@ def ways_of(agent: Agent) -> list[Judged]:
     return sorted(ways, key=lambda way: (is_heuristic(way.judge), "simulated" in way.procedure.split("+")))
 
 
-def sides_of(
+def chosen_measurements(
     agent: Agent | None, baseline: Asked, candidate: Asked, *, ways: Sequence[Judged]
-) -> tuple[Side | None, Side | None]:
+) -> tuple[Measurement | None, Measurement | None]:
     """Return two measurements of an agent, judged in the first way in which there are both; None for one there is not.
 
     Where each was judged in a way of its own they are returned as they are: `compare` then says why they do not compare.
@@ -254,46 +256,40 @@ def sides_of(
     """
     if run := next((one for one in (baseline, candidate) if isinstance(one, EvaluationRun)), None):
         ways = [Judged(judge=run.judge, procedure=run.procedure)]
-    before: Side | None = None
-    now: Side | None = None
+    before: Measurement | None = None
+    now: Measurement | None = None
     for way in ways:
-        second = _side(agent, candidate, way, since_baselines=baseline is None)
+        second = _measured(agent, candidate, way, since_baselines=baseline is None)
         if baseline is not None or agent is None:
-            first = _side(agent, baseline, way)
+            first = _measured(agent, baseline, way)
         else:
             rows = get_baseline(agent=agent, judge=way.judge, procedure=way.procedure)
-            first = _baseline_side(agent, way, rows, second.measurement if second else None) if rows else None
+            first = _measured_baselines(rows, second) if rows else None
         if first is not None and second is not None:
             return first, second
         before, now = before or first, now or second
     return before, now
 
 
-def _baseline_side(agent: Agent, way: Judged, rows: Mapping[str, Baseline], candidate: Measurement | None) -> Side:
+def _measured_baselines(rows: Mapping[str, Baseline], candidate: Measurement | None) -> Measurement:
     measured = measurement_of_baselines(rows.values(), candidate)
-    runs = {name: row.evaluation_run for name, row in rows.items()}
-    unscored = _without_adherence(agent, way, None, runs) if ADHERENCE not in runs else None
-    if unscored is not None:
-        runs[ADHERENCE] = unscored
-        adherence = measurement_of(unscored, dimensions=[ADHERENCE]).dimensions
-        measured = measured.model_copy(update={"dimensions": {**measured.dimensions, **adherence}})
-    return Side(measured, {name: run.pk for name, run in runs.items()})
+    if ADHERENCE in rows:
+        return measured
+    unscored = newest_without_adherence(row.evaluation_run for row in rows.values())
+    return measured.extended_by(measurement_of(unscored, dimensions=[ADHERENCE])) if unscored else measured
 
 
-def _side(agent: Agent | None, asked: Asked, way: Judged, *, since_baselines: bool = False) -> Side | None:
+def _measured(agent: Agent | None, asked: Asked, way: Judged, *, since_baselines: bool = False) -> Measurement | None:
     if isinstance(asked, EvaluationRun):
-        return Side(measurement_of(asked), dict.fromkeys(asked.dimensions, asked.pk))
+        return measurement_of(asked)
     if agent is None:
         return None
-    newest = (
-        newest_since_baselines([agent.pk], way)
-        if asked is None and since_baselines
-        else newest_evidence([agent.pk], way, tag=asked)
-    )
+    is_since = asked is None and since_baselines
+    newest = newest_since_baselines([agent.pk], way) if is_since else newest_evidence([agent.pk], way, tag=asked)
     runs = runs_of(newest.get(agent.pk, {}))
     if ADHERENCE not in runs and (unscored := _without_adherence(agent, way, asked, runs)) is not None:
         runs = {ADHERENCE: unscored, **runs}
-    return Side(measurement_of_runs(runs), {name: run.pk for name, run in runs.items()}) if runs else None
+    return measurement_of_runs(runs) if runs else None
 
 
 def _without_adherence(

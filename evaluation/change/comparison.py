@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
@@ -25,26 +25,20 @@ from evaluation.change.change import (
     mean_of,
     to,
 )
-from evaluation.change.evidence import get_baseline, newest_without_adherence
 from evaluation.change.measurements import (
     Measured,
     MeasuredDimension,
     Measurement,
     NotComparable,
-    Side,
     is_message,
-    measurement_of,
-    measurement_of_baselines,
-    measurement_of_runs,
 )
 from evaluation.dimensions import BY_ONE_MESSAGE, Dimension
-from evaluation.models import COUNTED, EvaluationRun, is_heuristic
+from evaluation.models import COUNTED, is_heuristic
 from evaluation.runs.summary import NOTHING, TOO_LITTLE, Share, total, with_share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import ALPHA, MARGIN, n_to_detect
 
-ADHERENCE = Dimension.ADHERENCE.value
 NONE_IN_COMMON = "no proposition was scored in both"
 ONLY_NOW = "scored only now"
 ONLY_BEFORE = "scored only in the baseline"
@@ -154,9 +148,8 @@ class Comparison(BaseModel):
     @property
     def shown(self) -> list[Shown]:
         """What can be said although there is no difference of scores, what is sure first. Every report begins with it."""
-        rows = (*self.dimensions, *(change for changes in self.propositions.values() for change in changes))
-        rows = tuple(row for row in rows if row.proposition or row.dimension not in self.lost_dimensions)
-        shown = [one for change in rows if (one := shown_by(change)) is not None]
+        rows = [change for change in self.dimensions if change.dimension not in self.lost_dimensions]
+        shown = [one for change in (*rows, *self.proposition_changes) if (one := shown_by(change)) is not None]
         return sorted(shown, key=lambda one: (one.verdict != "worse", one.verdict != "better"))
 
     @property
@@ -179,10 +172,14 @@ class Comparison(BaseModel):
         return self.propositions.get(dimension, ())
 
     @property
+    def proposition_changes(self) -> list[ChangeResult]:
+        """The changes of all propositions, by dimension, in each the worst first."""
+        return [change for changes in self.propositions.values() for change in changes]
+
+    @property
     def worse(self) -> tuple[ChangeResult, ...]:
         """What surely got worse: dimensions, then propositions."""
-        rows = (*self.dimensions, *(change for changes in self.propositions.values() for change in changes))
-        return tuple(change for change in rows if change.worse)
+        return tuple(change for change in (*self.dimensions, *self.proposition_changes) if change.worse)
 
 
 def shown_by(change: ChangeResult) -> Shown | None:
@@ -226,14 +223,23 @@ def compare(
     persona_changes = tuple(map(str, changes_between(candidate.target, *digests))) if stale else ()
     common = [d for d in SCORERS if d in baseline.dimensions and d in candidate.dimensions]
     parts = [_Dimension(d, baseline.dimensions[d], candidate.dimensions[d], candidate.judge) for d in common]
-    changed = tuple(name for part in parts for name in part.named(part.reworded))
-    unjudged = tuple(name for part in parts for name in part.named(part.unjudged))
-    messages = {(part.name, p): pair for part in parts for p, pair in part.scored_by_message.items()}
     lost_parts = {one.dimension: one for one in lost_dimensions({part.name: part.scored_shares() for part in parts})}
+    changed: list[str] = []
+    scored_in_one: list[str] = []
+    over_window: list[str] = []
+    unjudged: list[str] = []
+    shares_before: dict[tuple[str, str], Share] = {}
+    shares_now: dict[tuple[str, str], Share] = {}
     for part in parts:
+        changed += part.named(part.reworded)
+        scored_in_one += part.named(part.scored_in_one)
+        over_window += part.named(part.over_window)
+        unjudged += part.named(part.unjudged)
+        for proposition, (before, now) in part.scored_by_message.items():
+            shares_before[part.name, proposition] = before.share or NOTHING
+            shares_now[part.name, proposition] = now.share or NOTHING
         if part.by_hits and part.name in lost_parts:
             lost_parts[part.name] = lost_parts[part.name].model_copy(update={"without_hits": True})
-    lost = lost_propositions(*({key: pair[n].share or NOTHING for key, pair in messages.items()} for n in (0, 1)))
     comparison = Comparison(
         baseline=baseline,
         candidate=candidate,
@@ -241,97 +247,18 @@ def compare(
         propositions={part.name: part.changes(margin) for part in parts} if propositions else {},
         only_baseline=_only(baseline, candidate),
         only_candidate=_only(candidate, baseline),
-        changed=changed,
-        scored_in_one=tuple(name for part in parts for name in part.named(part.scored_in_one)),
+        changed=tuple(changed),
+        scored_in_one=tuple(scored_in_one),
         stale=stale,
         persona_changes=persona_changes,
-        over_window=tuple(name for part in parts for name in part.named(part.over_window)),
-        unjudged=unjudged,
-        lost=(*lost_parts.values(), *lost),
+        over_window=tuple(over_window),
+        unjudged=tuple(unjudged),
+        lost=(*lost_parts.values(), *lost_propositions(shares_before, shares_now)),
         missing={part.name: line for part in parts if (line := part.missing(lost_parts.get(part.name)))},
         margin=margin,
         notes=tuple(_notes(baseline, candidate, changed, persona_changes, stale=stale)),
     )
     return adjusted([comparison])[0]
-
-
-def compare_to_baseline(
-    run: EvaluationRun, *, margin: float = MARGIN, dimensions: Collection[str] = (), propositions: bool = True
-) -> Comparison | None:
-    """A completed run against its agent's current baselines of the same judge and procedure (AC-6.5.4), as `compare` does.
-
-    Only in `dimensions`, where given. None where there is no baseline in any of them but the run itself, or the target is a channel.
-    """
-    runs = dict.fromkeys(run.dimensions, run)
-    return compare_runs(runs, margin=margin, dimensions=dimensions, propositions=propositions)
-
-
-def compare_runs(
-    runs: Mapping[str, EvaluationRun],
-    *,
-    margin: float = MARGIN,
-    dimensions: Collection[str] = (),
-    propositions: bool = True,
-) -> Comparison | None:
-    """The same where each dimension may come from an evaluation of its own: of one agent, judge and procedure, the newest last."""
-    sides = sides_of_runs(runs, dimensions=dimensions)
-    if sides is None:
-        return None
-    before, now = sides
-    return compare(before.measurement, now.measurement, margin=margin, propositions=propositions)
-
-
-def sides_of_runs(runs: Mapping[str, EvaluationRun], *, dimensions: Collection[str] = ()) -> tuple[Side, Side] | None:
-    """Return the current baselines and these evaluations, by dimension, as `compare` takes them; None where nothing can be compared.
-
-    Args:
-        runs: By dimension, of one agent, judge and procedure, the newest last.
-        dimensions: Only these; default all.
-    """
-    last = list(runs.values())[-1]
-    if last.agent is None:
-        return None
-    baselines = get_baseline(agent=last.agent, judge=last.judge, procedure=last.procedure)
-    wanted = {d: run for d, run in runs.items() if d in baselines and (not dimensions or d in dimensions)}
-    rows = [baselines[d] for d, run in wanted.items() if baselines[d].evaluation_run_id != run.pk]
-    if not rows:
-        return None
-    candidate = measurement_of_runs({b.dimension: wanted[b.dimension] for b in rows})
-    baseline = measurement_of_baselines(rows, candidate)
-    before = Side(baseline, {b.dimension: b.evaluation_run_id for b in rows})
-    now = Side(candidate, {b.dimension: wanted[b.dimension].pk for b in rows})
-    if ADHERENCE in wanted or ADHERENCE not in last.dimensions or (dimensions and ADHERENCE not in dimensions):
-        return before, now
-    has_baseline = ADHERENCE in baselines
-    run_before = newest_without_adherence(row.evaluation_run for row in rows)
-    if has_baseline:
-        run_before = baselines[ADHERENCE].evaluation_run
-    if run_before is None:
-        return before, now
-    return _with_adherence(before, now, run_before, last, has_baseline=has_baseline)
-
-
-def _with_adherence(
-    before: Side, now: Side, run_before: EvaluationRun, run: EvaluationRun, *, has_baseline: bool
-) -> tuple[Side, Side]:
-    """Add adherence, of which too little was scored for a baseline, or nothing now: that is a finding, too.
-
-    Not where there is nothing to say: nothing was scored in either, or what was scored now is of messages
-    that the baseline knows. Adherence alone: consistency takes earlier messages, which a first baseline often lacks.
-    """
-    if run_before.pk == run.pk:
-        return before, now
-    first, second = (measurement_of(each, dimensions=[ADHERENCE]).dimensions for each in (run_before, run))
-    scored_before, scored_now = (bool(of[ADHERENCE].sample.observations) for of in (first, second))
-    if not (scored_before or scored_now) or (has_baseline and scored_now):
-        return before, now
-    return _with_dimension(before, first, run_before), _with_dimension(now, second, run)
-
-
-def _with_dimension(side: Side, measured: Mapping[str, MeasuredDimension], run: EvaluationRun) -> Side:
-    dimensions = {**side.measurement.dimensions, **measured}
-    runs = {**side.runs, **dict.fromkeys(measured, run.pk)}
-    return Side(side.measurement.model_copy(update={"dimensions": dimensions}), runs)
 
 
 def _check(baseline: Measurement, candidate: Measurement) -> None:
@@ -368,26 +295,45 @@ class _Dimension:
     def __init__(self, name: str, before: MeasuredDimension, now: MeasuredDimension, judge: str) -> None:
         self.name, self.both, self.counted = name, (before, now), name in COUNTED
         self.heuristic = is_heuristic(judge)
-        asked = {p: (one, now.propositions[p]) for p, one in before.propositions.items() if p in now.propositions}
-        self.reworded = [p for p, (b, n) in asked.items() if b.digest and n.digest and b.digest != n.digest]
-        self.same = {p: pair for p, pair in asked.items() if p not in self.reworded}
-        judged = {p: [*b.observations, *n.observations] for p, (b, n) in self.same.items()}
-        windows = [p for p, rows in judged.items() if rows and all(str(o.cluster).startswith("repeat:") for o in rows)]
-        self.over_window = windows if any(rows for p, rows in judged.items() if p not in windows) else []
-        self.by_hits = {p: hits for p, pair in self.same.items() if (hits := self._hits(*pair)) is not None}
-        self.scored_in_one = [
-            p
-            for p, (b, n) in self.same.items()
-            if not self.counted and p not in self.by_hits and (b.score is None) != (n.score is None)
-        ]
-        self.unjudged = [
-            p
-            for p, pair in self.same.items()
-            if all(one.score is None for one in pair) and any(one.unjudged for one in pair)
-        ]
+        self.reworded: list[str] = []
+        self.same: dict[str, tuple[Measured, Measured]] = {}
+        for proposition, earlier in before.propositions.items():
+            later = now.propositions.get(proposition)
+            if later is None:
+                continue
+            if earlier.digest and later.digest and earlier.digest != later.digest:
+                self.reworded.append(proposition)
+            else:
+                self.same[proposition] = (earlier, later)
+        self.over_window = self._over_window()
+        self.by_hits: dict[str, tuple[Share, Share]] = {}
+        self.scored_in_one: list[str] = []
+        self.unjudged: list[str] = []
+        for proposition, (earlier, later) in self.same.items():
+            scored = [one.score is not None for one in (earlier, later)]
+            hits = self._hits(earlier, later)
+            if hits is not None:
+                self.by_hits[proposition] = hits
+            elif any(scored) and not all(scored) and not self.counted:
+                self.scored_in_one.append(proposition)
+            if not any(scored) and (earlier.unjudged or later.unjudged):
+                self.unjudged.append(proposition)
 
     def named(self, propositions: Iterable[str]) -> list[str]:
         return [f"{self.name}/{proposition}" for proposition in propositions]
+
+    def _over_window(self) -> list[str]:
+        windows = []
+        others = False
+        for proposition, (before, now) in self.same.items():
+            observations = [*before.observations, *now.observations]
+            if not observations:
+                continue
+            if all(str(o.cluster).startswith("repeat:") for o in observations):
+                windows.append(proposition)
+            else:
+                others = True
+        return windows if others else []
 
     def _hits(self, before: Measured, now: Measured) -> tuple[Share, Share] | None:
         """The hits of both, where they are compared; None where the scores are."""
@@ -410,10 +356,9 @@ class _Dimension:
 
     def scored_shares(self) -> tuple[ScoredShare, ScoredShare]:
         """How much of these propositions was scored in both."""
-        before, now = (
-            _scored_share(of, [pair[n] for pair in self.scored_by_message.values()]) for n, of in enumerate(self.both)
-        )
-        return before, now
+        before, now = self.both
+        pairs = self.scored_by_message.values()
+        return _scored_share(before, [pair[0] for pair in pairs]), _scored_share(now, [pair[1] for pair in pairs])
 
     def missing(self, lost: Lost | None) -> str:
         """What is missing for a comparison of the dimension, and what to do about it; empty where it is compared."""
@@ -484,14 +429,13 @@ class _Dimension:
         """
         if self.counted or not any(of.propositions for of in self.both):  # files may name no propositions
             return [of.sample for of in self.both]
-        scored = [
-            [p for p, pair in self.same.items() if p not in self.over_window and pair[n].score is not None]
-            for n in (0, 1)
-        ]
-        if all(scored):  # else there is nothing to compare: what there is is shown
-            scored = [[p for p in scored[0] if p in scored[1]]] * 2
+        compared = {p: pair for p, pair in self.same.items() if p not in self.over_window}
+        scored_before = [p for p, (measured, _) in compared.items() if measured.score is not None]
+        scored_now = [p for p, (_, measured) in compared.items() if measured.score is not None]
+        if scored_before and scored_now:  # else there is nothing to compare: what there is is shown
+            scored_before = scored_now = [p for p in scored_before if p in scored_now]
         before, now = self.both
-        return [_over(before, now, scored[0]), _over(now, before, scored[1])]
+        return [_over(before, now, scored_before), _over(now, before, scored_now)]
 
 
 def _scored_share(dimension: MeasuredDimension, propositions: Sequence[Measured]) -> ScoredShare:
@@ -562,19 +506,17 @@ def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
     together = list(comparisons)
     margin = together[0].margin if together else MARGIN
     dimensions = iter(corrected([change for c in together for change in c.dimensions], margin, "dimensions"))
-    rows = [change for c in together for changes in c.propositions.values() for change in changes]
+    rows = [change for c in together for change in c.proposition_changes]
     propositions = iter(corrected(rows, margin, "propositions"))
-    return [
-        c.model_copy(
-            update={
-                "dimensions": tuple(_with_lost(next(dimensions), c.lost) for _ in c.dimensions),
-                "propositions": {
-                    d: tuple(_with_lost(next(propositions), c.lost) for _ in rows) for d, rows in c.propositions.items()
-                },
-            }
-        )
-        for c in together
-    ]
+    results = []
+    for comparison in together:
+        lost = comparison.lost
+        by_dimension = {}
+        for name, changes in comparison.propositions.items():
+            by_dimension[name] = tuple(_with_lost(next(propositions), lost) for _ in changes)
+        own = tuple(_with_lost(next(dimensions), lost) for _ in comparison.dimensions)
+        results.append(comparison.model_copy(update={"dimensions": own, "propositions": by_dimension}))
+    return results
 
 
 def _with_lost(change: ChangeResult, lost: Sequence[Lost]) -> ChangeResult:

@@ -1,4 +1,4 @@
-"""The baselines an agent is compared with, and the evaluations that say how it is now.
+"""The baselines an agent is compared with, and the evaluations that say how it is now: which they are, and both measured.
 
 The newest evidence is, per judge, procedure and dimension, the evaluation with the newest judged message that scored something: one
 that scored nothing, or judged old messages again, does not hide what newer messages showed.
@@ -20,6 +20,7 @@ from django.utils import timezone
 from agents.builds import Tag
 from agents.models import Agent, Message
 from agents.personas.persona import changes_since, current_digest
+from evaluation.change.measurements import Measurement, measurement_of, measurement_of_baselines, measurement_of_runs
 from evaluation.change.models import Baseline, Evidence
 from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, EvaluationScore, Method, is_heuristic
@@ -121,6 +122,7 @@ def stale_reasons(baselines: Iterable[Baseline]) -> dict[int, str]:
 
 Newest = Mapping[str, Evidence]  # by dimension
 MOST_JUDGES = 50
+ADHERENCE = Dimension.ADHERENCE.value
 _FIRST = ("-newest_message_at", "-evaluation_run_id")  # without the id it would be joined for its own order
 
 
@@ -278,7 +280,40 @@ def newest_of_ways(
 def newest_without_adherence(runs: Iterable[EvaluationRun]) -> EvaluationRun | None:
     """Return the newest of the evaluations behind other scores if it asked for adherence, too: hits compare without a score."""
     newest = max(runs, key=lambda run: run.pk, default=None)
-    return newest if newest is not None and Dimension.ADHERENCE in newest.dimensions else None
+    return newest if newest is not None and ADHERENCE in newest.dimensions else None
+
+
+def baseline_and_candidate(runs: Mapping[str, EvaluationRun]) -> tuple[Measurement, Measurement] | None:
+    """Measure the current baselines and these evaluations, for `compare`; None where nothing can be compared.
+
+    Args:
+        runs: By dimension, of one agent, judge and procedure, the newest last.
+    """
+    last = list(runs.values())[-1]
+    if last.agent is None:
+        return None
+    baselines = get_baseline(agent=last.agent, judge=last.judge, procedure=last.procedure)
+    wanted = {d: run for d, run in runs.items() if d in baselines}
+    rows = [baselines[d] for d, run in wanted.items() if baselines[d].evaluation_run_id != run.pk]
+    if not rows:
+        return None
+    candidate = measurement_of_runs({b.dimension: wanted[b.dimension] for b in rows})
+    baseline = measurement_of_baselines(rows, candidate)
+    if ADHERENCE in wanted or ADHERENCE not in last.dimensions:
+        return baseline, candidate
+    run_before = newest_without_adherence(row.evaluation_run for row in rows)
+    if ADHERENCE in baselines:
+        run_before = baselines[ADHERENCE].evaluation_run
+    if run_before is None or run_before.pk == last.pk:
+        return baseline, candidate
+    # Of adherence too little was scored for a baseline, or nothing now: that is a finding, too. Not where there is nothing to say: nothing
+    # was scored in either, or what was scored now is of messages that the baseline knows. Adherence alone: consistency takes earlier
+    # messages, which a first baseline often lacks.
+    before, now = (measurement_of(run, dimensions=[ADHERENCE]) for run in (run_before, last))
+    scored_before, scored_now = (bool(m.dimensions[ADHERENCE].sample.observations) for m in (before, now))
+    if not (scored_before or scored_now) or (ADHERENCE in baselines and scored_now):
+        return baseline, candidate
+    return baseline.extended_by(before), candidate.extended_by(now)
 
 
 MEASURE_NEWER = "evaluate newer messages, or capture a baseline of older ones (--window, --where)"

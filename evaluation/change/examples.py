@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import F, Q, Window
 from django.db.models.fields.json import KeyTextTransform
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
 
-from agents.builds import BUILD_TAGS, Tag
+from agents.builds import BUILD_TAGS, Tag, first_of_tags
 from agents.kit.text.markdown import plain
 from agents.models import Message
 from evaluation.change.models import Change
@@ -147,14 +147,18 @@ class Quote:
     score: int
 
 
-def quotes_of(changes: Sequence[tuple[Key, Key, bool]]) -> list[tuple[Quote | None, Quote | None]]:
-    """Return two messages for each change: the best before and the worst now, or the reverse where it rose.
+class ComparedJudgements(NamedTuple):
+    """The judgements of a proposition before and now, and whether its score rose."""
 
-    Args:
-        changes: The judgements before and now, and whether the score rose.
-    """
-    best = _extremes([now if rose else before for before, now, rose in changes], F("score").desc())
-    worst = _extremes([before if rose else now for before, now, rose in changes], F("score").asc())
+    before: Key
+    now: Key
+    rose: bool
+
+
+def quotes_of(compared: Sequence[ComparedJudgements]) -> list[tuple[Quote | None, Quote | None]]:
+    """Return two messages for each: the best before and the worst now, or the reverse where the score rose."""
+    best = _extremes([keys.now if keys.rose else keys.before for keys in compared], F("score").desc())
+    worst = _extremes([keys.before if keys.rose else keys.now for keys in compared], F("score").asc())
     keys = {row["message"] for row in (*best.values(), *worst.values())}
     messages = Message.objects.select_related("channel", "agent").in_bulk(keys)
 
@@ -163,7 +167,7 @@ def quotes_of(changes: Sequence[tuple[Key, Key, bool]]) -> list[tuple[Quote | No
         return Quote(message=message, score=row["score"]) if row and message else None
 
     pairs = []
-    for before, now, rose in changes:
+    for before, now, rose in compared:
         first, second = (worst, best) if rose else (best, worst)
         pairs.append((quote(first.get(before)), quote(second.get(now))))
     return pairs
@@ -192,41 +196,41 @@ def _key_of(row: Mapping[str, Any]) -> Key:
     return row["evaluation_run"], row["dimension"], row["proposition_id"]
 
 
-def add_quotes(rows: Sequence[Change]) -> None:
-    """Set the messages that show these propositions' changes, and the tags since which they changed."""
-    both = [
-        (
-            (row.baseline_run_id, row.dimension, row.proposition),
-            (row.evaluation_run_id, row.dimension, row.proposition),
-        )
-        for row in rows
-    ]
-    rose = [(row.points or 0.0) > 0 for row in rows]
-    quotes = quotes_of([(before, now, up) for (before, now), up in zip(both, rose, strict=True)])
-    tags = _tags_since(both)
-    for row, (before, now), (_, key) in zip(rows, quotes, both, strict=True):
-        if before is not None:
-            row.baseline_quote, row.baseline_quote_score = before.message, before.score
-        if now is not None:
-            row.quote, row.quote_score = now.message, now.score
-        if (tag := tags.get(key)) is not None:
+def add_evidence(rows: Sequence[Change]) -> None:
+    """Set the messages that show these propositions' changes, and since which tag they changed; in a few statements for all."""
+    compared = []
+    for row in rows:
+        before = (row.baseline_run_id, row.dimension, row.proposition)
+        now = (row.evaluation_run_id, row.dimension, row.proposition)
+        compared.append(ComparedJudgements(before, now, rose=(row.points or 0.0) > 0))
+    quotes, tags = quotes_of(compared), _tags_since(compared)
+    tagged = {row.agent_id for row, keys in zip(rows, compared, strict=True) if keys.now in tags}
+    first = first_of_tags(tagged) if tagged else {}
+    for row, keys, (best, worst) in zip(rows, compared, quotes, strict=True):
+        if best is not None:
+            row.baseline_quote, row.baseline_quote_score = best.message, best.score
+        if worst is not None:
+            row.quote, row.quote_score = worst.message, worst.score
+        if (tag := tags.get(keys.now)) is not None:
             row.since_tag, row.since_value = tag
+            row.since_at = first.get((row.agent_id, tag))
 
 
-def _tags_since(changes: Sequence[tuple[Key, Key]]) -> dict[Key, Tag]:
+def _tags_since(compared: Sequence[ComparedJudgements]) -> dict[Key, Tag]:
     """The tag that every judged message carries now and none carried before; where there are several the first of `BUILD_TAGS`.
 
     Of what was judged over whole windows: the tag that each of the two evaluations asked for.
     """
     tagged = {f"tag_{key}": KeyTextTransform(key, "message__tags") for key in BUILD_TAGS}
-    rows = _rows_of(key for both in changes for key in both).filter(status="scored", message__isnull=False)
+    keys = [key for before, now, _ in compared for key in (before, now)]
+    rows = _rows_of(keys).filter(status="scored", message__isnull=False)
     seen: dict[Key, list[dict[str, Any]]] = defaultdict(list)
     for row in rows.annotate(**tagged).values(*_KEY, *tagged).distinct():
         seen[_key_of(row)].append(row)
-    runs = EvaluationRun.objects.filter(pk__in={key[0] for both in changes for key in both}).order_by()
+    runs = EvaluationRun.objects.filter(pk__in={key[0] for key in keys}).order_by()
     asked = dict(runs.values_list("pk", "where"))
     tags = {}
-    for before, now in changes:
+    for before, now, _ in compared:
         for name in BUILD_TAGS:
             value = _value_since(name, seen[before], seen[now])
             if value is None and asked[before[0]].get(name) not in (None, asked[now[0]].get(name)):

@@ -1,39 +1,32 @@
-"""One measurement of an agent or a channel, to be compared with another: read from evaluations, from baselines, or from a file.
+"""One measurement of an agent or a channel, to be compared with another: read from evaluations or from baselines.
 
-Every scored judgement is in it, clustered by what was judged.
+Every scored judgement is in it, clustered by what was judged. `measurement_files` reads the same from a file.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median_low
-from typing import Annotated, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from django.db import models
 from django.db.models import Case, Q, When
 from django.utils import timezone
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from agents.models import Message
 from evaluation.change.change import DELETED, HIT, Sample, mean_of
 from evaluation.change.models import Baseline
 from evaluation.dimensions import Dimension
-from evaluation.models import BY_MESSAGE, COUNTED, ChannelShare, EvaluationRun, EvaluationScore, Method
-from evaluation.propositions.files import dotted, in_words, location_of
-from evaluation.runs.execute import Captured, run_json
+from evaluation.models import BY_MESSAGE, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.summary import (
     COVERABLE,
     NOTHING,
-    TOO_LITTLE,
     WITHOUT_SCORE,
-    RunSummary,
     Share,
-    channels_of,
     total,
     why_too_little,
     window_statistics,
@@ -44,10 +37,6 @@ from evaluation.statistics.bootstrap import Observation
 
 class NotComparable(ValueError):
     """Two measurements cannot be compared: another judge, another procedure, other things measured. Says which."""
-
-
-class UnreadableFile(ValueError):
-    """A file that is no measurement; says which field is wrong and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,16 +132,16 @@ class Measurement(BaseModel):
     procedure: str = Field(exclude=True)
     persona_digest: str = ""
     dimensions: SkipValidation[Mapping[str, MeasuredDimension]] = Field(default_factory=dict, exclude=True)
+    # The evaluations it rests on (primary keys), by dimension; of a file none.
+    runs: SkipValidation[Mapping[str, int]] = Field(default_factory=dict, exclude=True)
     evaluation_run: int | None = None
     scope: str | None = Field(None, exclude=True)
     where: dict[str, str] | None = None
 
-
-class Side(NamedTuple):
-    """One of two measurements that are compared, and the evaluations it rests on (primary keys), by dimension."""
-
-    measurement: Measurement
-    runs: Mapping[str, int]
+    def extended_by(self, other: Measurement) -> Measurement:
+        """Return it with the dimensions of another measurement, too."""
+        dimensions = {**self.dimensions, **other.dimensions}
+        return self.model_copy(update={"dimensions": dimensions, "runs": {**self.runs, **other.runs}})
 
 
 # -- of evaluations
@@ -181,6 +170,7 @@ def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection
         procedure=run.procedure,
         persona_digest=run.persona_digest,
         dimensions=_judged(run, wanted),
+        runs=dict.fromkeys(wanted, run.pk),
         evaluation_run=run.pk,
         scope=", ".join([*scope, *tags, *(["evenly by position"] if run.position_bins else [])]),
         where={} if run.simulated else run.where,
@@ -219,12 +209,24 @@ def measurement_of_baselines(baselines: Iterable[Baseline], candidate: Measureme
 
 def _together(parts: Sequence[Measurement], **fields: Any) -> Measurement:
     """Measurements of different dimensions as one, the newest last."""
-    together = {
-        "dimensions": {name: of for part in parts for name, of in part.dimensions.items()},
+    together = parts[0]
+    for part in parts[1:]:
+        together = together.extended_by(part)
+    update = {
+        "dimensions": together.dimensions,
+        "runs": together.runs,
         "where": parts[0].where if all(part.where == parts[0].where for part in parts) else None,
         "evaluation_run": parts[-1].evaluation_run if len(parts) == 1 else None,
     }
-    return parts[-1].model_copy(update={**together, **fields})
+    return parts[-1].model_copy(update={**update, **fields})
+
+
+class _Judgement(NamedTuple):
+    """One judgement of a message: its score (None: not scored), its weight, and whether the judge can score it."""
+
+    score: int | None
+    weight: float
+    coverable: bool
 
 
 @dataclass(slots=True)
@@ -232,101 +234,133 @@ class _Judgements:
     """The judgements of one proposition: by message, by window (that of a run or of a channel), and of messages deleted since.
 
     Attributes:
-        share: Of those that are of no message, or of one that was deleted.
+        share_of_others: Of those that are of no message, or of one that was deleted.
         unjudged: Whether the judge could not score one of them.
         inverted, scored, unscored: As of `Measured`.
-        messages: Per message the score or None, the weight, and whether the judge can score it, of each repeat.
+        messages: Those of each message, its repeats.
         windows: Per window the repeat, score and weight of each scored judgement; `counts` the count of each repeat.
     """
 
     by_message: bool
-    share: Share = NOTHING
+    share_of_others: Share = NOTHING
     unjudged: bool = False
     inverted: bool = False
     scored: int = 0
     unscored: int = 0
-    messages: dict[int, list[tuple[int | None, float, bool]]] = field(default_factory=lambda: defaultdict(list))
+    messages: dict[int, list[_Judgement]] = field(default_factory=lambda: defaultdict(list))
     windows: dict[int, list[tuple[int, int, float]]] = field(default_factory=lambda: defaultdict(list))
     counts: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     deleted: list[Observation] = field(default_factory=list)
 
+    @property
+    def scored_messages(self) -> set[int]:
+        return {message for message, rows in self.messages.items() if any(row.score is not None for row in rows)}
+
+    @property
+    def share(self) -> Share:
+        """How much was scored of what the judge can score; the repeats of a message count once."""
+        coverable = sum(any(row.coverable for row in rows) for rows in self.messages.values())
+        return self.share_of_others + Share(len(self.scored_messages), coverable)
+
 
 def _judged(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, MeasuredDimension]:
-    """What a run, and those of its agent's channels, judged.
+    """Return what a run, and those of its agent's channels, judged.
 
     What is judged message by message is the mean of the repeats of each message. What is judged over a window has one observation per
     channel; with one window alone its repeats, which share one weight so that their mean counts once. A channel's propositions share the
     weight of the agent's messages there, so that the weighted mean of the observations is the mean of the channels' scores weighted by
     messages. An exact statistic of a window has the figures of its messages, also where the claim itself is unscored.
     """
-    own, linked = ([d for d in dimensions if (d in run.own_dimensions) is here] for here in (True, False))
-    digests: dict[str, dict[str, str]] = {d: dict(of) for d, of in run.proposition_digests.items()}
+    own = [name for name in dimensions if name in run.own_dimensions]
+    linked = [name for name in dimensions if name not in run.own_dimensions]
     channels: dict[int, ChannelShare] = {}
     if linked:
         shares = run.channel_shares.select_related("channel_run__channel")
-        channels = {c.channel_run_id: c for c in shares.exclude(channel_run__status__in=WITHOUT_SCORE)}
-    for dimension in linked:  # a channel can have its own wording, so the digests of all are joined
-        joined: dict[str, set[str]] = defaultdict(set)
-        for channel in channels.values():
-            for proposition, digest in channel.channel_run.proposition_digests.get(dimension, {}).items():
-                joined[proposition].add(digest)
-        digests[dimension] = {p: "+".join(sorted(all_of)) for p, all_of in joined.items()}
+        channels = {share.channel_run_id: share for share in shares.exclude(channel_run__status__in=WITHOUT_SCORE)}
+    digests: dict[str, Mapping[str, str]] = dict(run.proposition_digests)
+    for name in linked:
+        digests[name] = _digests_of_channels(channels.values(), name)
     judgements = _judgements(run, own, linked, channels)
-    judges_messages = any(of.messages for by in judgements.values() for of in by.values())
+    judges_messages = any(judged.messages for by in judgements.values() for judged in by.values())
     keys = dict(_clusters(run)) if judges_messages else {}
-    measured, exact = {}, window_statistics(run.figures)
-    for dimension, by in judgements.items():
-        weights: dict[int, float] = defaultdict(float)  # of all propositions, by window
-        for window, rows in ((w, rows) for of in by.values() for w, rows in of.windows.items()):
-            weights[window] += rows[0][2]
+    exact = window_statistics(run.figures)
+    measured = {}
+    for dimension, by_proposition in judgements.items():
+        weights = _weights_of_windows(by_proposition.values())
         propositions = {}
-        for name, of in sorted(by.items()):
-            observations = [*of.deleted, *_of_messages(of, keys), *_of_windows(of, weights, channels)]
-            observations = exact.get(dimension, {}).get(name, observations)
-            score, share = mean_of(observations), of.share
-            if dimension in COUNTED and of.counts:
-                counts = list(of.counts.values())
-                in_all = sorted(set.intersection(*map(set, counts)))  # repeats that no channel lacks
-                observations = [Observation(float(sum(by[n] for by in counts)), 1.0, f"repeat:{n}") for n in in_all]
-                score = sum(median_low(by.values()) for by in counts)
-            for rows_of_one in of.messages.values():
-                scored = any(score is not None for score, _, _ in rows_of_one)
-                share += Share(int(scored), int(any(coverable for _, _, coverable in rows_of_one)))
+        for name, judged in sorted(by_proposition.items()):
+            observations = exact.get(dimension, {}).get(name)
+            if observations is None:
+                observations = [*judged.deleted, *_of_messages(judged, keys), *_of_windows(judged, weights, channels)]
+            score = mean_of(observations)
+            if dimension in COUNTED and judged.counts:
+                score, observations = _of_counts(list(judged.counts.values()))
             propositions[name] = Measured(
                 score=score,
                 observations=tuple(observations),
-                share=share,
-                by_message=of.by_message,
+                share=judged.share,
+                by_message=judged.by_message,
                 digest=digests.get(dimension, {}).get(name, ""),
-                unjudged=score is None and of.unjudged,
-                inverted=of.inverted,
-                scored=of.scored,
-                unscored=of.unscored,
-                deleted=len(of.deleted),
+                unjudged=score is None and judged.unjudged,
+                inverted=judged.inverted,
+                scored=judged.scored,
+                unscored=judged.unscored,
+                deleted=len(judged.deleted),
             )
-        why = why_too_little(total(one.share or NOTHING for one in propositions.values() if one.by_message))
-        scores = [one.score for one in propositions.values() if one.score is not None]
-        mean = mean_of(o for one in propositions.values() for o in one.observations)
-        number = (sum(scores) if scores else None) if dimension in COUNTED else mean
-        judged_ones = [of.messages for of in by.values() if of.by_message]
-        messages = {message for rows_by_message in judged_ones for message in rows_by_message}
-        scored_messages = {
-            message
-            for rows_by_message in judged_ones
-            for message, rows_of_one in rows_by_message.items()
-            if any(score is not None for score, _, _ in rows_of_one)
-        }
-        measured[dimension] = MeasuredDimension(
-            score=None if why else number,
-            reason=why,
-            propositions=propositions,
-            messages=len(messages),
-            unscored=len(messages - scored_messages),
-            unscored_because=_commonest_reason(run, dimension)
-            if Dimension(dimension).kind.judged_by == "pair" and (why or not scores)
-            else "",
-        )
+        measured[dimension] = _dimension(run, dimension, propositions, by_proposition.values())
     return measured
+
+
+def _digests_of_channels(channels: Iterable[ChannelShare], dimension: str) -> dict[str, str]:
+    """Return the digests of a dimension's propositions; a channel can have its own wording, so those of all are joined."""
+    joined: dict[str, set[str]] = defaultdict(set)
+    for channel in channels:
+        for proposition, digest in channel.channel_run.proposition_digests.get(dimension, {}).items():
+            joined[proposition].add(digest)
+    return {proposition: "+".join(sorted(digests)) for proposition, digests in joined.items()}
+
+
+def _weights_of_windows(judgements: Iterable[_Judgements]) -> dict[int, float]:
+    """Return by window the weight of all propositions."""
+    weights: dict[int, float] = defaultdict(float)
+    for judged in judgements:
+        for window, rows in judged.windows.items():
+            weights[window] += rows[0][2]
+    return weights
+
+
+def _of_counts(by_window: Sequence[Mapping[int, int]]) -> tuple[float, list[Observation]]:
+    """Return the count over all windows, and that of each repeat that no window lacks."""
+    in_all = sorted(set.intersection(*map(set, by_window)))
+    observations = [Observation(float(sum(counts[n] for counts in by_window)), 1.0, f"repeat:{n}") for n in in_all]
+    return sum(median_low(counts.values()) for counts in by_window), observations
+
+
+def _dimension(
+    run: EvaluationRun, name: str, propositions: Mapping[str, Measured], judgements: Iterable[_Judgements]
+) -> MeasuredDimension:
+    """Return a dimension by its propositions; without a score where too little was scored."""
+    too_little = why_too_little(total(one.share or NOTHING for one in propositions.values() if one.by_message))
+    scores = [one.score for one in propositions.values() if one.score is not None]
+    score = mean_of(o for one in propositions.values() for o in one.observations)
+    if name in COUNTED:
+        score = sum(scores) if scores else None
+    messages, scored_messages = set[int](), set[int]()
+    for judged in judgements:
+        if judged.by_message:
+            messages |= judged.messages.keys()
+            scored_messages |= judged.scored_messages
+    because = ""
+    if Dimension(name).kind.judged_by == "pair" and (too_little or not scores):
+        because = _commonest_reason(run, name)
+    return MeasuredDimension(
+        score=None if too_little else score,
+        reason=too_little,
+        propositions=propositions,
+        messages=len(messages),
+        unscored=len(messages - scored_messages),
+        unscored_because=because,
+    )
 
 
 def _commonest_reason(run: EvaluationRun, dimension: str) -> str:
@@ -348,50 +382,53 @@ def _judgements(
         *("status", "score", "count", "weight", "coverable", "judge", "inverted"),
     )
     judgements: dict[str, dict[str, _Judgements]] = {d: {} for d in (*own, *linked)}
-    for dimension, proposition, window, message, repeat, over_window, *judged in rows.values_list(*about).iterator():
-        status, score, count, weight, coverable, judge, inverted = judged
+    for dimension, proposition, window, message, repeat, over_window, *rest in rows.values_list(*about).iterator():
+        status, score, count, weight, coverable, judge, inverted = rest
         by_message = dimension in BY_MESSAGE and not over_window
-        if (of := judgements[dimension].get(proposition)) is None:
-            of = judgements[dimension][proposition] = _Judgements(by_message)
-        of.unjudged |= status == "unscored" and judge != ""
-        of.inverted = inverted
-        of.scored += status == "scored"
-        of.unscored += status == "unscored"
+        judged = judgements[dimension].get(proposition)
+        if judged is None:
+            judged = judgements[dimension][proposition] = _Judgements(by_message)
+        judged.unjudged |= status == "unscored" and judge != ""
+        judged.inverted = inverted
+        judged.scored += status == "scored"
+        judged.unscored += status == "unscored"
         value = score if status == "scored" else None
         if message is not None:
-            of.messages[message].append((value, weight, coverable))
+            judged.messages[message].append(_Judgement(value, weight, coverable))
             continue
         if repeat == 1:
-            of.share += Share(int(status == "scored"), int(coverable))
+            judged.share_of_others += Share(int(status == "scored"), int(coverable))
         if status == "scored" and count is not None:
-            of.counts[window][repeat] = count
+            judged.counts[window][repeat] = count
         elif value is not None and by_message:
-            of.deleted.append(Observation(float(value), weight, DELETED))
+            judged.deleted.append(Observation(float(value), weight, DELETED))
         elif value is not None:
-            of.windows[window].append((repeat, value, weight))
+            judged.windows[window].append((repeat, value, weight))
     return judgements
 
 
-def _of_messages(of: _Judgements, keys: Mapping[int, str]) -> Iterator[Observation]:
-    for message, rows in of.messages.items():
-        scores = [score for score, _, _ in rows if score is not None]
+def _of_messages(judged: _Judgements, keys: Mapping[int, str]) -> Iterator[Observation]:
+    for message, rows in judged.messages.items():
+        scores = [row.score for row in rows if row.score is not None]
         if scores:
-            heaviest = max(weight for _, weight, _ in rows)
+            heaviest = max(row.weight for row in rows)
             yield Observation(sum(scores) / len(scores), heaviest, keys.get(message, DELETED))
 
 
 def _of_windows(
-    of: _Judgements, weights: Mapping[int, float], channels: Mapping[int, ChannelShare]
+    judged: _Judgements, weights: Mapping[int, float], channels: Mapping[int, ChannelShare]
 ) -> Iterator[Observation]:
     alone = sum(weight > 0 for weight in weights.values()) == 1
-    for window, rows in of.windows.items():
+    for window, rows in judged.windows.items():
         if alone:
             yield from (Observation(float(score), weight / len(rows), f"repeat:{n}") for n, score, weight in rows)
             continue
         link = channels.get(window)
-        said, slug = (link.messages, link.channel_run.channel.slug) if link and link.channel_run.channel else (1, "")
+        messages, slug = 1, ""
+        if link is not None and link.channel_run.channel is not None:
+            messages, slug = link.messages, link.channel_run.channel.slug
         mean = sum(score for _, score, _ in rows) / len(rows)
-        yield Observation(mean, said * rows[0][2] / weights[window], f"channel:{slug}")
+        yield Observation(mean, messages * rows[0][2] / weights[window], f"channel:{slug}")
 
 
 def _clusters(run: EvaluationRun) -> Iterator[tuple[int, str]]:
@@ -414,220 +451,3 @@ def _clusters(run: EvaluationRun) -> Iterator[tuple[int, str]]:
     for pk, of in tags.items():
         again = f"/{of.get('repeat', '1')}" if one_situation else ""
         yield pk, f"situation:{of.get('situation', '')}{again}"
-
-
-# -- as JSON, and of a file
-def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
-    """The object ``--json`` prints; `channels` are the channels' own runs, whose calls and cost are in none of the agents'."""
-    channels = [_run_json(summary) for summary in channels_of(result.summary for result in results)]
-    document = {"judge": judge, "runs": [_run_json(result.summary) for result in results]}
-    return {**document, "channels": channels} if channels else document
-
-
-def _run_json(summary: RunSummary) -> dict[str, Any]:
-    """As `run_json`; a completed run has its `observations` (see `observations_json`), so that the file serves as a baseline later."""
-    document = run_json(summary)
-    if summary.run.status == EvaluationRun.Status.COMPLETED:
-        document["observations"] = observations_json(measurement_of(summary.run))
-    return document
-
-
-def observations_json(measurement: Measurement) -> dict[str, Any]:
-    """The judgements behind a measurement, per dimension and proposition, compact: the mean of the repeats per message.
-
-    `scores` is by what was judged (``message:KEY``, ``situation:ID``, ``channel:SLUG``, ``repeat:N``), a list where there are several.
-    `weight` is the proposition's; where what was judged counts differently (channels, by the agent's messages), `weights` has each.
-    `judged` counts the messages that the judge could have scored, also where it scored none. `digest` tells whether the proposition is
-    still the same.
-    """
-    document = {}
-    for name, dimension in measurement.dimensions.items():
-        rows = {p: _of_proposition(one) for p, one in sorted(dimension.propositions.items()) if _was_judged(one)}
-        if rows:
-            document[name] = rows
-    return document
-
-
-def _was_judged(one: Measured) -> bool:
-    return bool(one.observations) or (one.by_message and one.share is not None and one.share.asked > 0)
-
-
-def _of_proposition(one: Measured) -> dict[str, Any]:
-    scores: dict[str, Any] = {}
-    for row in one.observations:
-        key, value = str(row.cluster), round(row.value, 4)
-        value = int(value) if value == int(value) else value
-        scores[key] = value if key not in scores else [*_listed(scores[key]), value]
-    weights = {str(row.cluster): round(row.weight, 6) for row in one.observations}
-    same = len(set(weights.values())) == 1
-    weight = {"weight": next(iter(weights.values()))} if same else {"weights": weights}
-    return {
-        **({"digest": one.digest} if one.digest else {}),
-        **(weight if weights else {}),
-        **({"judged": one.share.asked} if one.by_message and one.share else {}),
-        "scores": dict(sorted(scores.items())),
-    }
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-Score = Annotated[float, Field(ge=0, le=9, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0)]
-Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # a score or a count; which of them, its dimension says
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-
-class _FileJudgements(_Strict):
-    digest: str = ""
-    weight: Weight = 1.0
-    weights: dict[str, Weight] = Field(default_factory=dict)
-    judged: Count | None = None
-    scores: dict[str, Figure | list[Figure]]
-
-    def measured(self, score: float | None) -> Measured:
-        pairs = [(key, float(value)) for key, values in self.scores.items() for value in _listed(values)]
-        known = self.judged is not None and len(pairs) <= self.judged
-        observations = tuple(Observation(value, self.weights.get(key, self.weight), key) for key, value in pairs)
-        return Measured(
-            score=mean_of(observations) if score is None else score,
-            observations=observations,
-            share=Share(len(pairs), self.judged or 0) if known else None,
-            by_message=known,
-            digest=self.digest,
-        )
-
-
-class _FileDimension(_Strict):
-    score: Score | None = None
-    count: Count | None = None
-    scored: Count = 0
-    unscored: Count = 0
-    coverage: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
-    reason: str = ""
-    propositions: dict[str, Figure | None] = Field(default_factory=dict)
-
-    def stated(self, counted: Share) -> Share | None:
-        """How much was scored by its `coverage`; `counted` where that says the same, as its counts are exact."""
-        if self.coverage is None or counted.rounded == self.coverage:
-            return counted if counted.asked else None
-        if self.coverage == 0:
-            return Share(0, self.unscored)
-        return Share(self.scored, round(self.scored / self.coverage))
-
-
-class _FileRun(_Strict):
-    agent: str | None = None
-    channel: str | None = None
-    judge: str = ""
-    procedure: str = Method.PLUMBLINE.value
-    persona_digest: str = ""
-    status: str = "completed"
-    dimensions: dict[str, _FileDimension]
-    observations: dict[str, dict[str, _FileJudgements]] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _sound(self) -> _FileRun:
-        if not (self.agent or self.channel):
-            raise ValueError("names no target; allowed: agent or channel, a slug")
-        names, figures = [self.agent or "", self.channel or "", self.judge, self.procedure], dict[str, Any]()
-        for d, of in self.dimensions.items():
-            names += of.propositions
-            figures |= {f"dimensions.{d}.propositions.{p}": score for p, score in of.propositions.items()}
-        for d, by_proposition in self.observations.items():
-            names += by_proposition
-            for p, one in by_proposition.items():
-                figures |= {f"observations.{d}.{p}.scores[{key}]": value for key, value in one.scores.items()}
-        for name in (*self.dimensions, *self.observations):
-            if name not in SCORERS:
-                raise ValueError(f"unknown dimension {name!r}; allowed: {', '.join(SCORERS)}")
-        for text in names:
-            if not text.isprintable():
-                raise ValueError(f"{text[:60]!r} holds control characters; allowed: one line of visible text")
-        for place, value in figures.items():
-            counted = place.split(".")[1] in COUNTED
-            if not counted and any(v is not None and v > 9 for v in _listed(value)):
-                raise ValueError(f"{place} is {value}; allowed: 0 to 9")
-        return self
-
-    def measurement(self, judge: str, name: str) -> Measurement:
-        dimensions = {}
-        for d, of in self.dimensions.items():
-            judged = self.observations.get(d, {})
-            propositions = {p: Measured(score=score) for p, score in of.propositions.items()}
-            propositions |= {p: one.measured(of.propositions.get(p)) for p, one in judged.items()}
-            score = of.count if d in COUNTED else of.score
-            if score is None and d not in (*COUNTED, *BY_MESSAGE):  # unscored, with a statistic that compares
-                score = mean_of(o for one in propositions.values() for o in one.observations)
-            by_message = [one for one in propositions.values() if one.by_message]
-            messages = max((one.share.asked for one in by_message if one.share), default=0)
-            scored = {o.cluster for one in by_message for o in one.observations}
-            dimensions[d] = MeasuredDimension(
-                score=score,
-                reason=of.reason if of.reason.startswith(TOO_LITTLE) else "",
-                propositions=propositions,
-                messages=messages,
-                unscored=max(0, messages - len(scored)),
-                stated=of.stated(total(one.share for one in by_message if one.share)),
-            )
-        return Measurement(
-            name=name,
-            target=self.agent or f"#{self.channel}",
-            judge=self.judge or judge,
-            procedure=self.procedure,
-            persona_digest=self.persona_digest,
-            dimensions=dimensions,
-        )
-
-
-class _File(_Strict):
-    judge: str = Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
-    runs: list[_FileRun]
-    channels: list[_FileRun] = Field(default_factory=list)
-
-
-def measurements_of_file(path: Path | str) -> dict[str, Measurement]:
-    """The completed measurements in a file that ``capture_baseline --json`` (or ``evaluate --json``) printed, UTF-8.
-
-    Without `observations` its scores still serve: they are then taken as exact.
-
-    Returns:
-        By slug; channels by ``#slug``.
-
-    Raises:
-        UnreadableFile: It cannot be read, or is not such a file; names the file, the field and what is allowed.
-    """
-
-    def no_number(name: str) -> NoReturn:
-        raise ValueError(f"{name} is not allowed; allowed: finite numbers")
-
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8-sig"), parse_constant=no_number)
-    except OSError as error:
-        raise UnreadableFile(f"{path}: {error.strerror}") from None
-    except RecursionError:
-        raise UnreadableFile(f"{path}: nested too deeply") from None
-    except ValueError as error:  # also what is no UTF-8
-        raise UnreadableFile(f"{path}: not valid JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise UnreadableFile(f"{path}: expected an object with judge and runs, as capture_baseline --json prints it")
-    try:
-        document = _File.model_validate(data)
-    except ValidationError as error:
-        rows = [dict(row) for row in error.errors()]
-        problems = [f"{path}: {dotted(location_of(row)) or 'the file'}: {in_words(row, ())}" for row in rows[:10]]
-        raise UnreadableFile("\n".join(dict.fromkeys(problems))) from None
-    measurements: dict[str, Measurement] = {}
-    for run in (*document.runs, *document.channels):
-        if run.status != "completed":
-            continue
-        one = run.measurement(document.judge, str(path))
-        if one.target in measurements:
-            raise UnreadableFile(f"{path}: {one.target} stands twice; allowed: one run of each agent or channel")
-        measurements[one.target] = one
-    return measurements

@@ -18,16 +18,22 @@ from django.db.models import Count, F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 from pydantic_core import to_jsonable_python
 
-from agents.builds import first_of_tags
 from agents.kit.running import is_outage
 from agents.models import Agent
 from evaluation.calibration.agreement import all_agreements, calibration_of
 from evaluation.calibration.labels import Key
 from evaluation.change.change import ChangeResult, fell_below_half
-from evaluation.change.comparison import ADHERENCE, Comparison, compare, sides_of_runs
-from evaluation.change.evidence import Judged, compared_evaluations, newest_since_baselines, runs_of
-from evaluation.change.examples import add_quotes
-from evaluation.change.measurements import NotComparable, Side
+from evaluation.change.comparison import Comparison, compare
+from evaluation.change.evidence import (
+    ADHERENCE,
+    Judged,
+    baseline_and_candidate,
+    compared_evaluations,
+    newest_since_baselines,
+    runs_of,
+)
+from evaluation.change.examples import add_evidence
+from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.change.models import Change
 from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore
 from evaluation.runs.summary import NOTHING, Share, total
@@ -77,16 +83,13 @@ def points_of(agents: Collection[int], n: int) -> dict[tuple[int, Judged, str], 
 
 
 # -- two measurements as rows
-def changes_between(agent: Agent, before: Side, now: Side) -> list[Change]:
+def changes_between(agent: Agent, before: Measurement, now: Measurement) -> list[Change]:
     """Compare two measurements of an agent; return what changed as rows that are not stored: per dimension, and per proposition."""
-    comparison = compare(before.measurement, now.measurement)
+    comparison = compare(before, now)
     lost = {(each.dimension, each.proposition): dict(each) for each in comparison.lost}
     agreements = calibration_of(comparison.judge, comparison.procedure)
     rows = []
-    results = list(comparison.dimensions)
-    for changes in comparison.propositions.values():
-        results += changes
-    for result in results:
+    for result in (*comparison.dimensions, *comparison.proposition_changes):
         dimension = result.dimension
         value: dict[str, Any] = {"result": _set_fields(result), "lost": lost.get((dimension, result.proposition))}
         if not result.proposition:
@@ -138,9 +141,9 @@ def _halved(comparison: Comparison, dimension: str) -> tuple[Share, Share] | Non
     return (before, now) if now.asked and fell_below_half(before, now) else None
 
 
-def _count(row: Change, before: Side, now: Side) -> None:
+def _count(row: Change, before: Measurement, now: Measurement) -> None:
     """Set how many judgements there are, and what was asked."""
-    both = [side.measurement.dimensions[row.dimension].propositions for side in (before, now)]
+    both = [measurement.dimensions[row.dimension].propositions for measurement in (before, now)]
     if not row.proposition:
         row.deleted = sum(measured.deleted for of in both for measured in of.values())
         return
@@ -178,27 +181,18 @@ def store_changes(agent: Agent, judged: Judged) -> int:
 def _compared_now(agent: Agent, judged: Judged) -> list[Change]:
     newest = newest_since_baselines([agent.pk], judged).get(agent.pk, {})
     try:
-        sides = sides_of_runs(runs_of(newest)) if newest else None
+        measured = baseline_and_candidate(runs_of(newest)) if newest else None
     except NotComparable as error:
         log.warning("the changes of %s by %s are not known: %s", agent.slug, judged, error)
         return []
-    if sides is None:
+    if measured is None:
         return []
     at = {dimension: evidence.newest_message_at for dimension, evidence in newest.items()}
-    rows = changes_between(agent, *sides)
+    rows = changes_between(agent, *measured)
     for row in rows:
         row.measured_at = at.get(row.dimension) or max(at.values())
     add_evidence([row for row in rows if row.proposition and abs(row.points or 0.0) >= MARGIN])
     return rows
-
-
-def add_evidence(rows: Sequence[Change]) -> None:
-    """Add to propositions messages that show their change, and since which tag it is so; in a few statements for all."""
-    add_quotes(rows)
-    tagged = [row for row in rows if row.since is not None]
-    first = first_of_tags({row.agent_id for row in tagged}) if tagged else {}
-    for row in tagged:
-        row.since_at = first.get((row.agent_id, (row.since_tag, row.since_value)))
 
 
 def _write(agent: Agent, judged: Judged, rows: Sequence[Change]) -> None:
@@ -249,7 +243,7 @@ def _stored_evaluations() -> dict[tuple[int, Judged], Compared]:
 
 
 def _differ(expected: Compared | None, stored: Compared | None) -> bool:
-    """Whether other evaluations are compared now. Adherence may be compared without a baseline, see `sides_of_runs`."""
+    """Whether other evaluations are compared now. Adherence may be compared without a baseline, see `baseline_and_candidate`."""
     if not (expected and stored):
         return bool(expected or stored)
     added = set() if any(name == ADHERENCE for name, *_ in expected) else {c for c in stored if c[0] == ADHERENCE}

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from django.db.models import Count
 
-from evaluation.change.comparison import Comparison, adjusted, compare, compare_to_baseline
-from evaluation.change.measurements import NotComparable, measurement_of, measurements_of_file
+from evaluation.change.choosing import compare_to_baseline
+from evaluation.change.comparison import Comparison, adjusted, compare
+from evaluation.change.measurement_files import measurements_of_file
+from evaluation.change.measurements import NotComparable, measurement_of
 from evaluation.change.models import Baseline
 from evaluation.ci.verdict import AgentResult, Coverage
 from evaluation.models import OUT_OF_REACH, EvaluationRun, EvaluationScore, is_heuristic

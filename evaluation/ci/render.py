@@ -24,7 +24,7 @@ from agents.kit.text.wording import counted, interval_text, number, signed
 from evaluation.calibration.agreement import trust_notes_of
 from evaluation.change.comparison import Comparison
 from evaluation.change.examples import print_example
-from evaluation.change.measurements import as_json
+from evaluation.change.measurement_files import as_json
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.ci.verdict import (
     FAILS,

@@ -16,7 +16,7 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.seed import loader
-from evaluation.change.comparison import compare_to_baseline
+from evaluation.change.choosing import compare_to_baseline
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.ideas import distinct_ideas

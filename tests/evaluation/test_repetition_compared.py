@@ -14,7 +14,8 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import compare
-from evaluation.change.measurements import measurement_of, measurements_of_file
+from evaluation.change.measurement_files import measurements_of_file
+from evaluation.change.measurements import measurement_of
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun, EvaluationScore
 from tests.console import list_of, read, signed_in, superuser

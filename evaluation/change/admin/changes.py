@@ -10,7 +10,7 @@ from agents.kit.console.logs import LogAdmin
 from agents.kit.text.wording import interval_text
 from evaluation.admin.display import TONES, evaluation_link, judged_by
 from evaluation.change.models import Change
-from evaluation.change.overview import numbers_of
+from evaluation.change.sentences import numbers_of
 
 
 @admin.register(Change)

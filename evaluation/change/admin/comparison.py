@@ -36,11 +36,11 @@ from evaluation.calibration.admin.trust import trust
 from evaluation.calibration.agreement import with_trust
 from evaluation.change.admin.drift_overview import MOST_AGENTS, by_name, compare_url, read_tag, way_name
 from evaluation.change.change import ChangeResult
-from evaluation.change.choosing import Asked, sides_of, ways_of, with_undated
+from evaluation.change.choosing import Asked, chosen_measurements, ways_of, with_undated
 from evaluation.change.comparison import Comparison, Shown, compare
 from evaluation.change.evidence import Judged
-from evaluation.change.examples import Quote, lowest_scores, quotes_of
-from evaluation.change.measurements import NotComparable, Side
+from evaluation.change.examples import ComparedJudgements, Quote, lowest_scores, quotes_of
+from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.commands import as_text
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import Share
@@ -179,14 +179,14 @@ def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResp
     asked = [form.cleaned_data[name] for name in ("baseline", "candidate")] if form.is_valid() else []
     if asked and (form.whose is not None or all(isinstance(one, EvaluationRun) for one in asked)):
         try:
-            before, now = sides_of(form.whose, *asked, ways=form.chosen_ways)
+            before, now = chosen_measurements(form.whose, *asked, ways=form.chosen_ways)
             if before is not None and now is not None:
                 runs = {*before.runs.values(), *now.runs.values()}
                 if _too_large(runs):
                     raise NotComparable(
                         f"They hold more than {MOST_JUDGEMENTS:,} judgements, too many for a page; the command has no limit"
                     )
-                comparison = with_undated(compare(before.measurement, now.measurement), runs)
+                comparison = with_undated(compare(before, now))
                 claims = _claims(runs)
                 if (kind := request.GET.get("export")) in FILES:
                     return _as_file(comparison, claims, str(kind))
@@ -245,11 +245,16 @@ def _claims(runs: Collection[int]) -> Claims:
 
 
 def _two(
-    request: HttpRequest, form: CompareForm, comparison: Comparison, claims: Claims, before: Side, now: Side
+    request: HttpRequest,
+    form: CompareForm,
+    comparison: Comparison,
+    claims: Claims,
+    before: Measurement,
+    now: Measurement,
 ) -> dict[str, Any]:
     """Everything the page shows of a comparison."""
     every = sorted(
-        (change for changes in comparison.propositions.values() for change in changes),
+        comparison.proposition_changes,
         key=lambda change: (change.points is None, change.points or 0.0, change.name),
     )
     scored = [change for change in every if (change.baseline, change.candidate) != (None, None)]
@@ -306,14 +311,14 @@ def _two(
     }
 
 
-def _behind(side: Side) -> tuple[SafeString, SafeString, str]:
+def _behind(measured: Measurement) -> tuple[SafeString, SafeString, str]:
     """What a measurement is called, the evaluations it rests on, and of which messages it is where the name does not say so."""
-    name, scope, runs = side.measurement.name, side.measurement.scope or "", sorted(set(side.runs.values()))
-    links = format_html_join(", ", "{}", ((evaluation_link(pk),) for pk in runs))
-    return display.visible(name), links, "" if scope in name else scope
+    scope = measured.scope or ""
+    links = format_html_join(", ", "{}", ((evaluation_link(pk),) for pk in sorted(set(measured.runs.values()))))
+    return display.visible(measured.name), links, "" if scope in measured.name else scope
 
 
-def _named(change: ChangeResult, now: Side, claim: str, inverted: bool) -> SafeString:
+def _named(change: ChangeResult, now: Measurement, claim: str, inverted: bool) -> SafeString:
     """The claim in words, and its id, which leads to the judgements in B."""
     run = now.runs.get(change.dimension)
     url = display.list_url(
@@ -329,7 +334,7 @@ def _named(change: ChangeResult, now: Side, claim: str, inverted: bool) -> SafeS
     return display.lines(format_html('<span dir="auto">{}</span>', display.visible(claim or change.proposition)), below)
 
 
-def _shown(shown: Shown, before: Side, now: Side, claims: Claims, *, may_read: bool) -> dict[str, Any]:
+def _shown(shown: Shown, before: Measurement, now: Measurement, claims: Claims, *, may_read: bool) -> dict[str, Any]:
     """What can be said although there is no difference of scores, with messages that show it."""
     name, side = ("A", before) if shown.only_before else ("B", now)
     claim, inverted = claims.get((shown.dimension, shown.proposition), ("", False))
@@ -343,14 +348,16 @@ def _shown(shown: Shown, before: Side, now: Side, claims: Claims, *, may_read: b
     }
 
 
-def _pairs(shown: Sequence[ChangeResult], before: Side, now: Side, claims: Claims) -> list[dict[str, Any]]:
+def _pairs(
+    shown: Sequence[ChangeResult], before: Measurement, now: Measurement, claims: Claims
+) -> list[dict[str, Any]]:
     """The largest changes, each with a message of A and one of B that show it."""
     moved = [c for c in shown if c.delta is not None and abs(c.delta) >= MARGIN and not c.counted]
     largest = sorted(moved, key=lambda c: (c.verdict not in ("drifted", "improved"), -abs(c.delta or 0.0), c.name))
     keys = []
     for c in largest[: 3 * SHOWN_PAIRS]:
         was, is_ = ((side.runs[c.dimension], c.dimension, c.proposition) for side in (before, now))
-        keys.append((was, is_, (c.delta or 0.0) > 0))
+        keys.append(ComparedJudgements(was, is_, rose=(c.delta or 0.0) > 0))
     pairs: dict[int, dict[str, Any]] = {}  # by message of B: each shows one change
     for change, (first, second) in zip(largest, quotes_of(keys), strict=False):
         if first is not None and second is not None and second.message.pk not in pairs and len(pairs) < SHOWN_PAIRS:
@@ -386,8 +393,7 @@ def _as_file(comparison: Comparison, claims: Claims, kind: str) -> HttpResponse:
                 **change.model_dump(),
                 **({"baseline_hits": str(change.baseline_hits), "hits": str(change.hits)} if change.hits else {}),
             }
-            for changes in ([*comparison.dimensions], *comparison.propositions.values())
-            for change in changes
+            for change in (*comparison.dimensions, *comparison.proposition_changes)
         ]
         columns = list(dict.fromkeys(name for row in rows for name in row))
         text = "".join(csv_lines(({name: row.get(name) for name in columns} for row in rows), columns))

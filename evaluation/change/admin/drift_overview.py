@@ -31,16 +31,8 @@ from evaluation.calibration.admin.trust import trust
 from evaluation.change.change import ChangeResult
 from evaluation.change.evidence import Judged, judged_ways
 from evaluation.change.models import Baseline, Change
-from evaluation.change.overview import (
-    AgentDrift,
-    Overview,
-    State,
-    candidate_words,
-    drift_overview,
-    sentence_of,
-    short_name,
-    why_drifted,
-)
+from evaluation.change.overview import AgentDrift, Overview, State, drift_overview
+from evaluation.change.sentences import candidate_words, sentence_of, short_name, why_drifted
 from evaluation.models import EvaluationScore, Method, is_heuristic
 from evaluation.runs.summary import Share, percent
 

@@ -28,7 +28,8 @@ from evaluation.change.admin.drift import MOST_POINTS, axis_of, history_line, le
 from evaluation.change.admin.drift_overview import MOST_AGENTS, STATES, by_name, usual_overview, way_name
 from evaluation.change.history import ROLLING, History, histories
 from evaluation.change.models import Baseline, DriftAlert
-from evaluation.change.overview import AgentDrift, State, numbers_of, short_name, tag_name
+from evaluation.change.overview import AgentDrift, State, tag_name
+from evaluation.change.sentences import numbers_of, short_name
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationSchedule
 
 DIMENSIONS = [(value, label) for value, label in Dimension.choices if value not in COUNTED]

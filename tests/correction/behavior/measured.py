@@ -16,7 +16,8 @@ from agents.personas.persona import TraitValue
 from agents.turn.receive import receive_message
 from correction.behavior.models import BehaviorRequest
 from correction.behavior.work import work_one
-from evaluation.change.comparison import Comparison, compare_to_baseline
+from evaluation.change.choosing import compare_to_baseline
+from evaluation.change.comparison import Comparison
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec

@@ -7,7 +7,8 @@ from typing import Any
 
 from evaluation.change.change import ChangeResult, mean_of
 from evaluation.change.comparison import Comparison
-from evaluation.change.measurements import Measured, MeasuredDimension, Measurement, observations_json
+from evaluation.change.measurement_files import observations_json
+from evaluation.change.measurements import Measured, MeasuredDimension, Measurement
 from evaluation.statistics.bootstrap import Observation
 
 LLM, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"

@@ -9,7 +9,8 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.change.comparison import Comparison, compare_to_baseline
+from evaluation.change.choosing import compare_to_baseline
+from evaluation.change.comparison import Comparison
 from evaluation.change.measurements import measurement_of
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture
@@ -44,8 +45,8 @@ def judge(llm_server: LLMServer, *, voice: int, mood: int = 6, varied: int = 5) 
     llm_server.respond = answers(lambda claim: next(score for name, score in scores.items() if name in claim))
 
 
-def against_baseline(run: EvaluationRun, **options: Any) -> Comparison:
-    found = compare_to_baseline(run, **options)
+def against_baseline(run: EvaluationRun) -> Comparison:
+    found = compare_to_baseline(run)
     assert found is not None
     return found
 
@@ -81,7 +82,7 @@ def test_each_dimension_is_compared_with_its_own_baseline_ac_6_5_4(llm_server: L
 
     assert {c.dimension: c.baseline for c in found.dimensions} == {"adherence": 7.0, "fluency": 8.0}
     assert found.baseline.evaluation_run is None, "it comes from two runs"
-    assert [c.dimension for c in against_baseline(run_of(ada, "2"), dimensions=["fluency"]).dimensions] == ["fluency"]
+    assert [c.dimension for c in against_baseline(run_of(ada, "2", dimensions=("fluency",))).dimensions] == ["fluency"]
 
 
 def test_a_rule_that_changed_is_seen_though_its_claim_did_not(ada: Agent, propositions: PropositionFolder) -> None:

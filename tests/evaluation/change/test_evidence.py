@@ -16,7 +16,8 @@ from pytest_django import Settings
 from agents.models import Agent, Message
 from agents.personas.persona import TraitValue, save_persona
 from evaluation.change.evidence import Judged, judged_ways, newest_since_baselines
-from evaluation.change.overview import AgentDrift, drift_overview, sentence_of
+from evaluation.change.overview import AgentDrift, drift_overview
+from evaluation.change.sentences import sentence_of
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs.execute import capture, work_one
 from evaluation.runs.planning import RunSpec

@@ -15,15 +15,8 @@ from pytest_django import Settings
 
 from agents.models import Agent, Message
 from evaluation.change.comparison import compare
-from evaluation.change.measurements import (
-    Measurement,
-    NotComparable,
-    UnreadableFile,
-    as_json,
-    measurement_of,
-    measurements_of_file,
-    observations_json,
-)
+from evaluation.change.measurement_files import UnreadableFile, as_json, measurements_of_file, observations_json
+from evaluation.change.measurements import Measurement, NotComparable, measurement_of
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec

@@ -11,10 +11,11 @@ from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent
 from agents.personas.persona import TraitValue, save_persona
-from evaluation.change.comparison import compare_to_baseline
+from evaluation.change.choosing import compare_to_baseline
 from evaluation.change.evidence import judged_ways
 from evaluation.change.models import Baseline
-from evaluation.change.overview import drift_overview, sentence_of, short_name, why_drifted
+from evaluation.change.overview import drift_overview
+from evaluation.change.sentences import sentence_of, short_name, why_drifted
 from evaluation.models import EvaluationRun
 from tests.evaluation.change.measured import capture, drift_of, flattened, measure
 from tests.evaluation.judged import LLM, OFFLINE

@@ -12,7 +12,7 @@ from agents.models import Agent
 from correction.gate.statistics import get_gate_statistics
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.change.evidence import get_baseline
-from evaluation.change.measurements import as_json
+from evaluation.change.measurement_files import as_json
 from evaluation.models import EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec

@@ -21,7 +21,8 @@ from correction.demo.demonstration import show_correction, show_debate, show_exp
 from correction.demo.in_use import fill_console
 from evaluation.calibration.agreement import trust_notes_of
 from evaluation.change.evidence import judged_ways
-from evaluation.change.overview import Overview, drift_overview, sentence_of
+from evaluation.change.overview import Overview, drift_overview
+from evaluation.change.sentences import sentence_of
 from evaluation.commands import ProgressBar, outcome_table
 from evaluation.models import is_heuristic
 from evaluation.runs.estimate import estimate

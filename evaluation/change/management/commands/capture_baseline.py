@@ -16,7 +16,7 @@ from agents.kit.llm.endpoints import provider_of
 from agents.kit.use_cases import add_options, read_options
 from evaluation.calibration.agreement import trust_notes_of
 from evaluation.change.evidence import dropped_tags
-from evaluation.change.measurements import as_json
+from evaluation.change.measurement_files import as_json
 from evaluation.commands import (
     HOW,
     TOO_FEW,

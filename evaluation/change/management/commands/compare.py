@@ -34,7 +34,8 @@ from evaluation.change.change import ChangeResult
 from evaluation.change.choosing import Compared
 from evaluation.change.comparison import Comparison, Detection, detections
 from evaluation.change.examples import lowest_messages, print_example, worst_message
-from evaluation.change.measurements import NotComparable, UnreadableFile
+from evaluation.change.measurement_files import UnreadableFile
+from evaluation.change.measurements import NotComparable
 from evaluation.commands import ProgressBar, as_text, channel_named, measuring, split_unusable, tag_pairs
 from evaluation.dimensions import DEFAULT_DIMENSIONS
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
@@ -312,7 +313,7 @@ def _propositions(comparisons: Sequence[Comparison], console: Console) -> None:
     alone = len(comparisons) == 1
     rows: list[list[Cell]] = []
     for comparison in comparisons:
-        for row in (row for changes in comparison.propositions.values() for row in changes):
+        for row in comparison.proposition_changes:
             if row.verdict in ("drifted", "improved") or (alone and (row.baseline, row.candidate) != (None, None)):
                 of = "" if alone or row.proposition.startswith(comparison.target) else f"{comparison.target}: "
                 rows.append([f"{of}{row.proposition}", *_cells(row, narrow=console.width < NARROW)])
@@ -327,8 +328,7 @@ def _examples(comparisons: Sequence[Comparison], console: Console) -> None:
     fallen = [
         (change, comparison)
         for comparison in comparisons
-        for changes in comparison.propositions.values()
-        for change in changes
+        for change in comparison.proposition_changes
         if change.verdict == "drifted" and change.hits is None
     ]
     runs = EvaluationRun.objects.in_bulk({c.candidate.evaluation_run for _, c in fallen if c.candidate.evaluation_run})

@@ -20,7 +20,8 @@ from django.db import DatabaseError
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, unusable, wrong
 from agents.kit.use_cases import add_options, read_options
 from agents.transcripts.readers import FORMATS
-from evaluation.change.measurements import NotComparable, UnreadableFile
+from evaluation.change.measurement_files import UnreadableFile
+from evaluation.change.measurements import NotComparable
 from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
 from evaluation.ci.measure import BaselineSource, measure
 from evaluation.ci.render import Report, junit, markdown, print_report

@@ -6,8 +6,8 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Message
+from correction.behavior.before_after import just_before
 from correction.behavior.models import MOST_MESSAGES
-from evaluation.change.before_after import just_before
 from evaluation.scorers.subjects import Event
 from tests.factories import make_agent, make_channel, say
 
