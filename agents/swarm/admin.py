@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -66,7 +67,7 @@ class SwarmForm(SwarmModelForm):
             if not self.errors:
                 changed = Swarm(name=asked.name, intents=asked.intents, enabled=asked.enabled)
                 for agent in given["agents"].order_by("pk"):
-                    check_clashes(agent, [*agent.swarms.exclude(pk=self.instance.pk), changed])
+                    check_clashes(agent, chain(agent.swarms.exclude(pk=self.instance.pk), [changed]))
         except Refused as refused:
             for place, sentence in refused.errors.items():
                 field = place.partition("[")[0]

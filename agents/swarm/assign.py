@@ -81,7 +81,7 @@ def save_swarm(
         if agents is not None:
             swarm.agents.set(agents)
         for agent in swarm.agents.order_by("pk"):  # in one order: two changes at a time wait for each other
-            check_clashes(agent, [*agent.swarms.exclude(pk=swarm.pk), swarm])
+            check_clashes(agent, agent.swarms.order_by("updated_at"))  # this one comes last
     return swarm
 
 
@@ -134,7 +134,11 @@ def check_names(field: str, names: Any, allowed: Sequence[str]) -> None:
 
 
 def check_clashes(agent: Agent, swarms: Iterable[Swarm]) -> None:
-    """Raise `SwarmRefused` where two of the enabled swarms answer the same intent. Call it inside the transaction that saves them."""
+    """Raise `SwarmRefused` where two of the enabled swarms answer the same intent. Call it inside the transaction that saves them.
+
+    Args:
+        swarms: A query is read when the agent is locked: others may have changed its swarms until then.
+    """
     Agent.objects.select_for_update().get(pk=agent.pk)  # two changes at a time could each be free of clashes
     answering: dict[str, str] = {}
     for swarm in (swarm for swarm in swarms if swarm.enabled):

@@ -151,7 +151,7 @@ class DialogEntry(models.Model):
     quote = models.TextField(help_text="the words of the message, on one line")
     message = models.ForeignKey(Message, null=True, on_delete=models.CASCADE, related_name="+")
     position = models.PositiveBigIntegerField(help_text="of the message in its conversation")
-    author = models.CharField(max_length=200, blank=True, default="", help_text="of the message")
+    author = models.CharField(max_length=301, blank=True, default="", help_text="of the message")
     pinned = models.BooleanField(default=False, help_text="it stays in every prompt")
     leaving = models.BooleanField(
         default=False, help_text="it was pinned and makes room for others; it stays until a summary holds it"

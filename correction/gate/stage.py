@@ -186,7 +186,7 @@ def _store(log: CorrectionLog, message: Message | None, best: int | None) -> Cor
         with transaction.atomic():
             if is_new:
                 session.save(force_insert=True)
-            elif session.outcome and not _end_row(session):
+            elif not _continue_row(session):
                 raise IntegrityError("another process ended the session")
             log.session = session
             log.save(force_insert=True)
@@ -200,10 +200,12 @@ def _store(log: CorrectionLog, message: Message | None, best: int | None) -> Cor
     return log
 
 
-def _end_row(session: GateSession) -> int:
-    """Store how an open session ends; 0 where another process ended it."""
+def _continue_row(session: GateSession) -> bool:
+    """Store how an open session ends, or lock it while it goes on; False where another process ended it."""
     still_open = GateSession.objects.filter(pk=session.pk, outcome="")
-    return still_open.update(outcome=session.outcome, message=session.message, sent=session.sent)
+    if not session.outcome:
+        return bool(still_open.select_for_update(no_key=True).values_list("pk"))
+    return bool(still_open.update(outcome=session.outcome, message=session.message, sent=session.sent))
 
 
 def _renumber(log: CorrectionLog) -> bool:
@@ -240,7 +242,7 @@ def end(session: GateSession, *, outcome: Outcome, message: Message | None = Non
     session.message = message
     session.sent = sent
     with transaction.atomic():
-        if not _end_row(session):
+        if not _continue_row(session):
             return False
         last = CorrectionLog.objects.filter(session=session.pk).order_by("-attempt").values("pk")[:1]
         CorrectionLog.objects.filter(pk__in=last).update(outcome=outcome)

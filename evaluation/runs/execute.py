@@ -5,6 +5,7 @@ A killed one resumes where it stopped: `planning` made a pending row for each ju
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -49,6 +50,8 @@ from evaluation.runs.summary import (
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Ends, Subject
 from evaluation.simulation.conversations import actor_of
+
+logger = logging.getLogger(__name__)
 
 Status = Leasable.Status
 BATCH_PAUSE = timedelta(minutes=10)  # between two tries to submit a batch for which the budget had no room
@@ -255,6 +258,8 @@ def _completed(run: EvaluationRun, summary: RunSummary, subject: Subject, *, lin
 def _follow_up(run: EvaluationRun, *, alerts: bool) -> None:
     """Have the apps above compute what follows from a completed evaluation, now that it is stored (`evaluation_ended` there).
 
+    What fails there is logged: it is no fault of this evaluation, nor of those that are judged with it.
+
     Args:
         alerts: Whether they then look if it is worth an alert (`evaluation_alerts`); no baseline is.
     """
@@ -262,7 +267,13 @@ def _follow_up(run: EvaluationRun, *, alerts: bool) -> None:
     if alerts and not run.is_baseline:
         followers += declared_list("evaluation_alerts")
     for path in followers:
-        import_string(path)(run)
+        try:
+            import_string(path)(run)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            logger.exception("%s failed for evaluation %s", path, run.pk)
+            sentry_sdk.capture_exception(error)
 
 
 def follow_links(runs: Iterable[EvaluationRun], *, alerts: bool = True) -> None:

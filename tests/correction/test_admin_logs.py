@@ -165,9 +165,6 @@ def test_messages_wear_what_the_gate_did_to_them(root: Client) -> None:
 LOGS: tuple[type[Model], ...] = (CorrectionLog, ObservedMessage)
 
 
-INLINE = re.compile(r"<script(?![^>]*\bsrc=)[^>]*>")
-
-
 def test_a_long_session_needs_no_more_queries_than_a_short_one(root: Client) -> None:
     ada, session, person = make_agent(), uuid.uuid4(), User.objects.create_user("grace")
     first = make_log(ada, {"adherence": 1.0, "fluency": 2.0}, session=session, outcome="corrected")

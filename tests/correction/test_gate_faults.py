@@ -21,6 +21,8 @@ from agents.models import Agent, Channel, Message
 from correction.config.configure import notes_on
 from correction.config.settings import resolve_config
 from correction.gate.check import Part, combine, judge_parts
+from correction.gate.stage import check_session, end
+from correction.models import Outcome
 from evaluation.judge.questions import Question
 from tests.correction.gating import DIMENSIONS, gated, judge, logs, outcomes, scores, send, team_file
 from tests.declaring import declare
@@ -316,6 +318,20 @@ def test_a_rejection_after_the_message_was_said_begins_a_session_of_its_own(
     assert numbers(session) == [(1, "corrected"), (2, "passed_after_retry")]
     assert numbers(ours.session) == [(1, "corrected")]
     assert send(agent, channel, "good as well", session=ours.session).outcome == "passed_after_retry"
+
+
+def test_a_rejection_after_the_message_was_given_up_begins_a_session_of_its_own(
+    agent_in_channel: tuple[Agent, Channel],
+) -> None:
+    agent, channel = agent_in_channel
+    session = send(agent, channel, "one").session
+    meanwhile.append(
+        lambda: end(check_session(session=session, agent=agent, channel=channel), outcome=Outcome.ABANDONED)
+    )
+    ours = send(agent, channel, "ours", session=session)
+    assert ours.session != session
+    assert numbers(session) == [(1, "abandoned")]
+    assert numbers(ours.session) == [(1, "corrected")]
 
 
 def test_two_attempts_that_pass_are_both_said_and_both_logged(agent_in_channel: tuple[Agent, Channel]) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from evaluation.change import evidence
-from evaluation.change.models import Baseline
+from evaluation.change.models import Baseline, Change
+from evaluation.change.stored import refresh_changes
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture, execute
 from evaluation.runs.judging import begin_judging
@@ -15,7 +19,7 @@ from evaluation.runs.planning import prepare_run
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
 from tests.evaluation.measuring import measured, spec
-from tests.factories import make_agent, make_channel, speaking, talk
+from tests.factories import MONDAY, make_agent, make_channel, speaking, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -84,6 +88,32 @@ def test_an_unforeseen_error_ends_its_own_run_and_leaves_the_others_to_the_queue
     ended = dict(EvaluationRun.objects.values_list("agent__slug", "status"))
     assert ended == {"ada": "pending", "bob": "errored"}
     assert EvaluationRun.objects.get(agent=bob).error == "RuntimeError: disk full"
+
+
+def test_what_cannot_be_stored_of_one_that_ended_is_no_fault_of_the_others_and_is_stored_later(
+    llm_server: LLMServer,
+) -> None:
+    llm_server.respond = answers(lambda claim: 5)
+    agents = [speaking("ada", ["one"]), speaking("bob", ["two"])]
+    capture([spec(agent) for agent in agents])
+    for agent in agents:
+        talk(agent, ["three"], channel=make_channel(f"{agent.slug}-later"), sent_at=MONDAY + timedelta(days=7))
+    failures: list[str] = []
+
+    def fails_once(run_statement: Callable[..., Any], sql: str, *query: Any) -> Any:
+        if sql.startswith('INSERT INTO "changes"') and not failures:
+            failures.append(sql)
+            raise RuntimeError("disk full")
+        return run_statement(sql, *query)
+
+    with connection.execute_wrapper(fails_once):
+        capture([spec(agent, is_baseline=False) for agent in agents])
+
+    assert failures
+    assert set(EvaluationRun.objects.values_list("status", flat=True)) == {"completed"}
+    assert set(Change.objects.values_list("agent__slug", flat=True)) == {"bob"}
+    refresh_changes()
+    assert set(Change.objects.values_list("agent__slug", flat=True)) == {"ada", "bob"}
 
 
 def test_a_failed_run_has_no_overall_score(llm_server: LLMServer, propositions: PropositionFolder) -> None:

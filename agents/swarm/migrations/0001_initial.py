@@ -186,7 +186,7 @@ class Migration(FirstMigration):
                 ('text', models.TextField(help_text='it in short')),
                 ('quote', models.TextField(help_text='the words of the message, on one line')),
                 ('position', models.PositiveBigIntegerField(help_text='of the message in its conversation')),
-                ('author', models.CharField(blank=True, default='', help_text='of the message', max_length=200)),
+                ('author', models.CharField(blank=True, default='', help_text='of the message', max_length=301)),
                 ('pinned', models.BooleanField(default=False, help_text='it stays in every prompt')),
                 ('leaving', models.BooleanField(default=False, help_text='it was pinned and makes room for others; it stays until a summary holds it')),
                 ('by', models.CharField(choices=[('model', 'a model'), ('rule', 'a rule'), ('person', 'a person')], default='model', help_text='who entered it, wrote its text or pinned it', max_length=6)),

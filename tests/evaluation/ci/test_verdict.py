@@ -13,7 +13,7 @@ from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison
 from evaluation.change.measurements import Measured, MeasuredDimension, Measurement
 from evaluation.ci.render import Report
-from evaluation.ci.verdict import AgentResult, Coverage, Finding, Findings, Limits, decide
+from evaluation.ci.verdict import AgentResult, Coverage, Findings, Limits, decide
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import Captured
 from evaluation.runs.summary import DimensionSummary, RunSummary
@@ -147,11 +147,6 @@ def _fluent(change: ChangeResult) -> AgentResult:
     given = result(change)
     assert given.comparison is not None
     return replace(given, comparison=replace(given.comparison, dimensions=(replace(change, dimension="fluency"),)))
-
-
-def _undecided_of(change: ChangeResult, limits: Limits) -> Finding:
-    (outcome,) = decide([_fluent(change)], limits).of("cannot_tell_yet")
-    return outcome
 
 
 def test_a_score_over_other_claims_than_its_change_says_so() -> None:
