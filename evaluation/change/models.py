@@ -149,11 +149,6 @@ class Change(models.Model):
         ordering: ClassVar = ["-pk"]
         indexes: ClassVar = [
             models.Index(fields=["agent", "judge", "procedure"], condition=Q(current=True), name="change_current"),
-            models.Index(
-                fields=["agent", "judge", "procedure", "dimension", "-measured_at"],
-                condition=Q(proposition=""),
-                name="change_of_dimensions",
-            ),
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["evaluation_run", "dimension", "proposition"], name="change_once")

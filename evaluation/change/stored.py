@@ -9,13 +9,11 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import sentry_sdk
 from django.db import transaction
-from django.db.models import Count, F, Q, QuerySet, Window
-from django.db.models.functions import RowNumber
+from django.db.models import Count, Q, QuerySet
 from pydantic_core import to_jsonable_python
 
 from agents.kit.running import is_outage
@@ -54,32 +52,6 @@ def current_changes(agents: Collection[int], judged: Judged | None = None) -> Qu
     """The rows that say how these agents (primary keys) are now, compared with their baselines; by every judge unless one is named."""
     rows = Change.objects.filter(agent__in=agents, current=True).order_by("agent", "dimension", "proposition")
     return rows if judged is None else rows.filter(judge=judged.judge, procedure=judged.procedure)
-
-
-class ChangePoint(NamedTuple):
-    """One evaluation's score of a dimension beside its baseline, at the time of its newest message."""
-
-    at: datetime
-    score: float | None
-    baseline: float | None
-    verdict: str
-    evaluation_run: int
-
-
-def points_of(agents: Collection[int], n: int) -> dict[tuple[int, Judged, str], list[ChangePoint]]:
-    """The last `n` points of each agent (primary key), judge and procedure, and dimension, oldest first; one statement."""
-    newest = Window(
-        RowNumber(),
-        partition_by=[F("agent"), F("judge"), F("procedure"), F("dimension")],
-        order_by=[F("measured_at").desc(), F("evaluation_run").desc()],
-    )
-    rows = Change.objects.filter(agent__in=agents, proposition="").annotate(place=newest).filter(place__lte=n)
-    about = (*_WAY, "dimension", "measured_at", "candidate", "baseline", "verdict", "evaluation_run_id")
-    points: dict[tuple[int, Judged, str], list[ChangePoint]] = defaultdict(list)
-    rows = rows.order_by("measured_at", "evaluation_run")
-    for agent, judge, procedure, dimension, *point in rows.values_list(*about):
-        points[agent, Judged(judge=judge, procedure=procedure), dimension].append(ChangePoint(*point))
-    return dict(points)
 
 
 # -- two measurements as rows

@@ -29,7 +29,10 @@ TABLES = (
         columns="pk agent dimension proposition outcome scores difference interval judged measured_at judge_mark",
         filters="current verdict dimension judge agent measured_at",
         fields=(
-            ("", "agent dimension proposition outcome scores difference interval chance judged n_more inverted current"),
+            (
+                "",
+                "agent dimension proposition outcome scores difference interval chance judged n_more inverted current",
+            ),
             (
                 "What was compared",
                 "baseline_run=baseline_evaluation evaluation_run=evaluation measured_at computed_at judge_mark",

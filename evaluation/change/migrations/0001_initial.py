@@ -125,7 +125,7 @@ class Migration(FirstMigration):
             options={
                 'db_table': 'changes',
                 'ordering': ['-pk'],
-                'indexes': [models.Index(condition=models.Q(('current', True)), fields=['agent', 'judge', 'procedure'], name='change_current'), models.Index(condition=models.Q(('proposition', '')), fields=['agent', 'judge', 'procedure', 'dimension', '-measured_at'], name='change_of_dimensions')],
+                'indexes': [models.Index(condition=models.Q(('current', True)), fields=['agent', 'judge', 'procedure'], name='change_current')],
                 'constraints': [models.UniqueConstraint(fields=('evaluation_run', 'dimension', 'proposition'), name='change_once')],
             },
         ),

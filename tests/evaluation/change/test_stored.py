@@ -18,7 +18,7 @@ from evaluation.calibration.models import JudgeCalibration
 from evaluation.change.evidence import Judged, judged_ways
 from evaluation.change.models import Baseline, Change
 from evaluation.change.overview import drift_overview
-from evaluation.change.stored import current_changes, points_of, refresh_changes, store_ended
+from evaluation.change.stored import current_changes, refresh_changes, store_ended
 from evaluation.models import EvaluationRun
 from tests.api_client import BASELINES, program
 from tests.console import superuser
@@ -114,12 +114,13 @@ def test_an_evaluation_that_ends_takes_the_place_of_the_one_before_whose_rows_st
 
     assert {row.evaluation_run for row in current_changes([ada.pk])} == {second}
     assert {row.proposition for row in Change.objects.filter(evaluation_run=first)} == {"", "dry"}
-    (points,) = points_of([ada.pk], 5).values()
-    assert [(point.evaluation_run, point.score, point.baseline) for point in points] == [
-        (first.pk, 4.0, 7.5),
-        (second.pk, 2.0, 7.5),
+    assert [
+        (row.evaluation_run, row.candidate, row.baseline)
+        for row in Change.objects.filter(proposition="").order_by("pk")
+    ] == [
+        (first, 4.0, 7.5),
+        (second, 2.0, 7.5),
     ]
-    assert [point.score for point in points_of([ada.pk], 1)[ada.pk, WAY, "adherence"]] == [2.0]
 
 
 def test_storing_again_changes_nothing() -> None:
