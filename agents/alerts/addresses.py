@@ -20,7 +20,7 @@ NOT_PUBLIC = [  # further networks that Apprise takes for public ones, or that l
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Refused(ValueError):
+class AddressRefused(ValueError):
     """Nothing may be sent there; says why, without what may be secret in the address."""
 
 
@@ -35,7 +35,7 @@ def target_of(url: str) -> Target:
     """Read the address of a webhook.
 
     Raises:
-        Refused: It is none that may be posted to; says what is allowed.
+        AddressRefused: It is none that may be posted to; says what is allowed.
     """
     allowed = "allowed: an address such as https://example.com/hook"
     try:
@@ -43,21 +43,21 @@ def target_of(url: str) -> Target:
         host = parts.hostname or ""
         port = parts.port
     except ValueError:
-        raise Refused(f"address: not understood; {allowed}") from None
+        raise AddressRefused(f"address: not understood; {allowed}") from None
     if (
         parts.scheme not in ("https", "http")
         or not host
         or port == 0
         or any(ord(c) <= 32 or ord(c) >= 127 for c in url)
     ):
-        raise Refused(f"address: not understood; {allowed}, in ASCII")
+        raise AddressRefused(f"address: not understood; {allowed}, in ASCII")
     if parts.username is not None or parts.password is not None:
-        raise Refused(f"address: with a user name or password; {allowed}")
+        raise AddressRefused(f"address: with a user name or password; {allowed}")
     trusted = host in settings.WEBHOOK_PRIVATE_HOSTS
     if (literal := _literal(host)) is not None and not may_post_to(literal, trusted=trusted):
-        raise Refused(not_public(host))
+        raise AddressRefused(not_public(host))
     if parts.scheme == "http" and not trusted and (literal is None or not _is_named(literal)):
-        raise Refused(f"address: without TLS; {allowed}, or a host that the setting WEBHOOK_PRIVATE_HOSTS names")
+        raise AddressRefused(f"address: without TLS; {allowed}, or a host that the setting WEBHOOK_PRIVATE_HOSTS names")
     return Target(host, trusted)
 
 

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from agents.alerts.addresses import Refused
+from agents.alerts.addresses import AddressRefused
 from agents.alerts.models import Alert, Delivery, Receiver
 from agents.alerts.services import notify
 from agents.alerts.webhook import Unreachable, headers_for, post
@@ -52,7 +52,7 @@ def deliver(delivery: Delivery) -> dict[str, Any]:
             if 300 <= code < 400:
                 problem += "; redirects are not followed"
             is_dead = bool(problem) and not 400 <= code < 500
-    except Refused as refused:
+    except AddressRefused as refused:
         problem = str(refused)
     except (Unreachable, OSError) as error:
         problem, is_dead = _words(error), True
@@ -95,7 +95,7 @@ def _notify(delivery: Delivery, receiver: Receiver) -> int:
 def _mail(delivery: Delivery, receiver: Receiver) -> None:
     """Send it by e-mail. The id of the message is the same at every try, so that mail programs can tell a second one."""
     if not settings.EMAIL_URL:
-        raise Refused("no e-mail is sent: the setting EMAIL_URL is empty")
+        raise AddressRefused("no e-mail is sent: the setting EMAIL_URL is empty")
     sent = payload(delivery.alert)["data"]
     message_id = f"<{delivery.message_id.hex}@{settings.DEFAULT_FROM_EMAIL.rpartition('@')[2].strip('> ')}>"
     subject, body = f"Plumbline: {sent['title']}", f"{sent['title']}\n\n{sent['url']}\n"

@@ -14,7 +14,7 @@ from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from agents.alerts.addresses import Refused, target_of
+from agents.alerts.addresses import AddressRefused, target_of
 from agents.alerts.services import service_of
 from agents.kit.alerting import AlertKind
 from agents.kit.models.lease import Leasable
@@ -142,7 +142,7 @@ class Receiver(models.Model):
             else:
                 for address in self.addresses:
                     validate_email(address)
-        except Refused as refused:
+        except AddressRefused as refused:
             raise ValidationError({"address": str(refused)}) from None
         except ValidationError:
             allowed = "allowed: addresses such as ops@example.com, separated by commas"

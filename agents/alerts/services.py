@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from agents.alerts.addresses import Refused
+from agents.alerts.addresses import AddressRefused
 from agents.alerts.webhook import Unreachable
 
 if TYPE_CHECKING:
@@ -38,22 +38,22 @@ def service_of(address: str) -> NotifyBase:
     """Read the address of a service.
 
     Raises:
-        Refused: It is none that may be written to; says what is allowed, without what may be secret in the address.
+        AddressRefused: It is none that may be written to; says what is allowed, without what may be secret in the address.
     """
     from apprise import Apprise, AppriseAsset
 
     scheme, _, rest = address.partition("://")
     if scheme not in (*SERVICES, "https") or not address.isascii() or not address.isprintable() or " " in address:
-        raise Refused(f"address: not understood; {ALLOWED}")
+        raise AddressRefused(f"address: not understood; {ALLOWED}")
     parameters = {word.partition("=")[0] for word in re.split("[?&;]", rest)[1:]}
     if parameters - PARAMETERS:
-        raise Refused(f"address: with a parameter that is not allowed; allowed: {', '.join(sorted(PARAMETERS))}")
+        raise AddressRefused(f"address: with a parameter that is not allowed; allowed: {', '.join(sorted(PARAMETERS))}")
     asset = AppriseAsset(app_id="Plumbline", app_desc="Plumbline", image_url_mask="", http_redirects=False)
     service = Apprise.instantiate(address, asset=asset)
     if service is None or SERVICES.keys().isdisjoint(service.schemas()):
-        raise Refused(f"address: not understood; {ALLOWED}")
+        raise AddressRefused(f"address: not understood; {ALLOWED}")
     if "workflows" in service.schemas() and not service.host.endswith(TEAMS_HOSTS):
-        raise Refused(f"address: not of Teams; allowed: hosts that end in {' or '.join(TEAMS_HOSTS)}")
+        raise AddressRefused(f"address: not of Teams; allowed: hosts that end in {' or '.join(TEAMS_HOSTS)}")
     return service
 
 
@@ -61,7 +61,7 @@ def notify(address: str, *, title: str, body: str, seconds: float) -> int:
     """Write to a service; return the HTTP status of its answer, 200 where it took the message. It takes at most `seconds`.
 
     Raises:
-        Refused: The address may not be written to.
+        AddressRefused: The address may not be written to.
         Unreachable: There was no answer in time.
     """
     from apprise import Apprise, NotifyType

@@ -16,7 +16,7 @@ import time
 
 from django.conf import settings
 
-from agents.alerts.addresses import Refused, may_post_to, not_public, target_of
+from agents.alerts.addresses import AddressRefused, may_post_to, not_public, target_of
 
 MOST_ADDRESSES = 2  # of a host that are tried
 
@@ -52,7 +52,7 @@ def post(url: str, body: bytes, headers: dict[str, str], *, seconds: float) -> i
     """Post to a webhook; return the status of its answer, whatever it is. It takes at most `seconds`.
 
     Raises:
-        Refused: The address may not be posted to.
+        AddressRefused: The address may not be posted to.
         Unreachable: There was no answer in time.
     """
     import requests
@@ -79,7 +79,7 @@ def post(url: str, body: bytes, headers: dict[str, str], *, seconds: float) -> i
             return answer.status_code
     except requests.RequestException as error:
         if allowed and not any(allowed):
-            raise Refused(not_public(target.host)) from None
+            raise AddressRefused(not_public(target.host)) from None
         if isinstance(error, requests.Timeout) or time.monotonic() >= end:
             raise Unreachable(f"no answer within {seconds:g} s") from None
         raise Unreachable(_words(_cause(error))) from None

@@ -17,7 +17,7 @@ from django.core import mail
 from django.core.exceptions import ValidationError
 from pytest_django import Settings
 
-from agents.alerts.addresses import Refused
+from agents.alerts.addresses import AddressRefused
 from agents.alerts.delivery import MOST_TRIES, send_test, work_one
 from agents.alerts.models import Alert, Delivery, Receiver
 from agents.alerts.raising import raise_alert
@@ -300,7 +300,7 @@ def test_no_secret_is_in_the_log_or_the_database(hook: Hook, caplog: pytest.LogC
 )  # fmt: skip
 def test_addresses_that_are_not_of_the_internet_are_refused(address: str, settings: Settings) -> None:
     settings.WEBHOOK_PRIVATE_HOSTS = []
-    with pytest.raises(Refused, match="not on the public internet"):
+    with pytest.raises(AddressRefused, match="not on the public internet"):
         post(f"https://{address}/", b"{}", {}, seconds=5)
 
 
