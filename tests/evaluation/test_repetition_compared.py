@@ -17,7 +17,7 @@ from evaluation.change.comparison import compare
 from evaluation.change.measurements import measurement_of, measurements_of_file
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun, EvaluationScore
-from tests.console import list_of, read, signed_in, superuser
+from tests.console import list_of, page_of, plain, read, signed_in, superuser
 from tests.evaluation.judged import cells
 from tests.evaluation.measuring import evaluate_agent
 from tests.evaluation.test_fluency import COPIED, VARIED
@@ -149,7 +149,11 @@ def test_the_list_of_agents_shows_the_statistic_of_both_builds_and_calls_it_no_s
     with pytest.raises(CommandError):
         call_command("evaluate", "--agents", "ada", "--dimensions", "fluency", "--where", "build=41")
 
-    (shown,) = cells(read(signed_in(superuser()), list_of(Agent)), "baseline_column")
+    browser = signed_in(superuser())
+    (shown,) = cells(read(browser, list_of(Agent)), "baseline_column")
     before, now = re.findall(r"\d\.\d", shown)
     assert float(before) - float(now) > 5
     assert "words" in shown
+
+    panel = plain(read(browser, page_of(ada)))
+    assert f"{len(VARIED)} · {len(COPIED)}" in panel, "of each message, also where no judge scored it"

@@ -348,7 +348,10 @@ def _proposition(drift: AgentDrift, row: Change) -> tuple[object, ...]:
     name = short_name(row.proposition, drift.agent.slug, row.dimension)
     inverted = display.badge("inverted", "plain", INVERTED) if row.inverted else ""
     link = display.link(scores_behind(row), name, f"the judgements of {row.proposition} now")
-    judged = f"{row.baseline_scored:,} · {row.scored:,}"
+    before, now = row.baseline_scored, row.scored
+    if result.of_words:  # of each message, also where no judge scored it
+        before, now = row.baseline_n, row.n
+    judged = f"{before:,} · {now:,}"
     return (
         format_html("{} {} {}", link, dimension_badge(row.dimension), inverted),
         _number(result, result.baseline, result.baseline_share, result.baseline_hits),
