@@ -21,7 +21,7 @@ from agents.debates.measures import MOST_ROUNDS
 from agents.debates.models import Debate
 from agents.debates.modes import MODES
 from agents.debates.report import DebateReport, as_json, as_markdown, report
-from agents.debates.request import DebateRequest, request_debate
+from agents.debates.request import USUAL_MODE, DebateRequest, request_debate
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.headers import located
@@ -84,6 +84,11 @@ class Debates(Rows):
     throttle_scope = PAID
     etags = ("retrieve",)
     bodies: ClassVar = {"create": DebateRequest, "rounds": MoreRounds}
+
+    def example(self, shown: Any) -> dict[str, Any]:
+        if self.action == "create":
+            return {"topic": "", "mode": USUAL_MODE, "agents": []}
+        return super().example(shown)
 
     def get_permissions(self) -> Any:
         return [ReadsMessages()] if self.action in ("retrieve", "export") else super().get_permissions()
