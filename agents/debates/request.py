@@ -63,7 +63,7 @@ class DebateRequest(Body):
     )
     rounds: Rounds = Field(
         CRITERIA.max_rounds,
-        description=f"at most, 1 to {MOST_ROUNDS}; the poll does not count (default: {CRITERIA.max_rounds})",
+        description=f"most rounds, 1 to {MOST_ROUNDS}; the poll does not count (default: {CRITERIA.max_rounds})",
     )
     models: Annotated[dict[str, ActingModel], Shown(option="--model", metavar="SEAT=MODEL")] = Field(
         {},
@@ -74,34 +74,38 @@ class DebateRequest(Body):
         ABSENT,
         min_length=1,
         max_length=MOST_PERSPECTIVES,
-        description=f"of an expert panel, one after the other to the seats, also your own (default: {', '.join(PERSPECTIVES)})",
+        description="of an expert panel, given to the seats in turn; may be your own (default: "
+        f"{', '.join(PERSPECTIVES)})",
     )
     assignment: Annotated[str, OneOf(*ASSIGNMENTS)] = Field(
-        ABSENT, description="of perspectives to seats; explicit: one for each seat, in order (default: round-robin)"
+        ABSENT,
+        description="how perspectives are given to seats; explicit: one for each seat, in order (default: round-robin)",
     )
-    seed: Seed = Field(ABSENT, description="of the random assignment (default: 0)")
+    seed: Seed = Field(ABSENT, description="seed of the random assignment (default: 0)")
     poll: Annotated[bool, Shown(label="Blind poll first")] = Field(
-        True, description="every seat answers once alone, before the first round: talking is compared with it"
+        True,
+        description="every seat answers once alone, before the first round: talking is compared with it (default: yes)",
     )
     judge: Annotated[bool, Shown(label="Judge each round")] = Field(
-        True, description="a judge is asked after each round how far the answers agree"
+        True, description="a judge is asked after each round how far the answers agree (default: yes)"
     )
     consensus: Share | None = Field(
         CRITERIA.consensus,
-        description=f"ends with this agreement in the last round, 0 to 1; off or null: never (default: {CRITERIA.consensus})",
+        description="ends when the agreement of the last round is at least this, 0 to 1; off, or null in JSON: never (default: "
+        f"{CRITERIA.consensus})",
     )
     convergence_rounds: ConvergenceRounds | None = Field(
         CRITERIA.convergence_rounds,
-        description="ends when no seat changed its position for so many rounds; off or null: never (default: "
+        description="ends when no seat changed its position for this many rounds; off, or null in JSON: never (default: "
         f"{CRITERIA.convergence_rounds})",
     )
     convergence_similarity: Share = Field(
         CRITERIA.convergence_similarity,
-        description=f"from which two positions of a seat are the same, 0 to 1 (default: {CRITERIA.convergence_similarity})",
+        description=f"two positions of a seat that are this similar count as the same, 0 to 1 (default: {CRITERIA.convergence_similarity})",
     )
     confidence: Share | None = Field(
         CRITERIA.confidence,
-        description=f"ends when every seat is so sure, 0 to 1; off or null: never (default: {CRITERIA.confidence})",
+        description=f"ends when every seat is at least this sure, 0 to 1; off, or null in JSON: never (default: {CRITERIA.confidence})",
     )
     extra_rounds_on_groupthink: ExtraRounds = Field(
         0, description="played at most where it would end and they agree too easily (default: 0)"
