@@ -188,5 +188,7 @@ def takes(
     how += "the prompt cache is not counted on. "
     if not any(one.judgements for one in every):
         warnings = (*warnings, "Nothing would be judged: no message fits these choices.")
-    said = [*warnings, *([display.visible(no_key)] if (no_key := problem_of("judge", judge)) else [])]
-    return Takes(facts=shown, warnings=said, note=(how if costly else "") + note, why_not=why_not)
+    not_askable = display.visible(problem_of("judge", judge))
+    return Takes(
+        facts=shown, warnings=warnings, note=(how if costly else "") + note, why_not=why_not or str(not_askable)
+    )

@@ -16,7 +16,7 @@ from evaluation.calibration.swap_test import SAMPLES, said_something, store_swap
 from evaluation.models import BY_MESSAGE, Dimension, EvaluationRun, Job, SwapHalf
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.planning import RESUMABLE, RunSpec, prepare_run
-from evaluation.runs.request import MOST_JUDGED, MOST_SAMPLES, AgentsRequest, Judge
+from evaluation.runs.request import MOST_JUDGED, MOST_SAMPLES, AgentsRequest, Judge, refuse_judge
 from evaluation.runs.summary import refusal
 from evaluation.scorers.subjects import NO_MESSAGE
 
@@ -68,8 +68,9 @@ def request_check(asked: JudgeCheckRequest, *, user: Any = None) -> Job:
     """Have workers check a judge; see `queue_check`.
 
     Raises:
-        ValueError, PropositionError: As `specs_to_queue`.
+        ValueError, PropositionError: As `specs_to_queue`; the judge cannot be asked.
     """
+    refuse_judge(asked.judge)
     return queue_check(specs=specs_to_queue(asked), of_all=asked.are_all, user=user)
 
 

@@ -37,15 +37,22 @@ NEVER, AUTO, ALWAYS = "never", "auto", "always"
 
 
 def check_judge(name: str, info: ValidationInfo) -> str:
-    """Refuse, but on the command line, a judge that is a file on this machine, or whose cost is not known."""
+    """Refuse, but on the command line, a judge that is a file on this machine, or whose cost is not known.
+
+    Whether it can be asked now is a matter of `refuse_judge`: a page shows what it would take also without a key.
+    """
     if is_local(info) or not name:
         return name
     allowed = judges_offered()
     if name not in allowed:
-        raise ValueError(f"judge {name[:80]!r}: allowed: {', '.join(allowed)}")
-    if problem := problem_of("judge", name):
-        raise ValueError(f"judge {name!r}: {problem}")
+        raise ValueError(f"{info.field_name} {name[:80]!r}: allowed: {', '.join(allowed)}")
     return name
+
+
+def refuse_judge(name: str, *, field: str = "judge") -> None:
+    """Refuse a judge that a field names and that cannot be asked, such as a model without a key."""
+    if name and (problem := problem_of("judge", name)):
+        raise Refused({field: f"{field} {name!r}: {problem}"})
 
 
 def _actor(name: str, info: ValidationInfo) -> str:
@@ -121,7 +128,7 @@ class EvaluationRequest(Body):
         1,
         ge=1,
         le=MOST_REPEATS,
-        description=f"judgements per item, with situations of your own conversations per situation; 1 to {MOST_REPEATS} (default: 1)",
+        description=f"judgements per item; with situations of your own, conversations per situation; 1 to {MOST_REPEATS} (default: 1)",
     )
     samples: Annotated[int, Shown(label="Messages")] = Field(
         20,
@@ -271,7 +278,9 @@ def request_evaluation(
         The run, and whether it is one that asked for the same within 24 hours and had not ended: that one goes on instead.
 
     Raises:
-        Refused, PropositionError: As `EvaluationRequest.spec`.
+        Refused: As `EvaluationRequest.spec`, or the judge cannot be asked.
+        PropositionError: As `EvaluationRequest.spec`.
     """
+    refuse_judge(request.judge)
     spec = request.spec(agent=agent, channel=channel, is_baseline=is_baseline)
     return queue_run(spec, simulate=request.simulate == AUTO)

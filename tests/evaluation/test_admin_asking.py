@@ -77,6 +77,19 @@ def test_a_model_without_a_price_is_unpriced_and_not_free(root: Client, ada: Age
     assert "Cost, estimated unpriced" in plain(read(root, ask(ada)))
 
 
+def test_a_judge_without_a_key_is_estimated_and_cannot_be_asked(root: Client, ada: Agent, settings: Settings) -> None:
+    settings.JUDGE_MODEL, settings.ANTHROPIC_API_KEY = LLM, ""
+    asked = {**USUAL, "judge": LLM}
+    for what in ("evaluate", "capture"):
+        text = plain(read(root, ask(ada, what)))
+        assert "Calls of the judge 12" in text
+        assert "no key is set" in text
+
+        confirm(root, ask(ada, what), **asked)
+
+    assert not EvaluationRun.objects.exists()
+
+
 def test_a_click_queues_what_was_estimated_and_leads_to_its_progress(root: Client, ada: Agent) -> None:
     answer = confirm(root, ask(ada), **{**USUAL, "samples": "7"})
     run = EvaluationRun.objects.get()

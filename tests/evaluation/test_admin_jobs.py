@@ -84,6 +84,17 @@ def test_suggestions_are_priced_first_then_written_by_a_worker_and_shown(
     assert [p.id for p in load_file(file_of(team)).inactive] == ["ada-sales-talk"]
 
 
+def test_suggestions_are_estimated_without_a_key_and_cannot_be_asked_for(
+    root: Client, team: Path, settings: Settings
+) -> None:
+    settings.JUDGE_MODEL, settings.ANTHROPIC_API_KEY = "test-model", ""
+    make_ada()
+    assert "Calls of the model 1" in plain(read(root, f"{SUGGEST}?agents=ada"))
+    confirm(root, SUGGEST, **SUGGESTING)
+
+    assert not Job.objects.exists()
+
+
 def test_suggestions_that_failed_say_why(root: Client, llm_server: LLMServer, team: Path) -> None:
     make_ada()
     llm_server.always(status=500)

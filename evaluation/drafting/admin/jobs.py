@@ -27,6 +27,7 @@ from evaluation.drafting.editing import NO_FOLDER, team_folder
 from evaluation.drafting.jobs import SuggestionsRequest, model_choices, queue_suggestions
 from evaluation.drafting.suggesting import suggestions_request
 from evaluation.models import Job
+from evaluation.runs.request import refuse_judge
 
 WRITE = "evaluation.change_proposition"
 MODEL_NEEDED = "It takes a model: set ANTHROPIC_API_KEY or JUDGE_BASE_URL. Without one, write propositions by hand."
@@ -51,6 +52,7 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
 
     def queue() -> str:
         asked = form.asked
+        refuse_judge(asked.model, field="model")
         job = queue_suggestions(agents=agents(), most=asked.max, model=asked.model, user=user_of(request))
         return reverse("admin:evaluation_job_change", args=[job.pk])
 
