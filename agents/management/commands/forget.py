@@ -77,6 +77,10 @@ class Command(BaseCommand):
         if as_json:
             self.stdout.write(json.dumps([place._asdict() for place in places], indent=2))
             return
+        if places:
+            self.stdout.write(
+                "Rows of each column that have their name, also within other words, and the ids of the newest:"
+            )
         for place in places:
             more = " …" if place.rows > len(place.keys) else ""
             self.stdout.write(f"{place.table}.{place.column}: {place.rows:,} ({', '.join(map(str, place.keys))}{more})")
