@@ -23,6 +23,8 @@ def _read(value: Any) -> Any:
     """Read a scenario that is a file or the text of one; others are checked as they are."""
     if not isinstance(value, str | Path):
         return value
+    if value in shipped_scenarios():
+        raise not_there(f"scenario {value!r}: is the name of a scenario that comes with Plumbline: send it as shipped")
     try:
         return read_scenario(value, check=problems_here)
     except YamlProblems as problems:

@@ -62,6 +62,14 @@ def test_a_route_takes_a_scenario_or_the_name_of_one(body: dict[str, Any]) -> No
     assert said == ("scenario", "exactly one of scenario and shipped is needed")
 
 
+def test_the_name_of_a_shipped_scenario_sent_as_a_scenario_is_told_its_field() -> None:
+    field, sentence = RouteDoor(program(superuser()), ROUTE, {}).refusal({"scenario": SHIPPED})
+
+    assert field == "scenario"
+    assert repr(SHIPPED) in sentence
+    assert "shipped" in sentence
+
+
 def test_a_scenario_that_is_typed_takes_the_place_of_the_chosen_one() -> None:
     confirm(signed_in(superuser()), PAGE, shipped=SHIPPED, scenario=json.dumps(SCENARIO), scale="1")
 
