@@ -345,7 +345,9 @@ def detectable(sd: float | None, *, n: int, baseline_n: int, paired: bool, alpha
     return smallest_detectable_change(n, sd, alpha=alpha, baseline_n=baseline_n, paired=paired)
 
 
-def corrected(changes: Sequence[AnyChange], margin: float, what: str) -> list[AnyChange]:
+def corrected(
+    changes: Sequence[AnyChange], margin: float, what: str, *, family: Sequence[float] = ()
+) -> list[AnyChange]:
     """Changes looked at together: a difference that chance would give somewhere among so many is not sure (Holm).
 
     It only ever takes verdicts back, so it may be applied again to more of them. Those without a p value stay as they are.
@@ -353,14 +355,15 @@ def corrected(changes: Sequence[AnyChange], margin: float, what: str) -> list[An
     Args:
         margin: Half-width of "no change", in points.
         what: What they are, for the sentence: ``dimensions``.
+        family: The p values of all that are looked at together, where these are more than the changes.
     """
-    tested = [change.p_value for change in changes if change.p_value is not None]
-    adjusted = iter(holm(tested))
+    tested = list(family) or [change.p_value for change in changes if change.p_value is not None]
+    adjusted = dict(zip(tested, holm(tested), strict=True))
     rows = []
     for change in changes:
         update: dict[str, Any] = {}
         if change.p_value is not None:
-            update["p_adjusted"] = p = next(adjusted)
+            update["p_adjusted"] = p = adjusted[change.p_value]
             if change.verdict in ("drifted", "improved") and p > ALPHA:
                 reason = f"the interval just leaves zero out, a test of the difference does not (p {p:.3g})"
                 if (n := len(tested)) > 1:

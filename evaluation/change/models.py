@@ -112,6 +112,9 @@ class Change(models.Model):
     p = models.FloatField(
         null=True, blank=True, help_text="chance of such a difference where there is none (Holm); empty = not tested"
     )
+    p_alone = models.FloatField(
+        null=True, blank=True, help_text="the same of this number alone, without Holm's correction"
+    )
     n = models.PositiveIntegerField(default=0, help_text="messages it rests on in the evaluation")
     baseline_n = models.PositiveIntegerField(default=0, help_text="messages it rests on in the baseline")
     n_more = models.PositiveIntegerField(null=True, blank=True, help_text="more messages that would decide")

@@ -25,7 +25,7 @@ from evaluation.change.choosing import chosen_measurements
 from evaluation.change.evidence import Judged, newest_evidence, runs_of
 from evaluation.change.examples import Quote, add_evidence
 from evaluation.change.models import Baseline, Change, Evidence
-from evaluation.change.stored import changes_between, current_changes
+from evaluation.change.stored import chances_elsewhere, changes_between, current_changes
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import Share
 from evaluation.statistics.difference import MARGIN
@@ -130,10 +130,12 @@ def drift_overview(
     stop: int | None = None,
     describe: bool = True,
     quotes: bool = True,
+    are_all: bool = False,
 ) -> Overview:
     """Rank agents by what they lost between two measurements, and describe some of them.
 
-    Verdicts allow for all that is looked at together, as those of `compare` do.
+    Verdicts allow for all that is looked at together, as those of `compare` do: between baselines and newest evidence for all active
+    agents, whichever are asked for, so that every page says the same of an agent; between tags for the agents asked for.
 
     Args:
         judged: By whom and how both were judged; None: nothing was measured yet.
@@ -143,14 +145,17 @@ def drift_overview(
         start, stop: The places to describe, from 0.
         describe: Whether to look for the evaluations and claims that sentences are about.
         quotes: Whether to look for the messages behind the sentences, too.
+        are_all: Whether there are no other active agents, so that none are looked for.
     """
     if judged is None:
         drifts = [AgentDrift(agent=agent, judged=None) for agent in agents]
     elif baseline is None and candidate is None:
         drifts = _stored_drifts(agents, judged, with_runs=describe)
+        others = ([], []) if are_all else chances_elsewhere([agent.pk for agent in agents], judged)
+        _look_at_together(drifts, others)
     else:
         drifts = _drifts_of_tags(agents, judged, baseline, candidate)
-    _look_at_together(drifts)
+        _look_at_together(drifts)
     for drift in drifts:
         drift.state, drift.main = state_of(drift)
     drifts.sort(key=lambda drift: (ORDER.index(drift.state), not drift.lost, drift.delta or 0.0, drift.agent.slug))
@@ -262,17 +267,25 @@ def _fill(drift: AgentDrift, rows: Sequence[Change], runs: Mapping[int, Evaluati
     drift.changed = sorted(name for row in of_dimensions for name in row.reworded)
 
 
-def _look_at_together(drifts: Sequence[AgentDrift]) -> None:
-    """Have all verdicts allow for all that is compared here, the dimensions and the propositions for themselves."""
-    dimensions = iter(corrected([d for drift in drifts for d in drift.dimensions], MARGIN, "dimensions"))
+def _look_at_together(
+    drifts: Sequence[AgentDrift], elsewhere: tuple[Sequence[float], Sequence[float]] = ((), ())
+) -> None:
+    """Have all verdicts allow for all that is compared here and `elsewhere`, the dimensions and the propositions for themselves."""
+    dimensions = [result for drift in drifts for result in drift.dimensions]
     rows = [row for drift in drifts for row in drift.propositions]
-    for row, result in zip(rows, corrected([row.result for row in rows], MARGIN, "propositions"), strict=True):
+    decided = iter(_corrected(dimensions, elsewhere[0], "dimensions"))
+    for row, result in zip(rows, _corrected([row.result for row in rows], elsewhere[1], "propositions"), strict=True):
         row.result = result
     for drift in drifts:
-        drift.dimensions = [next(dimensions) for _ in drift.dimensions]
+        drift.dimensions = [next(decided) for _ in drift.dimensions]
         drift.propositions = sorted(
             drift.propositions, key=lambda row: (row.result.points, row.dimension, row.proposition)
         )
+
+
+def _corrected(results: Sequence[ChangeResult], elsewhere: Sequence[float], what: str) -> list[ChangeResult]:
+    family = [result.p_value for result in results if result.p_value is not None]
+    return corrected(results, MARGIN, what, family=[*family, *elsewhere])
 
 
 def state_of(drift: AgentDrift) -> tuple[State, Change | None]:

@@ -7,6 +7,7 @@ evaluations that are is in `evidence`: so rows that rest on others are outdated,
 from __future__ import annotations
 
 import logging
+import random
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -33,7 +34,7 @@ from evaluation.change.evidence import (
 from evaluation.change.examples import add_evidence
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.change.models import Change
-from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore
+from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore
 from evaluation.runs.summary import NOTHING, Share, total
 from evaluation.statistics.difference import MARGIN
 
@@ -52,6 +53,17 @@ def current_changes(agents: Collection[int], judged: Judged | None = None) -> Qu
     """The rows that say how these agents (primary keys) are now, compared with their baselines; by every judge unless one is named."""
     rows = Change.objects.filter(agent__in=agents, current=True).order_by("agent", "dimension", "proposition")
     return rows if judged is None else rows.filter(judge=judged.judge, procedure=judged.procedure)
+
+
+def chances_elsewhere(agents: Collection[int], judged: Judged) -> tuple[list[float], list[float]]:
+    """The p values of all other active agents' current dimensions and propositions, by the same judge and procedure; one statement."""
+    others = Agent.objects.listed().filter(is_active=True).exclude(pk__in=agents).order_by()
+    rows = Change.objects.filter(current=True, judge=judged.judge, procedure=judged.procedure, agent__in=others)
+    rows = rows.exclude(dimension__in=COUNTED).exclude(p_alone=None).order_by()
+    dimensions, propositions = list[float](), list[float]()
+    for proposition, p in rows.values_list("proposition", "p_alone"):
+        (propositions if proposition else dimensions).append(p)
+    return dimensions, propositions
 
 
 # -- two measurements as rows
@@ -80,6 +92,7 @@ def changes_between(agent: Agent, before: Measurement, now: Measurement) -> list
             candidate=result.candidate,
             points=result.points,
             p=result.p_adjusted,
+            p_alone=result.p_value,
             n=result.n,
             baseline_n=result.baseline_n,
             n_more=result.n_more,
@@ -190,7 +203,8 @@ def refresh_changes() -> str:
     outdated = {key for key in expected.keys() | stored.keys() if _differ(expected.get(key), stored.get(key))}
     outdated |= _with_messages_gone()
     done = 0
-    for pk, judged in list(outdated)[:MOST_AT_ONCE]:
+    # In another order each time, so that agents whose changes cannot be computed keep no others out.
+    for pk, judged in random.sample(list(outdated), min(len(outdated), MOST_AT_ONCE)):
         try:
             store_changes(Agent.objects.get(pk=pk), judged)
             done += 1
@@ -224,13 +238,19 @@ def _differ(expected: Compared | None, stored: Compared | None) -> bool:
 
 def _with_messages_gone() -> set[tuple[int, Judged]]:
     """Whose judged messages were deleted since the rows were computed: fewer are counted, and quotes are gone."""
+    rows = Change.objects.filter(current=True, proposition="", dimension__in=BY_MESSAGE).order_by()
+    compared = rows.values("evaluation_run").union(rows.values("baseline_run"), all=True)
     deleted = EvaluationScore.objects.filter(
-        message=None, over_window=False, status="scored", dimension__in=BY_MESSAGE, count=None
+        evaluation_run__in=compared,
+        message=None,
+        over_window=False,
+        status="scored",
+        dimension__in=BY_MESSAGE,
+        count=None,
     )
     counts: Counter[tuple[int, str]] = Counter()
     for run, dimension, number in deleted.order_by().values_list("evaluation_run", "dimension").annotate(Count("pk")):
         counts[run, dimension] = number
-    rows = Change.objects.filter(current=True, proposition="", dimension__in=BY_MESSAGE).order_by()
     gone = set()
     for agent, judge, procedure, dimension, before, now, known in rows.values_list(*_COMPARED, "deleted"):
         if known != counts[before, dimension] + counts[now, dimension]:

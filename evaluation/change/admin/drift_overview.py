@@ -221,8 +221,14 @@ def by_name() -> QuerySet[Agent]:
 
 
 def usual_overview(agents: Sequence[Agent], *, stop: int) -> Overview:
-    """Return what the page counts where no filter is set, and the first agents: what the console's first page shows."""
-    return drift_overview(agents, next(iter(judged_ways()), None), stop=stop, describe=False)
+    """Return what the page counts where no filter is set, and the first agents: what the console's first page shows.
+
+    Args:
+        agents: The active ones, at most `MOST_AGENTS`.
+        stop: How many to describe.
+    """
+    judged = next(iter(judged_ways()), None)
+    return drift_overview(agents, judged, stop=stop, describe=False, are_all=len(agents) < MOST_AGENTS)
 
 
 def read_tag(text: str) -> Tag | None:

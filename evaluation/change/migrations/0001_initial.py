@@ -99,6 +99,7 @@ class Migration(FirstMigration):
                 ('low', models.FloatField(blank=True, help_text='lower end of its 95 % interval', null=True)),
                 ('high', models.FloatField(blank=True, help_text='upper end of its 95 % interval', null=True)),
                 ('p', models.FloatField(blank=True, help_text='chance of such a difference where there is none (Holm); empty = not tested', null=True)),
+                ('p_alone', models.FloatField(blank=True, help_text="the same of this number alone, without Holm's correction", null=True)),
                 ('n', models.PositiveIntegerField(default=0, help_text='messages it rests on in the evaluation')),
                 ('baseline_n', models.PositiveIntegerField(default=0, help_text='messages it rests on in the baseline')),
                 ('n_more', models.PositiveIntegerField(blank=True, help_text='more messages that would decide', null=True)),

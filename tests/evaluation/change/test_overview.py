@@ -97,6 +97,9 @@ def test_chance_is_corrected_for_all_claims_that_are_looked_at() -> None:
     (drift,) = (drift for drift in drift_overview([ada, *others], judged_ways()[0]).drifts if drift.agent == ada)
 
     assert drift.state == "possibly drifted"
+    assert drift_of(ada).state == drift.state, "also where a page looks at her alone"
+    Agent.objects.exclude(pk=ada.pk).update(is_active=False)
+    assert drift_of(ada).state == "drifted", "agents that are switched off are looked at nowhere"
 
 
 def test_simulated_speech_is_not_tested_as_if_its_turns_were_independent() -> None:

@@ -102,7 +102,7 @@ def test_what_is_read_of_many_agents_takes_as_many_statements_as_of_one() -> Non
         return len(captured)
 
     assert statements(agents) == statements(agents[:1])
-    assert statements(agents) <= 5
+    assert statements(agents) <= 6
 
 
 # -- which rows say how an agent is now
