@@ -59,10 +59,11 @@ def chances_elsewhere(agents: Collection[int], judged: Judged) -> tuple[list[flo
     """The p values of all other active agents' current dimensions and propositions, by the same judge and procedure; one statement."""
     others = Agent.objects.listed().filter(is_active=True).exclude(pk__in=agents).order_by()
     rows = Change.objects.filter(current=True, judge=judged.judge, procedure=judged.procedure, agent__in=others)
-    rows = rows.exclude(dimension__in=COUNTED).exclude(p_alone=None).order_by()
+    rows = rows.exclude(dimension__in=COUNTED).order_by()
     dimensions, propositions = list[float](), list[float]()
     for proposition, p in rows.values_list("proposition", "p_alone"):
-        (propositions if proposition else dimensions).append(p)
+        if p is not None:
+            (propositions if proposition else dimensions).append(p)
     return dimensions, propositions
 
 

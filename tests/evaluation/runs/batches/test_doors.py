@@ -78,7 +78,7 @@ def test_the_api_takes_it_and_says_what_is_waited_for(path: str, ada: Agent, ser
     client = program(superuser())
     body = {"agent": "ada", "dimensions": ["adherence"], "batch": True}
     if path:
-        body["simulate"] = False
+        body["simulate"] = "never"
     made = client.post(f"/api/evaluations/{path}", body, format="json")
     assert made.status_code == 202
     assert (made.json()["batch"], made.json()["waits_for"]) == (True, "")
