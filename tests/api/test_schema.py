@@ -74,7 +74,8 @@ def test_every_success_shows_what_it_answers(operations: dict[str, dict[str, Any
 
 @pytest.mark.parametrize("base", [Answer, Body])
 def test_no_two_models_are_described_under_one_name(base: type[BaseModel], generated: str) -> None:
-    names = [model.__name__ for model in set(_models_of(base))]  # one with two bases comes twice
+    models = set(_models_of(base))  # one with two bases comes twice
+    names = [model.__name__ for model in models if not model.__module__.startswith("tests.")]
 
     assert sorted(names) == sorted(set(names))
 

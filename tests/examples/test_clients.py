@@ -147,7 +147,10 @@ def test_they_are_sent_back_write_again_pass_and_hand_in_what_was_said(server: S
 
         assert found == {"text": GOOD, "check": "passed", "handed_in": True}, complaints
         assert complaints == ""
-        logged = server.rows("select source, outcome, attempt, judged_text, speaker from correction_logs order by id")
+        logged = server.rows(
+            "select source, log.outcome, attempt, judged_text, speaker from correction_logs log "
+            "join gate_sessions session on session.id = log.session_id order by log.id"
+        )
         assert logged[-2:] == [
             ("external", "corrected", 1, BAD, "Ada"),
             ("external", "passed_after_retry", 2, GOOD, "Ada"),
