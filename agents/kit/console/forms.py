@@ -198,6 +198,8 @@ def _form_field(field: UseCaseField) -> forms.Field:
     if offered and field.kind == "choices":
         return _Choices(choices=offered, widget=forms.CheckboxSelectMultiple, **given)
     if offered:
+        # A browser sends the first choice where none is selected.
+        given["initial"] = initial or (lambda: next((value for value, _ in offered()), None))
         return _Choice(choices=offered, widget=Select, **given)
     match field.kind:
         case "flag":
