@@ -355,7 +355,7 @@ def corrected(
     Args:
         margin: Half-width of "no change", in points.
         what: What they are, for the sentence: ``dimensions``.
-        family: The p values of all that are looked at together, where these are more than the changes.
+        family: All p values to correct for, those of the changes included; default: those of the changes.
     """
     tested = list(family) or [change.p_value for change in changes if change.p_value is not None]
     adjusted = dict(zip(tested, holm(tested), strict=True))

@@ -163,7 +163,7 @@ class Change(models.Model):
 
     @cached_property
     def result(self) -> ChangeResult:
-        """The value as `compare` gives it; where several agents are looked at together its verdict allows for that."""
+        """Return the value as `compare` gives it for this agent; the overview replaces it by one that is corrected for all agents."""
         from evaluation.change.change import ChangeResult  # what it needs takes 0.15 s to import, in every process
 
         return ChangeResult.model_validate(self.value["result"])

@@ -134,8 +134,8 @@ def drift_overview(
 ) -> Overview:
     """Rank agents by what they lost between two measurements, and describe some of them.
 
-    Verdicts allow for all that is looked at together, as those of `compare` do: between baselines and newest evidence for all active
-    agents, whichever are asked for, so that every page says the same of an agent; between tags for the agents asked for.
+    Verdicts are corrected over a family of comparisons, as those of `compare` are. Between baselines and newest evidence the family is
+    all active agents, so that every page says the same of an agent; between tags it is the agents asked for.
 
     Args:
         judged: By whom and how both were judged; None: nothing was measured yet.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections import Counter, defaultdict
 from datetime import timedelta
 from typing import Any
@@ -115,14 +114,8 @@ def test_judgements_of_one_long_channel_read_most_of_their_prompts_from_the_cach
     for n in range(200):
         say(channel, "Visitor", f"Where is item {n}? " + "It was here this morning, I am sure of that. " * 3)
         say(channel, ada, f"Item {n} is on its shelf, and " + "there it has been for as long as I remember. " * 3)
-    cache = PromptCache(minimum=4_096, delay=0.05)
-
-    def respond(body: dict[str, Any]) -> dict[str, Any]:
-        usage = cache.usage(body)
-        time.sleep(0.05)
-        return {"usage": usage}
-
-    llm_server.respond = respond
+    cache = PromptCache(minimum=4_096, delay=0.2)
+    llm_server.respond = lambda body: {"usage": cache.usage(body), "latency": 0.4}
 
     run = measured(ada)
 
