@@ -20,20 +20,19 @@ ROOT = Path(__file__).resolve().parents[1]
 APPS = ("project", "agents", "evaluation", "correction", "tests")
 # Names that hold anything: docs/explanation says what each thing is called instead.
 EMPTY_NAMES = {"one", "of", "said", "place", "shown", "held", "told", "found", "way", "part"}
-VERBS = set(
-    """
-    Accept Acknowledge Add Allow Answer Append Apply Arrange Ask Assert Assign Average Begin Bring Build Calculate Calibrate Call
-    Cancel Carry Change Check Choose Clamp Clean Clear Close Collect Combine Compare Compute Copy Convert Count Create Cut Decide
-    Declare Delete Describe Draw Drop Dump Empty End Enter Erase Estimate Evaluate Expect Explain Export Fail Fill Filter Find Fire
-    Fit Follow Forget Format Fetch Generate Get Give Group Handle Hash Hide Hold Ignore Import Insert Iterate Judge Keep Kill Label
-    Lead Learn Lease Leave Let List Load Lock Log Look Lower Make Map Mark Match Measure Merge Move Name Normalise Note Offer Open
-    Order Parse Pass Pick Pin Plan Play Polish Poll Post Prepare Print Put Queue Raise Rank Read Rebuild Record Redirect Refresh
-    Refuse Register Release Remember Remove Rename Render Renew Repeat Replace Replay Report Reset Resolve Respond Restart Restore
-    Resume Retry Return Round Run Sample Save Say Schedule Score Search Send Serve Set Shorten Show Shut Simulate Skip Sleep Sort
-    Split Start State Stop Store Stream Strip Submit Suggest Sum Summarise Switch Take Tell Test Throw Translate Trim Truncate Try
-    Turn Undo Update Upload Use Validate Verify Wait Walk Warn Weigh Wrap Write Yield
-    """.split()
-)
+VERB_LIST = """
+Accept Acknowledge Add Allow Answer Append Apply Arrange Ask Assert Assign Average Begin Bring Build Calculate Calibrate Call
+Cancel Carry Change Check Choose Clamp Clean Clear Close Collect Combine Compare Compute Copy Convert Count Create Cut Decide
+Declare Delete Describe Draw Drop Dump Empty End Enter Erase Estimate Evaluate Expect Explain Export Fail Fill Filter Find Fire
+Fit Follow Forget Format Fetch Generate Get Give Group Handle Hash Hide Hold Ignore Import Insert Iterate Judge Keep Kill Label
+Lead Learn Lease Leave Let List Load Lock Log Look Lower Make Map Mark Match Measure Merge Move Name Normalise Note Offer Open
+Order Parse Pass Pick Pin Plan Play Polish Poll Post Prepare Print Put Queue Raise Rank Read Rebuild Record Redirect Refresh
+Refuse Register Release Remember Remove Rename Render Renew Repeat Replace Replay Report Reset Resolve Respond Restart Restore
+Resume Retry Return Round Run Sample Save Say Schedule Score Search Send Serve Set Shorten Show Shut Simulate Skip Sleep Sort
+Split Start State Stop Store Stream Strip Submit Suggest Sum Summarise Switch Take Tell Test Throw Translate Trim Truncate Try
+Turn Undo Update Upload Use Validate Verify Wait Walk Warn Weigh Wrap Write Yield
+"""
+VERBS = frozenset(VERB_LIST.split())
 BRANCHES = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.comprehension, ast.match_case)
 
 
