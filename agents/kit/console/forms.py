@@ -268,6 +268,7 @@ def ask(
     back: tuple[str, str],
     folded: Sequence[str] = (),
     about: object = "",
+    newest: object = "",
 ) -> HttpResponse:
     """A page that shows choices and what they take, and asks a worker for it when these very choices are confirmed.
 
@@ -279,6 +280,7 @@ def ask(
         back: Address and name of the page to go back to.
         folded: Names of fields that few people need.
         about: A sentence or two on top.
+        newest: HTML of the newest such work: how far it is, and its result.
     """
     seen, shown = request.POST.get("seen", ""), None
     if form.is_valid():
@@ -295,6 +297,7 @@ def ask(
         title,
         verb=verb,
         about=about,
+        newest=newest,
         form=form,
         preview=shown,
         seen=_mark(form) if shown else "",
