@@ -22,7 +22,7 @@ from evaluation.commands import answer_words
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.estimate import Estimate, SimulationEstimate, estimate_all, estimate_simulation, estimated
-from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech
+from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, has_little_speech
 from evaluation.runs.request import AUTO, SIMULATE, EvaluationRequest, Simulate
 from evaluation.simulation.conversations import why_not_simulated
 from evaluation.simulation.situations import Situation, load_situations
@@ -125,11 +125,12 @@ def measuring_preview(specs: Sequence[RunSpec], *, simulate: str, dropped_tags: 
         raise ValueError(f"proposition files cannot be used: {error}") from None
     if is_little and acting:
         warnings.append(
-            f"The agent has fewer than {ENOUGH} messages: a worker simulates conversations with it first, and judges what it says in them."
+            f"The agent has fewer than {ENOUGH_MESSAGES} messages: a worker simulates conversations with it first, and judges what "
+            "it says in them."
         )
     elif is_little and not_simulated:
         warnings.append(
-            f"The agent has fewer than {ENOUGH} messages; these are judged, however few. It is {display.visible(not_simulated)}."
+            f"The agent has fewer than {ENOUGH_MESSAGES} messages; these are judged, however few. It is {display.visible(not_simulated)}."
         )
     if over := why_over_budget(agent, spec.judge_model):
         warnings.append(f"{over}. The evaluation would pause until there is room.")
