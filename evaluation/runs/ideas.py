@@ -422,30 +422,32 @@ class _Count:
 
         A failure that may pass is tried once more, with room for twice as long an answer.
         """
-        context = self.context
-        new = len(ideas) - known
-        for tries in (1, 2):
-            if not context.may_ask():
-                raise _Interrupted
-            request = collapse_request(
-                name=self.subject.name,
-                ideas=ideas,
-                known=max(1, known),
-                label=context.label(DIMENSION, self.row),
-                model=context.run.judge,
-                nonce=context.nonce,
-                max_tokens=(1000 + 40 * new) * tries,
-            )
-            reply = next((reply for _, reply in context.ask([request])), None)
-            if reply is None:
-                raise _Interrupted
-            self._note_reply(reply)
-            if reply.status not in TRIED_AGAIN:
-                break
+        reply = self._ask_once(ideas, known=known, tokens_factor=1)
+        if reply.status in TRIED_AGAIN:
+            reply = self._ask_once(ideas, known=known, tokens_factor=2)
         if not reply.ok:
             raise _CallFailed(reply, "collapsing the list")
         originals: dict[int, int] = reply.value
         return originals
+
+    def _ask_once(self, ideas: Sequence[tuple[str, str]], *, known: int, tokens_factor: int) -> Reply:
+        context = self.context
+        if not context.may_ask():
+            raise _Interrupted
+        new = len(ideas) - known
+        request = collapse_request(
+            name=self.subject.name,
+            ideas=ideas,
+            known=max(1, known),
+            label=context.label(DIMENSION, self.row),
+            model=context.run.judge,
+            nonce=context.nonce,
+            max_tokens=(1000 + 40 * new) * tokens_factor,
+        )
+        for _, reply in context.ask([request]):
+            self._note_reply(reply)
+            return reply
+        raise _Interrupted
 
 
 @dataclass(frozen=True, slots=True)

@@ -756,16 +756,14 @@ def _run_summary(run: EvaluationRun, dimensions: dict[str, DimensionSummary], sp
     overall_score = None
     if run.status not in WITHOUT_SCORE:
         overall_score = overall(dimensions.values())
-    cost = spent.cost_usd
-    if spent.calls and spent.unpriced >= spent.calls:  # no call has a price
-        cost = None
+    has_price = not spent.calls or spent.unpriced < spent.calls
     return RunSummary(
         run=run,
         overall_score=overall_score,
         dimensions=dimensions,
         calls=spent.calls,
         tokens=sent + spent.output_tokens,
-        cost_usd=cost,
+        cost_usd=spent.cost_usd if has_price else None,
         unpriced_calls=spent.unpriced,
         input_tokens=sent,
         output_tokens=spent.output_tokens,
