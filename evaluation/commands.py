@@ -22,7 +22,7 @@ from agents.models import Channel
 from agents.models.conversations import UnknownAgent
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
-from evaluation.runs.planning import ENOUGH, RunSpec, with_usable_files
+from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, with_usable_files
 from evaluation.runs.request import AgentsRequest
 from evaluation.runs.summary import (
     DimensionSummary,
@@ -402,7 +402,7 @@ SCRIPTED = (
     "The offline actor only says a persona's sample lines: a try-out, no measure of a model.\n"
     "It says them again and again: where its fluency is low, that is why."
 )
-TOO_FEW = f"They have fewer than {ENOUGH} messages of their own (--no-simulate: measure these)."
+TOO_FEW = f"They have fewer than {ENOUGH_MESSAGES} messages of their own (--no-simulate: measure these)."
 
 
 def simulations_table(simulations: Sequence[Simulation], out: Any, *, why: str = "") -> None:

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from agents.admin.display import agent_chip
 from agents.kit.bodies import Tags, fault
 from agents.kit.console import display
-from agents.kit.console.forms import RequestForm, Takes, as_query, request_form
+from agents.kit.console.forms import CostPreview, RequestForm, as_query, request_form
 from agents.kit.llm.endpoints import problem_of, provider_of
 from agents.kit.use_cases import Shown
 from evaluation.admin.display import evaluation_link, judge_badge
@@ -22,7 +22,7 @@ from evaluation.commands import answer_words
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.estimate import Estimate, SimulationEstimate, estimate_all, estimate_simulation, estimated
-from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech
+from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, has_little_speech
 from evaluation.runs.request import AUTO, SIMULATE, EvaluationRequest, Simulate
 from evaluation.simulation.conversations import why_not_simulated
 from evaluation.simulation.situations import Situation, load_situations
@@ -94,7 +94,7 @@ def refusing_files() -> Iterator[None]:
 
 
 # -- what it takes
-def measuring_takes(specs: Sequence[RunSpec], *, simulate: str, dropped_tags: str = "") -> Takes:
+def measuring_preview(specs: Sequence[RunSpec], *, simulate: str, dropped_tags: str = "") -> CostPreview:
     """Calls, tokens and dollars before anything is asked; nothing is stored. A cost that is not known is *unpriced*.
 
     Args:
@@ -125,11 +125,12 @@ def measuring_takes(specs: Sequence[RunSpec], *, simulate: str, dropped_tags: st
         raise ValueError(f"proposition files cannot be used: {error}") from None
     if is_little and acting:
         warnings.append(
-            f"The agent has fewer than {ENOUGH} messages: a worker simulates conversations with it first, and judges what it says in them."
+            f"The agent has fewer than {ENOUGH_MESSAGES} messages: a worker simulates conversations with it first, and judges what "
+            "it says in them."
         )
     elif is_little and not_simulated:
         warnings.append(
-            f"The agent has fewer than {ENOUGH} messages; these are judged, however few. It is {display.visible(not_simulated)}."
+            f"The agent has fewer than {ENOUGH_MESSAGES} messages; these are judged, however few. It is {display.visible(not_simulated)}."
         )
     if over := why_over_budget(agent, spec.judge_model):
         warnings.append(f"{over}. The evaluation would pause until there is room.")
@@ -145,7 +146,7 @@ def measuring_takes(specs: Sequence[RunSpec], *, simulate: str, dropped_tags: st
         if spec.is_baseline
         else "Baselines stay as they are."
     )
-    return takes(
+    return cost_preview(
         [("Agent", agent_chip(agent))],
         every,
         acting=acting,
@@ -155,7 +156,7 @@ def measuring_takes(specs: Sequence[RunSpec], *, simulate: str, dropped_tags: st
     )
 
 
-def takes(
+def cost_preview(
     facts: Sequence[tuple[str, object]],
     every: Sequence[Estimate],
     *,
@@ -163,7 +164,7 @@ def takes(
     warnings: Sequence[object] = (),
     note: str = "",
     why_not: str = "",
-) -> Takes:
+) -> CostPreview:
     """What these evaluations would take, and the simulation before."""
     judge, total = every[0].judge, estimated(every)
     costs = [total.cost_usd, acting.cost_usd if acting else 0]
@@ -189,6 +190,6 @@ def takes(
     if not any(one.judgements for one in every):
         warnings = (*warnings, "Nothing would be judged: no message fits these choices.")
     not_askable = display.visible(problem_of("judge", judge))
-    return Takes(
+    return CostPreview(
         facts=shown, warnings=warnings, note=(how if costly else "") + note, why_not=why_not or str(not_askable)
     )

@@ -24,7 +24,7 @@ from agents.models import Agent, Channel
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method
 from evaluation.propositions.files import YamlProblems, default_dimensions
 from evaluation.runs.control import judges_offered, queue_run
-from evaluation.runs.planning import ENOUGH, MOST_REPEATS, RunSpec
+from evaluation.runs.planning import ENOUGH_MESSAGES, MOST_REPEATS, RunSpec
 from evaluation.scorers.subjects import ALLOWED_BINS, DEFAULT_BINS, Bin, parse_bins
 from evaluation.simulation.situations import Situation, load_situations
 from evaluation.windows import ALLOWED, BEFORE, MessageWindow, parse_history, parse_window
@@ -78,7 +78,7 @@ Judge = Annotated[str, AfterValidator(check_judge), Shown(choices=judge_choices,
 Simulate = Annotated[str, OneOf(NEVER, AUTO, ALWAYS), Shown(label="Simulate conversations first")]
 SIMULATE = (
     f"simulate conversations with the agent first and measure what it says in them: {NEVER}, {ALWAYS}, or {AUTO}: where it has fewer than "
-    f"{ENOUGH} messages"
+    f"{ENOUGH_MESSAGES} messages"
 )
 
 

@@ -19,7 +19,7 @@ from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.planning import Prepared, RunSpec, prepare_run
+from evaluation.runs.planning import PreparedChannel, RunSpec, prepare_run
 from evaluation.windows import parse_window
 
 log = logging.getLogger("evaluation.runs.schedules")
@@ -145,16 +145,17 @@ def _fire(schedule: EvaluationSchedule, take: Callable[[], bool], *, until: date
 
 
 def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
-    """A pending run for each agent but those whose last one is not done, and those whose proposition files cannot be used."""
+    """Make a pending run for each agent but those whose last one is not done, and those whose proposition files cannot be used."""
     dimensions = tuple(schedule.dimensions) or default_dimensions()
-    waiting = {
-        run.agent_id: run
-        for run in EvaluationRun.objects.filter(schedule=schedule, agent__isnull=False, status__in=_WAITS)
-    }
-    runs, skipped, channels = [], {}, Prepared()
+    unfinished = EvaluationRun.objects.filter(schedule=schedule, agent__isnull=False, status__in=_WAITS)
+    unfinished_by_agent = {run.agent_id: run for run in unfinished}
+    runs: list[EvaluationRun] = []
+    skipped: dict[str, str] = {}
+    channels: list[PreparedChannel] = []
     for agent in agents_of(schedule):
-        if (held := waiting.get(agent.pk)) is not None:
-            skipped[agent.slug] = f"evaluation {held.pk} of {held.created_at:%Y-%m-%d %H:%M} is {held.status}"
+        earlier = unfinished_by_agent.get(agent.pk)
+        if earlier is not None:
+            skipped[agent.slug] = f"evaluation {earlier.pk} of {earlier.created_at:%Y-%m-%d %H:%M} is {earlier.status}"
             continue
         spec = RunSpec(
             agent=agent,
@@ -167,7 +168,7 @@ def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
             batch=schedule.batch,
         )
         try:
-            runs.append(prepare_run(spec, channels=channels)[0])
+            runs.append(prepare_run(spec, channels=channels).run)
         except PropositionError as error:
             skipped[agent.slug] = f"proposition files cannot be used: {error.problems[0]}"
     if not runs and not skipped:
