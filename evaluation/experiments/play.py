@@ -22,7 +22,7 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Sum
+from django.db.models import Count, Max, Q, QuerySet, Sum
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from pydantic import ValidationError
@@ -337,7 +337,6 @@ def play(experiment: Experiment, *, progress: Progress = lambda environment: Non
         open_ones = list(experiment.environments.filter(status__in=ExperimentEnvironment.OPEN).order_by("pk"))
         jobs = [partial(_play_here, environment, progress) for environment in open_ones]
         side_by_side(jobs, limit or _at_once(experiment))
-        measure(experiment)
     _note_stopped()
     experiment.refresh_from_db()
     return experiment
@@ -623,18 +622,6 @@ def _spent(runs: Sequence[int], messages: int) -> dict[str, float]:
 
 
 # -- measuring
-def measure(experiment: Experiment) -> None:
-    """Queue the evaluations of environments that were not played here, such as those of a bundle."""
-    scenario = Scenario.model_validate(experiment.scenario)
-    here = EnvironmentEvaluation.objects.filter(environment=OuterRef("pk"))
-    for environment in experiment.environments.filter(~Exists(here), status=Status.COMPLETED).order_by("pk"):
-        plans = _plans(environment, scenario, Agent.objects.filter(pk__in=environment.agents).order_by("pk"))
-        with transaction.atomic():
-            Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
-            if not environment.evaluation_links.exists():  # meanwhile, by another process
-                _queue(environment, plans)
-
-
 def _plans(environment: ExperimentEnvironment, scenario: Scenario, agents: Iterable[Agent]) -> list[Plan]:
     files = load_all()
     return [make_plan(spec, files=files) for spec in _specs(environment, scenario, agents)]

@@ -48,7 +48,7 @@ def why_not_callable(role: Role, name: str, *, may_be_file: bool) -> str:
     if provider == "replay" and not may_be_file:
         return "allowed: the name of a model that can be called"
     if provider == "replay" and not replay_file(name).is_file():
-        return "there is no such file; manage.py experiment bundle writes one"
+        return "there is no such file; manage.py export_payloads writes one"
     if provider == "offline" and name not in OFFLINE_MODELS[role]:
         return f"there is no such offline model; allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, replay:FILE"
     return problem_of(role, name)
