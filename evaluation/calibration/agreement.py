@@ -15,7 +15,7 @@ from django.utils import timezone
 from pydantic import BaseModel, Field, computed_field
 
 from agents.kit.text.wording import counted, decimal
-from evaluation.calibration.labels import Key, chosen_by_hand, judged, population_of
+from evaluation.calibration.labels import Key, judged, population_of
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.judge.questions import MAX_SCORE
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method, procedure_fields, procedure_name
@@ -193,7 +193,6 @@ class Calibration(BaseModel):
     Attributes:
         labels: Labels in the figures; `items` judgements that have one, `annotators` who gave them.
         cannot_tell: Labels without a value. `not_blind`: labels given after the judge's score was shown.
-        by_hand: Labels of judgements that were chosen by hand and never drawn; in no figure.
         alpha: Krippendorff's alpha (interval metric), judge and people as two raters.
         people_alpha: The same among the annotators: what can be expected of a judge at best.
         bias: Judge minus people, in points, higher is better: positive where the judge is too lenient.
@@ -208,7 +207,6 @@ class Calibration(BaseModel):
     annotators: int
     cannot_tell: int
     not_blind: int
-    by_hand: int = 0
     kappa: Figure
     spearman: Figure
     alpha: Figure
@@ -255,8 +253,6 @@ class Calibration(BaseModel):
             notes.append(f"{counted(self.cannot_tell, 'label')} “cannot tell”: in no figure.")
         if self.not_blind:
             notes.append(f"{counted(self.not_blind, 'label')} changed after the judge's score was shown: in no figure.")
-        if self.by_hand:
-            notes.append(f"{counted(self.by_hand, 'label')} of judgements chosen by hand: in no figure.")
         for mean in self.prediction_powered:
             if 0 < mean.labelled < mean.drawn:
                 notes.append(
@@ -318,19 +314,15 @@ def calibration(
     """How well a judge agrees with people in one dimension.
 
     Args:
-        label_set: Only labels of this set; default all labels there are but those of judgements that were chosen by hand.
+        label_set: Only labels of this set; default all labels there are.
 
     Raises:
         ValueError: A procedure or number that is not allowed.
     """
     scores = judged(judge=judge, procedure=procedure, dimension=dimension)
     labels = ScoreLabel.objects.filter(evaluation_score__in=scores, withdrawn=False)
-    drawn_sets = LabelSet.objects.filter(population_size__gt=0)
-    sets = drawn_sets.filter(judge=judge, procedure=procedure, dimension=dimension).order_by("name")
-    by_hand = labels.filter(chosen_by_hand()).count()
-    if label_set is None:
-        labels = labels.exclude(chosen_by_hand())
-    else:
+    sets = LabelSet.objects.filter(judge=judge, procedure=procedure, dimension=dimension).order_by("name")
+    if label_set is not None:
         labels = labels.filter(evaluation_score__label_sets=label_set)
         sets = sets.filter(pk=label_set.pk)
     items, tally = _items(labels)
@@ -349,7 +341,6 @@ def calibration(
         annotators=len(names),
         cannot_tell=tally["cannot_tell"],
         not_blind=tally["not_blind"],
-        by_hand=by_hand if label_set is None else 0,
         kappa=Figure.of(quadratic_weighted_kappa(raw, people)),
         spearman=Figure.of(spearman(raw, people)),
         alpha=Figure.of(krippendorff_alpha(list(zip(raw, people, strict=True)))),
