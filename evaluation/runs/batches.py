@@ -20,12 +20,12 @@ from agents.kit.work import batches
 from agents.kit.work.batches import (
     NO_ANSWER,
     Answers,
-    NotHandedIn,
+    BatchRefused,
     Outgoing,
-    hand_in,
     next_round,
     reply_of,
     request_key,
+    submit_batch,
 )
 from evaluation.budget import why_over_budget
 from evaluation.models import EvaluationRun
@@ -34,7 +34,7 @@ from evaluation.runs.summary import waiting_words
 
 if TYPE_CHECKING:
     from evaluation.judge.questions import Replies
-    from evaluation.runs.judging import Judging
+    from evaluation.runs.judging import EvaluationContext
 
 MOST_ROUNDS = 3  # what comes up after three batches is asked at once, at full price
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds, where a person waits for batches
@@ -46,7 +46,7 @@ class BatchAsking:
     What an earlier batch answered is yielded, and stored by the code for live answers; everything else is put aside for `submit`.
     """
 
-    def __init__(self, judging: Judging, way: Route) -> None:
+    def __init__(self, judging: EvaluationContext, way: Route) -> None:
         work_id = judging.run.work_id
         self._judging, self._way = judging, way
         self._answers, self._round = Answers(work_id), next_round(work_id)
@@ -109,7 +109,7 @@ class BatchAsking:
             judging.budget.reason = reason
             return
         try:
-            batch = hand_in(
+            batch = submit_batch(
                 self._outgoing,
                 owner=judging.leases.owner,
                 allowed=lambda: judging.leases.renew(run, now=True),
@@ -117,7 +117,7 @@ class BatchAsking:
                 planned=planned,
             )
             judging.waits = batch is not None or judging.waits
-        except NotHandedIn as problem:
+        except BatchRefused as problem:
             judging.refused = str(problem)
 
 
@@ -131,17 +131,17 @@ def _estimated(outgoing: Outgoing) -> Decimal:
     return total
 
 
-def see_through(
+def wait_for_batches(
     runs: Sequence[EvaluationRun],
     *,
-    go_on: Callable[[Sequence[EvaluationRun]], object],
+    resume: Callable[[Sequence[EvaluationRun]], object],
     notice: Callable[[str], None] = lambda words: None,
 ) -> None:
     """Wait until the batches of these runs are answered and the runs have ended; workers may do parts of it meanwhile.
 
     Args:
         runs: With those of their channels.
-        go_on: Called with the runs whose batches are answered.
+        resume: Called with the runs whose batches are answered.
         notice: Called with what is waited for, whenever that changes.
     """
     ids, said, owner = [run.pk for run in runs], "", owner_name()
@@ -150,7 +150,7 @@ def see_through(
         if not unfinished:
             return
         if ready := list(EvaluationRun.objects.filter(EvaluationRun.leasable(), pk__in=[r.pk for r in unfinished])):
-            go_on(ready)
+            resume(ready)
             continue
         words = "\n".join(waiting_words(unfinished).values())
         if words != said:

@@ -33,9 +33,17 @@ from evaluation.budget import why_over_budget
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, load_all
-from evaluation.runs.batches import BatchAsking, see_through
+from evaluation.runs.batches import BatchAsking, wait_for_batches
 from evaluation.runs.ideas import distinct_ideas
-from evaluation.runs.judging import Judging, Leases, Progress, Superseded, begin_judging, judge_dimension, lease
+from evaluation.runs.judging import (
+    EvaluationContext,
+    Leases,
+    Progress,
+    Superseded,
+    begin_judging,
+    judge_dimension,
+    lease,
+)
 from evaluation.runs.planning import RESUMABLE, UNFINISHED, Prepared, RunSpec, make_plan, prepare_plan, subject_of
 from evaluation.runs.simulating import simulate_for
 from evaluation.runs.summary import (
@@ -123,7 +131,7 @@ def execute_as_made(
     crashed: set[int] = set()
     opening = partial(begin_judging, leases=leases, files=files, progress=progress, health=health, read=read)
 
-    def jobs() -> Iterator[Callable[[], Judging | None]]:
+    def jobs() -> Iterator[Callable[[], EvaluationContext | None]]:
         for runs in made:
             free = [
                 r for r in runs if r.is_leased_by(owner) or r.acquire(owner=owner, lease=lease(), resumable=RESUMABLE)
@@ -132,7 +140,7 @@ def execute_as_made(
             leases.add(free)
             yield from (partial(judge, run) for run in free)
 
-    def judge(run: EvaluationRun) -> Judging | None:
+    def judge(run: EvaluationRun) -> EvaluationContext | None:
         try:
             return _judge(run, opening)
         except Exception as error:
@@ -168,7 +176,7 @@ def execute_as_made(
     return held
 
 
-def _judge(run: EvaluationRun, opening: Callable[[EvaluationRun], Judging]) -> Judging | None:
+def _judge(run: EvaluationRun, opening: Callable[[EvaluationRun], EvaluationContext]) -> EvaluationContext | None:
     """Judge what is pending of a run that is leased; None when it cannot be judged or waits for a batch, which is then stored."""
     finish = partial(run.finish, owner=run.lease_owner)
     if run.batch and is_waiting(run.work_id):  # named by a person: nothing of it is asked again meanwhile
@@ -204,7 +212,7 @@ def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
     return list({run.pk: run for run in (*linked.order_by("pk"), *runs)}.values())
 
 
-def _end(judging: Judging, summary: RunSummary, *, alerts: bool) -> None:
+def _end(judging: EvaluationContext, summary: RunSummary, *, alerts: bool) -> None:
     """Store the numbers and the outcome. A run whose judge answered nothing is failed; one with nothing to measure is completed."""
     run, failure = judging.run, judging.refused or judging.health.down
     own = [d for name, d in summary.dimensions.items() if name in run.own_dimensions]
@@ -359,12 +367,12 @@ def capture(
 
         held = {run.pk for run in execute_as_made(making(), progress=progress, hand_back=False, alerts=alerts)}
 
-        def go_on(ready: Sequence[EvaluationRun]) -> None:
+        def resume(ready: Sequence[EvaluationRun]) -> None:
             held.update(run.pk for run in execute(ready, progress=progress, hand_back=False))
 
         runs = with_channels([run for run, _ in made])
         if any(run.batch for run in runs):
-            see_through(runs, go_on=go_on, notice=notice)
+            wait_for_batches(runs, resume=resume, notice=notice)
         stored = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
         summaries = {summary.run.pk: summary for summary in summarize_all(list(stored.values()))}
         return [

@@ -25,7 +25,7 @@ from evaluation.scorers import ideas_quantity
 from evaluation.scorers.subjects import ChannelSubject, Event, Window, said
 
 if TYPE_CHECKING:
-    from evaluation.runs.judging import Judging
+    from evaluation.runs.judging import EvaluationContext
 
 
 class DistinctIdea(BaseModel):
@@ -200,7 +200,7 @@ AGAIN = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILAB
 NOTHING_MARKED = "needs an LLM judge: no message lists ideas as points or announces one"
 
 
-def count_ideas(judging: Judging, calls: Counter[str]) -> None:
+def count_ideas(judging: EvaluationContext, calls: Counter[str]) -> None:
     """Make every pending count of a run: list the ideas of each part of the conversation, then collapse the lists into one (S-6.6).
 
     What a part holds is stored as it is read; a run that resumes asks only for the parts that are missing.
@@ -234,7 +234,7 @@ class _Interrupted(Exception):
 class _Count:
     """One count: a proposition on a conversation. `last` is the reply that came last."""
 
-    judging: Judging
+    judging: EvaluationContext
     subject: ChannelSubject
     row: EvaluationScore
     calls: Counter[str]

@@ -272,7 +272,7 @@ def _short(text: str) -> str:
 
 
 @dataclass(slots=True)
-class Judging:
+class EvaluationContext:
     """An evaluation while it is being judged; its dimensions share it.
 
     `ask` asks the judge: `complete_many`, or a batch; `waits`: for a submitted batch; `refused`: why no batch was accepted. `health`
@@ -324,7 +324,7 @@ def begin_judging(
     progress: Progress,
     health: JudgeHealth,
     read: dict[tuple[object, ...], Ends],
-) -> Judging:
+) -> EvaluationContext:
     """Load what judging a run needs, which the caller leased; `health` and `read` are shared by the runs that are judged together.
 
     Raises:
@@ -343,10 +343,12 @@ def begin_judging(
         raise Superseded("the proposition files changed after this run was planned; start a new one")
     propositions = {(p.dimension, p.id): p for p in loaded}
     ask = partial(complete_many, deadline=settings.LLM_EVALUATION_DEADLINE)
-    return Judging(run, leases, subject, propositions, BudgetWatch(run.agent, run.judge), health, progress, ask)
+    return EvaluationContext(
+        run, leases, subject, propositions, BudgetWatch(run.agent, run.judge), health, progress, ask
+    )
 
 
-def judge_dimension(judging: Judging, dimension: str) -> None:
+def judge_dimension(judging: EvaluationContext, dimension: str) -> None:
     """Judge what is pending of one dimension, then store what its scorer measures beside the judgements (AC-6.4.8)."""
     calls = Counter(answered_calls=0, failed_calls=0)
     with sentry_sdk.new_scope(), sentry_sdk.start_span(op=f"evaluation.{dimension}", name=f"score {dimension}") as span:
@@ -360,7 +362,7 @@ def judge_dimension(judging: Judging, dimension: str) -> None:
                 span.set_data(name, number)
 
 
-def _judge_scores(judging: Judging, calls: Counter[str], dimension: str) -> None:
+def _judge_scores(judging: EvaluationContext, calls: Counter[str], dimension: str) -> None:
     with closing(ask_all(_questions(judging, dimension), ask=judging.ask)) as answers:
         for answer in answers:
             rows = [answer.question.items[position] for position in answer.positions]
@@ -380,7 +382,7 @@ def _judge_scores(judging: Judging, calls: Counter[str], dimension: str) -> None
         EvaluationRun.objects.filter(pk=judging.run.pk).update(figures=judging.run.figures)
 
 
-def _questions(judging: Judging, dimension: str) -> Iterator[Question]:
+def _questions(judging: EvaluationContext, dimension: str) -> Iterator[Question]:
     """The questions still to ask, made one by one while earlier ones are being answered; settles what needs no judge on the way."""
     scorer, run = SCORERS[dimension], judging.run
     hindrance = scorer.not_evaluable(judging.subject)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from anthropic.resources.messages import AsyncBatches
     from anthropic.types.messages import MessageBatch
 
-HAND_IN_SECONDS = 120.0  # megabytes go up
+SUBMIT_SECONDS = 120.0  # megabytes go up
 LOOK_SECONDS = 30.0
 GRACE = 1.0
 RESULTS_AT_ONCE = 200
@@ -53,14 +53,14 @@ class Entry:
     error: str = ""
 
 
-def hand_in(way: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> MessageBatch:
+def submit_batch(way: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> MessageBatch:
     """Submit bodies by custom id.
 
     Raises:
         BatchProblem: It was refused, or it is unknown whether it arrived.
     """
     entries: Any = [{"custom_id": name, "params": body} for name, body in requests]
-    return _call(way, lambda batches: batches.create(requests=entries), HAND_IN_SECONDS)
+    return _call(way, lambda batches: batches.create(requests=entries), SUBMIT_SECONDS)
 
 
 def look(way: Route, batch_id: str) -> MessageBatch:

@@ -50,7 +50,7 @@ NO_ANSWER = (Result.ERRORED, Result.EXPIRED)  # asked without an answer; cancell
 log = logging.getLogger(__name__)
 
 
-class NotHandedIn(Exception):
+class BatchRefused(Exception):
     """Nothing was submitted; says why."""
 
 
@@ -86,7 +86,7 @@ class Outgoing:
         return len(self.questions) >= MOST_REQUESTS or self.bytes >= MOST_BYTES
 
 
-def hand_in(
+def submit_batch(
     outgoing: Outgoing,
     *,
     owner: str,
@@ -107,7 +107,7 @@ def hand_in(
         The batch, whether or not it is known to have arrived; None where another process has the work, or has asked these questions.
 
     Raises:
-        NotHandedIn: The server said no.
+        BatchRefused: The server said no.
     """
     questions, token = outgoing.questions, secrets.token_hex(8)
     outgoing.questions, outgoing.bytes = [], 0
@@ -119,7 +119,7 @@ def hand_in(
     except IntegrityError:
         return None
     try:
-        seen = batch_api.hand_in(
+        seen = batch_api.submit_batch(
             outgoing.way, [(name, body) for name, (_, _, _, body) in zip(names, questions, strict=True)]
         )
     except BatchProblem as problem:
@@ -130,8 +130,8 @@ def hand_in(
         batch.finish(owner=owner, status=Status.FAILED, error=str(problem))
         if problem.http_status == 404:
             why = f"{outgoing.way.endpoint} has no Message Batches ({problem}): ask without batches"
-            raise NotHandedIn(why) from None
-        raise NotHandedIn(f"the batch was refused: {problem}") from None
+            raise BatchRefused(why) from None
+        raise BatchRefused(f"the batch was refused: {problem}") from None
     except BaseException:  # the work is to stop
         batch.finish(owner=owner, status=Status.PENDING, error="unknown whether it arrived: broken off")
         raise

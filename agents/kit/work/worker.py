@@ -112,7 +112,7 @@ class Worker:
                 self._note(name)
                 return Piece(name, time.monotonic() - began, f"{type(error).__name__}: {error}")
 
-    def go_on(
+    def work_until_stopped(
         self, group: Group | None, *, once: bool, poll: float, report: Callable[[Piece, float], None] | None = None
     ) -> None:
         """Do piece after piece in this thread until `stop` is set, or, with `once`, until nothing waits.
