@@ -12,8 +12,8 @@ from evaluation.calibration.agreement import trust_notes
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 from evaluation.dimensions import COUNTED as COUNTED_BY_JUDGE
 from evaluation.experiments.compare import Comparison, Measure, Row, Values, compare_family
+from evaluation.experiments.measuring import STOPPED, evaluations
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
-from evaluation.experiments.play import STOPPED, evaluations
 from evaluation.experiments.published import Figure, figures
 from evaluation.experiments.scenario import Arm, Scenario
 from evaluation.models import EvaluationRun, is_heuristic

@@ -12,9 +12,10 @@ from agents.kit.llm.endpoints import OFFLINE_MODELS, problem_of, provider_of, re
 from agents.kit.llm.requests import Role
 from agents.kit.use_cases import Shown
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.play import problems_here, start_experiment
+from evaluation.experiments.problems import problems_here
 from evaluation.experiments.scenario import Scenario, read_scenario
 from evaluation.experiments.scenario import shipped as shipped_scenarios
+from evaluation.experiments.starting import start_experiment
 from evaluation.propositions.files import YamlProblems
 from evaluation.runs.request import judge_choices
 

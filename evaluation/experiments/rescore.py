@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict
 
 from agents.kit.commands import Cell
 from evaluation.calibration.agreement import Figure
+from evaluation.experiments.measuring import evaluations, judge_here, link, specs
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.play import ExperimentRefused, evaluations, judge_here, link, specs
+from evaluation.experiments.problems import ExperimentRefused
 from evaluation.experiments.report import ExperimentReport, report
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.control import queue_run

@@ -13,9 +13,10 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.swarm.models import Swarm
-from evaluation.experiments.play import ExperimentRefused, start_experiment
+from evaluation.experiments.problems import ExperimentRefused
 from evaluation.experiments.report import ExperimentReport, groups
 from evaluation.experiments.scenario import read_scenario, shipped
+from evaluation.experiments.starting import start_experiment
 from evaluation.statistics.arms import pairs_needed
 from tests.agents.swarm.speaking import READING
 from tests.evaluation.experiments.test_planted import respond

@@ -29,9 +29,11 @@ from agents.kit.running import stopping_on_sigterm
 from agents.kit.use_cases import add_options, read_options
 from evaluation.commands import ProgressBar, check_writable, write_text
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
+from evaluation.experiments.measuring import evaluations, judge_here
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
-from evaluation.experiments.play import ExperimentRefused, cancel, evaluations, judge_here, play, problems_here
+from evaluation.experiments.play import cancel, play
 from evaluation.experiments.printed import PUBLISHED_HEADS, as_csv, as_markdown, published_cells, show
+from evaluation.experiments.problems import ExperimentRefused, problems_here
 from evaluation.experiments.published import NO_CONVERSATIONS, read_published
 from evaluation.experiments.report import ExperimentReport, report, rounded
 from evaluation.experiments.request import ExperimentRequest, PlayingRequest, request_experiment, why_not_callable
