@@ -20,7 +20,7 @@ from evaluation.propositions.files import YamlProblems
 from evaluation.runs.request import judge_choices
 
 
-def _read(value: Any) -> Any:
+def _read_yaml(value: Any) -> Any:
     """Read a scenario that is a file or the text of one; others are checked as they are."""
     if not isinstance(value, str | Path):
         return value
@@ -69,7 +69,7 @@ class PlayingRequest(Body):
 
     @property
     def models(self) -> dict[str, str]:
-        """Who judges and who acts, as `start_experiment` takes them."""
+        """Return who judges and who acts, as `start_experiment` takes them."""
         return {"judge": self.judge, "actor_model": self.actor_model}
 
 
@@ -77,7 +77,7 @@ class ExperimentRequest(PlayingRequest):
     """A scenario of yours, or the name of a shipped one."""
 
     scenario: Annotated[
-        Scenario, BeforeValidator(_read), Shown(label="Scenario of your own, as text", is_yaml=True)
+        Scenario, BeforeValidator(_read_yaml), Shown(label="Scenario of your own, as text", is_yaml=True)
     ] = Field(
         ABSENT,
         description="what is played; its fields are those of the YAML file that docs/how-to/experiment.md describes",

@@ -25,7 +25,7 @@ from agents.kit.console.site import ModelAdmin, NumberInput, Select, TextInput, 
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import dimension_badge, judged_by
 from evaluation.calibration.admin.trust import agreement_badge
-from evaluation.calibration.agreement import Calibration
+from evaluation.calibration.agreement import JudgeAgreement
 from evaluation.calibration.labels import (
     BANDS,
     MOST_DRAWN,
@@ -167,7 +167,7 @@ def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> 
     return context | {
         "row": row,
         "agreement": agreement_badge(row, label_set.dimension),
-        "figures": Calibration.model_validate(row.figures) if row and row.figures else None,
+        "figures": JudgeAgreement.model_validate(row.figures) if row and row.figures else None,
         "differences": differences(label_set, annotators),
     }
 

@@ -124,7 +124,7 @@ def test_it_ends_in_a_report_with_gains_harms_and_costs(name: str, capsys: pytes
         assert row.treatment.mean is not None, row.measure
         assert row.control.mean is not None, row.measure
         assert row.treatment.missing == row.control.missing == 0
-    headings = [heading for _, heading, rows in groups(shown) if rows]
+    headings = [group.heading for group in groups(shown) if group.rows]
     assert "Cost" in headings
     assert len(headings) > 1
 
