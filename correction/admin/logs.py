@@ -31,7 +31,6 @@ from correction.admin.sessions import MARKING, session_context
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
-from evaluation.calibration.admin.labels import choose_link
 
 SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "its verdicts")
 
@@ -94,8 +93,7 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
     def get_panels(self, request: HttpRequest, obj: CorrectionLog) -> list[SafeString]:
         context = session_context(obj, may_mark=request.user.has_perm(MARKING))
         shown = render_to_string("admin/correction/log/session.html", context, request)
-        choose = choose_link(request, message=obj.session.message_id)
-        return [choose, SafeString(shown), *super().get_panels(request, obj)]
+        return [SafeString(shown), *super().get_panels(request, obj)]
 
     @console_page("mark/<int:result_id>/", MARKING, post=True, name="correction_mark")
     def mark_view(self, request: HttpRequest, result_id: int) -> HttpResponse:

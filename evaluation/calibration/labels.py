@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet
+from django.db.models import Count, F, Max, Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -172,40 +172,6 @@ def draw_label_set(
     return label_set
 
 
-def add_by_hand(*, name: str, scores: Sequence[EvaluationScore], user: User | None = None) -> tuple[LabelSet, int]:
-    """Add judgements that a person chose to the label set of that name, made where there is none; return it and how many are new.
-
-    Raises:
-        ValueError: No judgement, one that cannot be labelled, or a set that was drawn or is about another judge, procedure or dimension.
-    """
-    name = checked_name(name)
-    if not scores:
-        raise ValueError("no judgement is chosen; allowed: one or more")
-    for score in scores:
-        if why := why_not_labelled(score):
-            raise ValueError(f"score {score.pk}: {why}")
-    with transaction.atomic():
-        label_set, _ = LabelSet.objects.select_for_update().get_or_create(
-            name=name, defaults={**key_of(scores[0])._asdict(), "population_size": 0, "created_by": user}
-        )
-        key = Key(label_set.judge, label_set.procedure, label_set.dimension)
-        if not label_set.by_hand:
-            raise ValueError(f"label set {name!r} was drawn at random; allowed: another name")
-        for other in {key_of(score) for score in scores} - {key}:
-            raise ValueError(
-                f"label set {name!r} is about {' '.join(key)}, not {' '.join(other)}; allowed: another name"
-            )
-        drawn = set(drawn_ids(label_set))
-        new = [score for score in scores if score.pk not in drawn]
-        places = enumerate(new, len(drawn) + 1)
-        DrawnScore.objects.bulk_create(
-            DrawnScore(label_set=label_set, evaluation_score=one, place=n) for n, one in places
-        )
-        if ScoreLabel.objects.filter(evaluation_score__in=new).exists():
-            mark_changed([key])  # these labels leave the judge's figures
-    return label_set, len(new)
-
-
 def checked_name(name: str) -> str:
     name = name.strip()
     if not 1 <= len(name) <= 100 or not name.isprintable():
@@ -233,14 +199,6 @@ def _among(runs: Sequence[EvaluationRun] | None, agents: Sequence[Agent] | None)
     parts = [] if runs is None else [f"evaluations {', '.join(str(run.pk) for run in runs) or 'none'}"]
     parts += [] if agents is None else [f"agents {', '.join(agent.slug for agent in agents) or 'none'}"]
     return f" in {' and '.join(parts)}" if parts else ""
-
-
-def chosen_by_hand() -> Q:
-    """Condition for labels of judgements that were chosen by hand and never drawn: they are in no figure of the judge."""
-    sets = DrawnScore.objects.filter(evaluation_score=OuterRef("evaluation_score"))
-    return Q(Exists(sets.filter(label_set__population_size=0))) & ~Q(
-        Exists(sets.filter(label_set__population_size__gt=0))
-    )
 
 
 # -- labels

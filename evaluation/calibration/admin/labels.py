@@ -5,39 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Avg, Count, F, FloatField, Q, QuerySet
 from django.db.models.functions import Abs, Cast
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin.transcript import transcript_url
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.filters import number_in
-from agents.kit.console.logs import READING
-from agents.kit.console.review import ASSIGNING, assign, people
-from agents.kit.console.site import Button, ModelAdmin, NumberInput, Select, TextInput, console_page
-from agents.kit.models import ReviewItem
-from agents.kit.text.wording import counted
-from agents.models import Message
+from agents.kit.console.site import ModelAdmin, NumberInput, Select, TextInput, console_page
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import dimension_badge, judged_by
 from evaluation.calibration.admin.trust import agreement_badge
-from evaluation.calibration.agreement import Calibration
+from evaluation.calibration.agreement import JudgeAgreement
 from evaluation.calibration.labels import (
     BANDS,
     MOST_DRAWN,
     Progress,
-    add_by_hand,
     all_done,
     begun,
     draw_label_set,
@@ -46,7 +38,6 @@ from evaluation.calibration.labels import (
     open_figures,
     progress,
     save_label,
-    why_not_labelled,
     withdraw_label,
 )
 from evaluation.calibration.models import JudgeCalibration, LabelSet, ScoreLabel
@@ -163,7 +154,7 @@ def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> 
     context = {
         "label_set": label_set,
         "drawn": label_set.drawn.count(),
-        "drawn_at": label_set.created_at if label_set.by_hand else parse_datetime(label_set.population["until"]),
+        "drawn_at": parse_datetime(label_set.population["until"]),
         "entries": entries,
         "hidden": hidden,
         "only_mine": mine is not None and not all_done(entries),
@@ -176,7 +167,7 @@ def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> 
     return context | {
         "row": row,
         "agreement": agreement_badge(row, label_set.dimension),
-        "figures": Calibration.model_validate(row.figures) if row and row.figures else None,
+        "figures": JudgeAgreement.model_validate(row.figures) if row and row.figures else None,
         "differences": differences(label_set, annotators),
     }
 
@@ -198,30 +189,6 @@ def differences(label_set: LabelSet, annotators: Sequence[str] | None) -> QueryS
 
 PAGES = "admin/calibration/labels/"
 LABELLING = "calibration.add_scorelabel"
-CHOOSING = ("calibration.add_labelset", READING)
-ASSIGNED = "labels"  # in the review queue
-MOST_JUDGEMENTS = 50  # of a message, offered to be chosen
-MOST_SETS = 20  # that were chosen by hand, offered
-
-
-def choose_buttons(request: HttpRequest, **about: int | None) -> list[Button]:
-    """A button that leads to the judgements of a ``message`` or a ``score``, to be added to a label set; none for who may not."""
-    given = {name: pk for name, pk in about.items() if pk is not None}
-    if not given or not request.user.has_perms(CHOOSING):
-        return []
-    url = f"{reverse('admin:calibration_labelset_choose')}?{urlencode(given)}"
-    return [Button(label="Add to a label set", url=url)]
-
-
-def choose_link(request: HttpRequest, **about: int | None) -> SafeString:
-    """The same as HTML, empty for who may not."""
-    links = ((button.url, button.label) for button in choose_buttons(request, **about))
-    return format_html_join("", '<p class="pl-buttons"><a class="pl-button" href="{}">{}</a></p>', links)
-
-
-def choose_score(request: HttpRequest, score: EvaluationScore) -> SafeString:
-    """The same for a score that can be labelled."""
-    return SafeString("") if why_not_labelled(score) else choose_link(request, score=score.pk)
 
 
 @admin.register(LabelSet)
@@ -297,56 +264,11 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         label_set = self._label_set(request, object_id)
         may_label = request.user.has_perm(LABELLING)
         context = results_context(label_set, annotator=user_of(request).get_username(), may_label=may_label)
-        urls = {f"{name}_url": _url(name, label_set) for name in ("open", "assign")}
-        if request.user.has_perm(ASSIGNING):
-            item = ReviewItem.objects.filter(kind=ASSIGNED, key=f"{label_set.pk}").first()
-            context |= {"people": people(), "assignee": item.assigned_to_id if item else None}
         label_url = _url("label", label_set) if may_label else ""
         title = f"Label set {label_set}"
-        return self.page(request, f"{PAGES}results.html", title, label_url=label_url, **urls, **context)
-
-    @console_page("choose/", *CHOOSING)
-    def choose_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the judgements of a message, or the one of ``?score=``, without the judge's scores; POST adds those that are chosen."""
-        one, message = number_in(request.GET, "score"), number_in(request.GET, "message")
-        score = EvaluationScore.objects.filter(pk=one or 0).first()
-        about = Message.objects.filter(pk=message or (score.message_id if score else None) or 0).first()
-        if about is None and score is None:
-            raise Http404("Name a message or a score that exists.")
-        rows = EvaluationScore.objects.filter(message=about) if about else EvaluationScore.objects.filter(pk=one or 0)
-        rows = rows.filter(status="scored", raw_score__isnull=False).order_by("-evaluation_run", "pk")
-        rows = rows.select_related("evaluation_run__agent", "evaluation_run__channel")[:MOST_JUDGEMENTS]
-        offered = [row for row in rows if not why_not_labelled(row)]
-        chosen, name = request.POST.getlist("score"), request.POST.get("name", "")
-        if request.method == "POST":
-            scores = [row for row in offered if str(row.pk) in chosen]
-            try:
-                label_set, added = add_by_hand(name=name, scores=scores, user=user_of(request))
-            except ValueError as problem:
-                self.message_user(request, f"Nothing was added: {problem}.", messages.ERROR)
-            else:
-                self.message_user(request, f"{counted(added, 'judgement')} added to {label_set}.", messages.SUCCESS)
-                return HttpResponseRedirect(_url("change", label_set))
-        names = list(LabelSet.objects.filter(population_size=0).values_list("name", flat=True)[:MOST_SETS])
         return self.page(
-            request,
-            f"{PAGES}choose.html",
-            "Add to a label set",
-            message=about,
-            place=transcript_url(about) if about else "",
-            rows=[(row, judged_by(row.evaluation_run), str(row.pk) in chosen or row.pk == one) for row in offered],
-            names=names,
-            name=name or next(iter(names), "chosen by hand"),
-            evaluate_url=reverse("admin:evaluation_agent_evaluate", args=[about.agent_id])
-            if about and about.agent_id
-            else "",
+            request, f"{PAGES}results.html", title, label_url=label_url, open_url=_url("open", label_set), **context
         )
-
-    @console_page("<int:pk>/assign/", ASSIGNING, post=True)
-    def assign_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        label_set = self._label_set(request, pk)
-        assign(request, ASSIGNED, f"{label_set.pk}")
-        return HttpResponseRedirect(_url("change", label_set))
 
     @console_page("<int:pk>/open/", post=True)
     def open_view(self, request: HttpRequest, pk: int) -> HttpResponse:

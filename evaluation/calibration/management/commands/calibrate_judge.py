@@ -14,7 +14,7 @@ from rich.console import Console
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, console_on, print_table, unusable, wrong
 from agents.kit.text.wording import counted
 from agents.models.conversations import UnknownAgent, find_agents
-from evaluation.calibration.agreement import Calibration, calibration, labelled_keys, labels_of, refresh
+from evaluation.calibration.agreement import JudgeAgreement, compute_agreement, labelled_keys, labels_of, refresh
 from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels, is_json
 from evaluation.calibration.labels import NothingToDraw, check_dimension, draw_label_set
 from evaluation.calibration.models import LabelSet
@@ -123,12 +123,12 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
         if not figures and not (set(document) - {"calibrations"} or options["template"]):
             raise CommandError(_nothing(options), returncode=NOT_ENOUGH)
 
-    def _figures(self, filters: dict[str, str | None], label_set: LabelSet | None) -> list[Calibration]:
+    def _figures(self, filters: dict[str, str | None], label_set: LabelSet | None) -> list[JudgeAgreement]:
         """The figures of every judge and dimension with labels; they are stored for the pages, too."""
         figures = []
         for key in labelled_keys(**filters, label_set=label_set):
             of_all = refresh(key)
-            figures.append(of_all if label_set is None else calibration(**key._asdict(), label_set=label_set))
+            figures.append(of_all if label_set is None else compute_agreement(**key._asdict(), label_set=label_set))
         return figures
 
     def _drawn(self, options: dict[str, Any]) -> LabelSet:
@@ -185,7 +185,7 @@ def _write(path: Path, write: Callable[[IO[str], bool], int]) -> int:
         raise unusable(f"{path}: {error.strerror}") from None
 
 
-def _print_tables(figures: Sequence[Calibration], console: Console) -> None:
+def _print_tables(figures: Sequence[JudgeAgreement], console: Console) -> None:
     """Print a table per judge and dimension: each figure with its interval, then what is too little."""
     for row in figures:
         people = counted(row.annotators, "annotator")
