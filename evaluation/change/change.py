@@ -367,9 +367,7 @@ def corrected(
             if change.verdict in ("drifted", "improved") and p > ALPHA:
                 reason = f"the interval just leaves zero out, a test of the difference does not (p {p:.3g})"
                 if (n := len(tested)) > 1:
-                    reason = (
-                        f"alone it would be sure, but among {n} {what} chance gives such a difference (p {p:.2g}, Holm)"
-                    )
+                    reason = f"significant alone, but not after Holm correction ({n} {what}, p {p:.2g})"
                 update |= {"verdict": undecided(change.points, margin), "n_more": None, "reason": reason}
         rows.append(change.model_copy(update=update))
     return rows

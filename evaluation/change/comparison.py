@@ -483,7 +483,9 @@ def _notes(
         notes.append(f"the persona was edited between the two{what}: a difference is not drift alone")
     known = None not in (baseline.scope, candidate.scope) and baseline.scope != candidate.scope
     if known and not all(m.scope in m.name for m in (baseline, candidate) if m.scope):
-        notes.append(f"of other messages: baseline {baseline.scope or 'all'}, candidate {candidate.scope or 'all'}")
+        notes.append(
+            f"different messages were compared: baseline {baseline.scope or 'all'}, candidate {candidate.scope or 'all'}"
+        )
     if changed:
         why = "its words, weight or rule, the trait it speaks of, or the judge's prompt changed"
         notes.append(f"not the same proposition any more, so not compared: {', '.join(changed)} ({why})")

@@ -124,7 +124,7 @@ def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim
     assert regressions(findings) == [("dimension", None)]
     lines = [(one.verdict, one.proposition) for one in findings.of("regressions")]
     assert lines == [("worse", ""), ("fell most, not surely", "loud"), ("fell most, not surely", "kind")]
-    assert findings.headline == "1 dimension surely worse."
+    assert findings.headline == "1 dimension significantly worse."
 
 
 @pytest.mark.parametrize(
