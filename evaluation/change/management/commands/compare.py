@@ -32,7 +32,8 @@ from evaluation.calibration.agreement import trust_notes, with_trust
 from evaluation.change import choosing
 from evaluation.change.change import ChangeResult
 from evaluation.change.choosing import Compared
-from evaluation.change.comparison import Comparison, Detection, detections
+from evaluation.change.comparison import Comparison
+from evaluation.change.detection import Detection, detections
 from evaluation.change.examples import lowest_messages, print_example, worst_message
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
@@ -420,7 +421,7 @@ def detection_table(rows: Sequence[Detection], out: Any) -> None:
         return
     cells: list[list[Cell]] = [
         [
-            *(row.target, heading_of(row.dimension, narrow=True), f"{row.sd:.1f}", row.baseline_n or "exact"),
+            *(row.target, heading_of(row.dimension, narrow=True), f"{row.sd:.1f}", row.baseline_n),
             *(row.n, None if row.smallest is None else f"{row.smallest:.1f}", row.needed, row.needed_now),
         ]
         for row in rows
