@@ -211,9 +211,7 @@ def test_a_dimension_has_the_verdict_that_compare_gives(
     drift = drift_of(ada)
     assert list(drift.dimensions) == list(compared.dimensions)
     assert all(change.interval is not None for change in drift.dimensions)
-    propositions = {
-        change.proposition: change for change in compared.of("adherence") if change.points is not None
-    }
+    propositions = {change.proposition: change for change in compared.of("adherence") if change.points is not None}
     assert {row.proposition: row.result for row in drift.propositions} == propositions
 
 
