@@ -20,10 +20,11 @@ from django.utils.dateformat import format as date_format
 
 from agents.builds import Tag
 from agents.models import Agent, Message
-from evaluation.change.change import ChangeResult, Lost, corrected, fell_sharply
+from evaluation.change.change import ChangeResult, corrected, fell_sharply
 from evaluation.change.choosing import chosen_measurements
 from evaluation.change.evidence import Judged, newest_evidence, runs_of
 from evaluation.change.examples import Quote, add_evidence
+from evaluation.change.lost import Lost
 from evaluation.change.models import Baseline, Change, Evidence
 from evaluation.change.stored import chances_elsewhere, changes_between, current_changes
 from evaluation.models import EvaluationRun, EvaluationScore
@@ -152,10 +153,10 @@ def drift_overview(
     elif baseline is None and candidate is None:
         drifts = _stored_drifts(agents, judged, with_runs=describe)
         others = ([], []) if are_all else chances_elsewhere([agent.pk for agent in agents], judged)
-        _look_at_together(drifts, others)
+        _correct_together(drifts, others)
     else:
         drifts = _drifts_of_tags(agents, judged, baseline, candidate)
-        _look_at_together(drifts)
+        _correct_together(drifts)
     for drift in drifts:
         drift.state, drift.main = state_of(drift)
     drifts.sort(key=lambda drift: (ORDER.index(drift.state), not drift.lost, drift.delta or 0.0, drift.agent.slug))
@@ -267,25 +268,26 @@ def _fill(drift: AgentDrift, rows: Sequence[Change], runs: Mapping[int, Evaluati
     drift.changed = sorted(name for row in of_dimensions for name in row.reworded)
 
 
-def _look_at_together(
+def _correct_together(
     drifts: Sequence[AgentDrift], elsewhere: tuple[Sequence[float], Sequence[float]] = ((), ())
 ) -> None:
-    """Have all verdicts allow for all that is compared here and `elsewhere`, the dimensions and the propositions for themselves."""
-    dimensions = [result for drift in drifts for result in drift.dimensions]
+    """Have all verdicts allow for all that is compared at once, the dimensions and the propositions for themselves.
+
+    Args:
+        elsewhere: The p values of the dimensions, and of the propositions, of other agents that are compared, too.
+    """
+    p_dimensions, p_propositions = elsewhere
+    dimensions = [change for drift in drifts for change in drift.dimensions]
     rows = [row for drift in drifts for row in drift.propositions]
-    decided = iter(_corrected(dimensions, elsewhere[0], "dimensions"))
-    for row, result in zip(rows, _corrected([row.result for row in rows], elsewhere[1], "propositions"), strict=True):
+    corrected_dimensions = iter(corrected(dimensions, MARGIN, "dimensions", elsewhere=p_dimensions))
+    corrected_results = corrected([row.result for row in rows], MARGIN, "propositions", elsewhere=p_propositions)
+    for row, result in zip(rows, corrected_results, strict=True):
         row.result = result
     for drift in drifts:
-        drift.dimensions = [next(decided) for _ in drift.dimensions]
+        drift.dimensions = [next(corrected_dimensions) for _ in drift.dimensions]
         drift.propositions = sorted(
             drift.propositions, key=lambda row: (row.result.points, row.dimension, row.proposition)
         )
-
-
-def _corrected(results: Sequence[ChangeResult], elsewhere: Sequence[float], what: str) -> list[ChangeResult]:
-    family = [result.p_value for result in results if result.p_value is not None]
-    return corrected(results, MARGIN, what, family=[*family, *elsewhere])
 
 
 def state_of(drift: AgentDrift) -> tuple[State, Change | None]:

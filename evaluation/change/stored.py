@@ -21,7 +21,7 @@ from agents.kit.running import is_outage
 from agents.models import Agent
 from evaluation.calibration.agreement import all_agreements, calibration_of
 from evaluation.calibration.labels import Key
-from evaluation.change.change import ChangeResult, fell_below_half
+from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison, compare
 from evaluation.change.evidence import (
     ADHERENCE,
@@ -32,6 +32,7 @@ from evaluation.change.evidence import (
     runs_of,
 )
 from evaluation.change.examples import add_evidence
+from evaluation.change.lost import fell_below_half
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.change.models import Change
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore

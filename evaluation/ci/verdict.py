@@ -329,8 +329,8 @@ class Findings(BaseModel):
         lacking = by_kind["not_enough_data"]
         empty = sum(not one.proposition for one in lacking)
         counts = [
-            (sum(not one.proposition for one in worse), "dimension", "surely worse"),
-            (sum(bool(one.proposition) for one in worse), "proposition", "surely worse"),
+            (sum(not one.proposition for one in worse), "dimension", "significantly worse"),
+            (sum(bool(one.proposition) for one in worse), "proposition", "significantly worse"),
             (len(by_kind["fading"]), "score", "fading within conversations"),
             (len(by_kind["below_threshold"]), "score", "below threshold"),
             (len(by_kind["could_not_judge"]), "part", "not judged enough"),

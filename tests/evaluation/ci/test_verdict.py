@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from agents.models import Agent
 from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison
-from evaluation.change.measurements import Measured, MeasuredDimension, Measurement
+from evaluation.change.measured import Measured, MeasuredDimension
+from evaluation.change.measurements import Measurement
 from evaluation.ci.render import Report
 from evaluation.ci.verdict import AgentResult, Coverage, Findings, Limits, decide
 from evaluation.models import EvaluationRun
@@ -124,7 +125,7 @@ def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim
     assert regressions(findings) == [("dimension", None)]
     lines = [(one.verdict, one.proposition) for one in findings.of("regressions")]
     assert lines == [("worse", ""), ("fell most, not surely", "loud"), ("fell most, not surely", "kind")]
-    assert findings.headline == "1 dimension surely worse."
+    assert findings.headline == "1 dimension significantly worse."
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,8 @@ from evaluation.calibration.agreement import trust_notes, with_trust
 from evaluation.change import choosing
 from evaluation.change.change import ChangeResult
 from evaluation.change.choosing import Compared
-from evaluation.change.comparison import Comparison, Detection, detections
+from evaluation.change.comparison import Comparison
+from evaluation.change.detection import Detection, detections
 from evaluation.change.examples import lowest_messages, print_example, worst_message
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
@@ -61,7 +62,7 @@ class Command(CodedCommand):
     help = (
         "Compare two measurements: of two tags (--a build=40 --b build=41; measured now unless they were before), the newest against the "
         "baseline (the default) or a file, or two evaluations. Per dimension and proposition: the change, its 95 % interval and a verdict. "
-        "Exit code: 0 nothing surely got worse, 1 something did, 2 something could not be compared, or so much less is scored that a "
+        "Exit code: 0 nothing is significantly worse, 1 something is, 2 something could not be compared, or so much less is scored that a "
         "dimension has no score any more, 3 a file cannot be used or is of another judge (what else can be compared is)."
     )
 
@@ -318,7 +319,7 @@ def _propositions(comparisons: Sequence[Comparison], console: Console) -> None:
                 of = "" if alone or row.proposition.startswith(comparison.target) else f"{comparison.target}: "
                 rows.append([f"{of}{row.proposition}", *_cells(row, narrow=console.width < NARROW)])
     if rows:
-        title = "Propositions, worst first" if alone else "Propositions that surely changed"
+        title = "Propositions, worst first" if alone else "Propositions that changed significantly"
         print_table(console, ["Proposition", *CHANGE], rows, title=title, tight=True, unwrapped=["Verdict"])
     _examples(comparisons, console)
 
@@ -361,7 +362,7 @@ def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
     found = sorted(change.smallest_detectable for _, change in rows if change.smallest_detectable is not None)
     if found:
         first, last = number(found[0]), number(found[-1])
-        lines.append(f"In 4 of 5 cases a change of {first if first == last else f'{first} to {last}'} points is found.")
+        lines.append(f"80 % power to detect a change of {first if first == last else f'{first} to {last}'} points.")
     if any(change.verdict == "steady" for _, change in rows):
         lines.append(f"steady: the whole interval lies within ±{margin:g} points.")
     if any(change.n_more for _, change in rows):
@@ -370,7 +371,7 @@ def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
         )
     tested = sum(change.p_value is not None for _, change in rows)
     if tested > 1:
-        lines.append(f"drifted, improved: surely so among the {tested} dimensions compared at once (Holm, 5 %).")
+        lines.append(f"drifted, improved: significant after Holm correction ({tested} comparisons, 5 %).")
     notes: dict[str, list[str]] = {}
     for comparison in comparisons:
         for note in _notes(comparison, alone=len(comparisons) == 1):
@@ -420,13 +421,13 @@ def detection_table(rows: Sequence[Detection], out: Any) -> None:
         return
     cells: list[list[Cell]] = [
         [
-            *(row.target, heading_of(row.dimension, narrow=True), f"{row.sd:.1f}", row.baseline_n or "exact"),
+            *(row.target, heading_of(row.dimension, narrow=True), f"{row.sd:.1f}", row.baseline_n),
             *(row.n, None if row.smallest is None else f"{row.smallest:.1f}", row.needed, row.needed_now),
         ]
         for row in rows
     ]
     heads = ["Target", "Dim.", ">Spread", ">Baseline", ">Now", ">Finds", ">Needs each", ">Needs now"]
-    title = f"Messages to find a change of {rows[0].change:g} points in 4 of 5 cases"
+    title = f"Messages for 80 % power to detect a change of {rows[0].change:g} points"
     print_table(console, heads, cells, title=title)
     console.print(
         "Spread: standard deviation between messages. Baseline, Now: how many were judged. Finds: the smallest change these\n"

@@ -80,7 +80,7 @@ def drift_table(drawn: Sequence[Series], out: Any) -> None:
         rows: list[list[Cell]] = [
             [
                 *(series.agent.slug, series.dimension, series.schedule.name, sparkline(series)),
-                *(number(series.readings[-1].score), len(series.drops)),
+                *(number(series.points[-1].score), len(series.drops)),
             ]
             for series in of_judge
         ]
@@ -105,7 +105,7 @@ def sparkline(series: Series, most: int = SPARKS) -> str:
     """The newest scores as bars on the fixed scale of 0 to 9; a stroke where the series starts again."""
     return "".join(
         ("|" if point.restarts else "") + BLOCKS[min(len(BLOCKS) - 1, int(point.score / 9 * len(BLOCKS)))]
-        for point in series.readings[-most:]
+        for point in series.points[-most:]
     )
 
 
