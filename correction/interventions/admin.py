@@ -14,21 +14,17 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.home import Answers, CountUpTo, HomePart, add_home, step
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import JSONText, ModelAdmin, Select, extend
 from agents.kit.models import LLMCall
 from agents.kit.templatetags.display import register as templates
-from agents.kit.text.wording import counted
 from agents.models import Agent, Run
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, problems_of, unstorable
 from correction.interventions.counts import (
-    ENOUGH,
     NEWEST,
     counts_of,
     names_in_use,
-    never_past_precondition,
 )
 from correction.interventions.functions import known_functions
 from correction.interventions.models import Intervention, InterventionLog
@@ -36,6 +32,7 @@ from correction.interventions.nudges import VARIABLES, NudgeType
 from evaluation.admin.display import judge_badge
 
 MOST_COUNTED = 20  # interventions without a row
+COUNTED_IN_LIST = 200  # evaluations of each of them
 
 if TYPE_CHECKING:
     InterventionModelForm = forms.ModelForm[Intervention]
@@ -45,7 +42,6 @@ else:
 SHOWN = 5  # nudges on an agent's page
 MOST_LOOKED_AT = 500  # newest rows of the agent's that are searched for them
 MOST_OF_A_TURN = 50
-MOST_STUCK = 5  # interventions that the first page names
 
 
 class ParametersField(JSONText):
@@ -205,7 +201,7 @@ class InterventionAdmin(ModelAdmin[Intervention]):
         if request.user.has_perm("interventions.view_interventionlog"):
             names = list(dict.fromkeys((*BUILT_IN, *names_in_use())))
             rows = set(Intervention.objects.filter(slug__in=names).values_list("slug", flat=True))
-            panels = [counts_table([name for name in names if name not in rows][:MOST_COUNTED], newest=ENOUGH)]
+            panels = [counts_table([name for name in names if name not in rows][:MOST_COUNTED], newest=COUNTED_IN_LIST)]
         return super().changelist_view(request, {**(extra_context or {}), "panels": panels})
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Intervention]:
@@ -251,28 +247,5 @@ def run_panel(request: HttpRequest, run: Run) -> SafeString:
     return SafeString(render_to_string("admin/interventions/run.html", {"logs": logs}, request))
 
 
-def never_past(request: HttpRequest, answers: Answers) -> SafeString | None:
-    """Interventions that can hardly fire as they are written, for the first page."""
-    stuck = never_past_precondition() if answers["evaluations of interventions"] >= ENOUGH else []
-    if not stuck:
-        return None
-    named = " · ".join(f"{one.name}: {display.shortened(one.why, 160)}" for one in stuck[:MOST_STUCK])
-    return step(
-        f"{counted(len(stuck), 'intervention')} never got past the precondition",
-        f"In the last {ENOUGH} evaluations of each its function never held. {named}",
-        url=display.list_url(Intervention),
-        label="Interventions",
-    )
-
-
 extend(Run, "interventions.view_interventionlog", panels=(run_panel,))
-add_home(
-    HomePart(
-        place="setup",
-        order=90,
-        permission="interventions.view_interventionlog",
-        asks=lambda request: {"evaluations of interventions": CountUpTo(InterventionLog.objects.all(), ENOUGH)},
-        render=never_past,
-    )
-)
 extend(Agent, "interventions.view_interventionlog", order=1, sections=(nudges_panel,), anchors=(("nudges", "Nudges"),))

@@ -8,10 +8,9 @@ from typing import Any
 
 from django.utils import timezone
 
-from correction.interventions.models import Intervention, InterventionLog
+from correction.interventions.models import InterventionLog
 
 NEWEST = 1_000  # evaluations of an intervention that are counted
-ENOUGH = 200  # evaluations without one that got past the preconditions that cost nothing, from which on that is said
 RECENT, MOST_LOGS = timedelta(days=7), 5_000  # in which interventions are in use
 
 
@@ -71,22 +70,7 @@ def _entries(logged: Any) -> list[dict[str, Any]]:
     return [entry for entry in logged if isinstance(entry, dict)] if isinstance(logged, list) else []
 
 
-def names_in_use() -> dict[str, bool]:
-    """Return the names that were evaluated within seven days, and whether one of these evaluations fired or asked a judge."""
+def names_in_use() -> list[str]:
+    """Return the names that were evaluated within seven days, the latest first."""
     logs = InterventionLog.objects.filter(created_at__gte=timezone.now() - RECENT).order_by("-created_at")
-    names: dict[str, bool] = {}
-    for name, fired, judge in logs.values_list("name", "fired", "judge")[:MOST_LOGS]:
-        names[name] = names.get(name, False) or fired or bool(judge)
-    return names
-
-
-def never_past_precondition() -> list[Counts]:
-    """The interventions in use whose last 200 evaluations all ended at a function that did not hold."""
-    suspects = sorted(name for name, is_past in names_in_use().items() if not is_past)
-    off = (
-        set(Intervention.objects.filter(slug__in=suspects, is_enabled=False).values_list("slug", flat=True))
-        if suspects
-        else ()
-    )
-    counted = (counts_of(name, ENOUGH) for name in suspects if name not in off)
-    return [one for one in counted if one.evaluated >= ENOUGH and not one.held]
+    return list(dict.fromkeys(logs.values_list("name", flat=True)[:MOST_LOGS]))

@@ -35,6 +35,8 @@ from evaluation.judge.questions import ask_together
 
 logger = logging.getLogger(__name__)
 
+HEADING = "Conversation Guidance"  # of the section in the prompt (AC-7.1.9)
+
 
 @dataclass(kw_only=True)
 class Evaluation:
@@ -268,25 +270,39 @@ def _log(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) ->
 
 
 def _apply(turn: Turn, evaluations: Sequence[Evaluation]) -> None:
-    """Add what fired to the prompt, equal texts once, under one heading each. It is stored nowhere else (AC-7.1.9, AC-7.1.10)."""
+    """Add the nudges of those that fired to the prompt, equal texts once. They are stored nowhere else (AC-7.1.9, AC-7.1.10)."""
     turn.reports["interventions"] = [
-        {"name": one.intervention.name, "fired": one.fired, "why": one.why, "nudge_type": one.nudge_type}
-        for one in evaluations
+        {
+            "name": evaluation.intervention.name,
+            "fired": evaluation.fired,
+            "why": evaluation.why,
+            "nudge_type": evaluation.nudge_type,
+        }
+        for evaluation in evaluations
     ]
-    sections: dict[str, dict[str, None]] = {}
-    for one in evaluations:
-        if one.modification is not None:
-            sections.setdefault(one.modification.heading, {})[one.modification.guidance] = None
-        logger.log(
-            logging.INFO if one.fired else logging.DEBUG,
-            "intervention %s %s for agent %s in channel %s (run %s)",
-            one.intervention.name,
-            "fired" if one.fired else "did not fire",
-            turn.agent.slug,
-            turn.channel.slug,
-            turn.run.pk if turn.run is not None else None,
-        )
-    for heading, texts in sections.items():
+    nudges: list[str] = []
+    for evaluation in evaluations:
+        _write_to_log_file(turn, evaluation)
+        if evaluation.modification is not None and evaluation.modification.guidance not in nudges:
+            nudges.append(evaluation.modification.guidance)
+    if nudges:
         with sentry_sdk.start_span(op="correction.nudge", name="inject nudge") as span:
-            turn.add_section(heading, "\n\n".join(texts))
-            span.set_data("nudges", len(texts))
+            turn.add_section(HEADING, "\n\n".join(nudges))
+            span.set_data("nudges", len(nudges))
+
+
+def _write_to_log_file(turn: Turn, evaluation: Evaluation) -> None:
+    level = logging.DEBUG
+    outcome = "did not fire"
+    if evaluation.fired:
+        level = logging.INFO
+        outcome = "fired"
+    logger.log(
+        level,
+        "intervention %s %s for agent %s in channel %s (run %s)",
+        evaluation.intervention.name,
+        outcome,
+        turn.agent.slug,
+        turn.channel.slug,
+        turn.run.pk if turn.run is not None else None,
+    )

@@ -198,16 +198,12 @@ def not_judged(kind: Kind, text: str, reason: str, judge: str = "") -> Precondit
     return PreconditionResult(kind=kind, text=text, held=None, reasoning=f"could not be judged: {reason}", judge=judge)
 
 
-HEADING = "Conversation Guidance"  # AC-7.1.9
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptModification:
-    """What an effect adds to the agent's prompt, for this turn only: text under a heading. `nudge_type` names its kind in the log."""
+    """What an effect adds to the agent's prompt, for this turn only. `nudge_type` names its kind in the log."""
 
     guidance: str
     nudge_type: str = ""
-    heading: str = HEADING
 
 
 Effect = Callable[[InterventionContext], PromptModification]
