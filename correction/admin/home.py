@@ -23,7 +23,6 @@ from agents.kit.console.home import (
     since,
     step,
 )
-from agents.kit.console.panels import table
 from agents.kit.models import LLMCall
 from agents.kit.ops.sums import LEDGER, end_for_page, says_end
 from agents.kit.text.wording import counted
@@ -158,26 +157,14 @@ def never_observed(request: HttpRequest, answers: Answers) -> SafeString | None:
 
 
 EXTERNAL = GateSession.Source.EXTERNAL
-CHECKS, CHECKS_AT_HOME = 20, 5
-
-
-def checks_panel(request: HttpRequest, _token: object) -> SafeString:
-    """The last drafts that other programs had checked, below the list of API tokens."""
-    rows = _checks(request, CHECKS)
-    return format_html(
-        '<section class="pl-panel pl-below"><h2>Last checks of other programs</h2>{}<p class="pl-subtle">{}</p></section>',
-        table(CHECK_HEADS, rows, label="Last checks of other programs"),
-        display.link(_logs(session__source__exact="external"), "All of them")
-        if rows
-        else "None yet. A new token comes with an example that makes one.",
-    )
+CHECKS_SHOWN = 5
 
 
 def checks_list(request: HttpRequest, answers: Answers) -> SafeString | None:
-    """The same on the first page, once there are any."""
+    """List the last drafts that other programs had checked; None where there are none."""
     if not answers["checks of other programs"]:
         return None
-    rows = _checks(request, CHECKS_AT_HOME)
+    rows = _checks(request)
     more = [(_logs(session__source__exact="external"), "All checks")]
     return listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=more)
 
@@ -185,10 +172,10 @@ def checks_list(request: HttpRequest, answers: Answers) -> SafeString | None:
 CHECK_HEADS = ("Check", "Speaker", "Draft", "Outcome")
 
 
-def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
+def _checks(request: HttpRequest) -> list[tuple[object, ...]]:
     sessions = GateSession.objects.filter(source=EXTERNAL).order_by("-created_at", "-pk")
-    newest = CorrectionLog.objects.filter(session__in=list(sessions.values_list("pk", flat=True)[:most]))
-    logs = newest.select_related("session__agent").order_by("-created_at", "-pk")[:most]
+    newest = CorrectionLog.objects.filter(session__in=list(sessions.values_list("pk", flat=True)[:CHECKS_SHOWN]))
+    logs = newest.select_related("session__agent").order_by("-created_at", "-pk")[:CHECKS_SHOWN]
     may_read = request.user.has_perm("agents.view_message")
     return [
         (
