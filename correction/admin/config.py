@@ -124,6 +124,8 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
                     return self._save(request, agent, chosen, form.changes, back=back, reason=reason, seen=form.was)
                 except ConfigConflict as conflict:
                     form.show_conflict(conflict)
+        groups = _groups(agent, form, shown, config, advanced=False)
+        advanced = _groups(agent, form, shown, config, advanced=True)
         return self._page(
             request,
             "form",
@@ -131,7 +133,10 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             agent=agent,
             form=form,
             notes=notes_on(config, agent),
-            groups=_groups(agent, form, shown, config),
+            groups=groups,
+            advanced=advanced,
+            # A fold would hide an error, and is in the way where nothing stands above it.
+            unfolded=not groups or any(name in form.errors for name in names if SETTINGS[name].advanced),
             chosen=chosen,
             all_url=config_url(agent),
             history_url=history_url(agent),
@@ -302,22 +307,32 @@ def _stored_rows(
 
 
 def _groups(
-    agent: Agent | None, form: ConfigForm, mechanisms: Sequence[Mechanism], config: ResolvedConfig
+    agent: Agent | None, form: ConfigForm, mechanisms: Sequence[Mechanism], config: ResolvedConfig, *, advanced: bool
 ) -> list[dict[str, Any]]:
-    """The fields by mechanism, each with what is in effect and the value it had when the page was opened (`seen`)."""
+    """Return the fields by mechanism, the advanced ones or the others; a mechanism without any is left out."""
+    groups = []
+    for mechanism in mechanisms:
+        names = [name for name in mechanism.fields if SETTINGS[name].advanced == advanced]
+        if names:
+            lines = [_field_line(agent, form, name, config) for name in names]
+            groups.append({"mechanism": mechanism, "lines": lines})
+    return groups
 
-    def line(name: str) -> dict[str, Any]:
-        bound, came = form[name], origin(config, name)
-        return {
-            "bound": bound,
-            "in_effect": config.show(name),
-            "came_from": "set here" if agent is None and config.provenance[name] == "defaults" else came,
-            "is_choice": isinstance(bound.field, ChoiceField),
-            "seen_name": f"{SEEN}{name}",
-            "seen": form.seen(name),
-        }
 
-    return [{"mechanism": one, "lines": [line(name) for name in one.fields]} for one in mechanisms]
+def _field_line(agent: Agent | None, form: ConfigForm, name: str, config: ResolvedConfig) -> dict[str, Any]:
+    """Return a field with what is in effect and the value it had when the page was opened (`seen`)."""
+    bound = form[name]
+    came_from = origin(config, name)
+    if agent is None and config.provenance[name] == "defaults":
+        came_from = "set here"
+    return {
+        "bound": bound,
+        "in_effect": config.show(name),
+        "came_from": came_from,
+        "is_choice": isinstance(bound.field, ChoiceField),
+        "seen_name": f"{SEEN}{name}",
+        "seen": form.seen(name),
+    }
 
 
 def _consequences(before: ResolvedConfig, changes: Mapping[str, Any]) -> dict[str, Any] | None:

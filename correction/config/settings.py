@@ -126,6 +126,7 @@ class Setting:
     Attributes:
         built_in: What holds where no row says anything; None = nothing, or it follows from others (`settings.merge`).
         help: What it does.
+        advanced: Whether it goes beyond what the specifications ask for. Form, help, command and docs fold it under *Advanced*.
         name: The column, API field and command option.
     """
 
@@ -135,6 +136,7 @@ class Setting:
     bounds: tuple[str, str] | None = None
     digits: int = 3
     places: int = 1
+    advanced: bool = False
     name: str = ""
 
     @property
@@ -172,31 +174,40 @@ class Setting:
 
     @cached_property
     def column(self) -> models.Field[Any, Any]:
-        common: dict[str, Any] = {"null": True, "blank": True, "help_text": self.help}
+        """The database column, which allows exactly what `allowed` says."""
+        field = self._new_column(null=True, blank=True, help_text=self.help)
+        field.advanced = self.advanced  # type: ignore[attr-defined]  # for the help page
+        return field
+
+    def _new_column(self, **options: Any) -> models.Field[Any, Any]:
         if self.choices is not None:
-            return models.CharField(max_length=8, choices=self.choices.choices, **common)
+            return models.CharField(max_length=8, choices=self.choices.choices, **options)
         if self.bounds is not None:
-            low, high = map(Decimal if self.places else int, self.bounds)
-            common["validators"] = [MinValueValidator(low), MaxValueValidator(high)]
-            if self.places:
-                return models.DecimalField(max_digits=self.digits, decimal_places=self.places, **common)
-            return models.PositiveIntegerField(**common)
+            return self._new_number_column(*self.bounds, **options)
         if self.kind == "list of names":
-            return models.JSONField(validators=[validate_names], **common)
-        return models.BooleanField(**common)
+            return models.JSONField(validators=[validate_names], **options)
+        return models.BooleanField(**options)
+
+    def _new_number_column(self, low: str, high: str, **options: Any) -> models.Field[Any, Any]:
+        if self.places == 0:
+            validators = [MinValueValidator(int(low)), MaxValueValidator(int(high))]
+            return models.PositiveIntegerField(validators=validators, **options)
+        limits = [MinValueValidator(Decimal(low)), MaxValueValidator(Decimal(high))]
+        return models.DecimalField(max_digits=self.digits, decimal_places=self.places, validators=limits, **options)
 
     @property
     def constraint(self) -> models.CheckConstraint | None:
-        """What the database itself checks."""
-        inherits, message = Q(**{f"{self.name}__isnull": True}), None
+        """What the database itself checks of the value; None for toggles and lists."""
         if self.choices is not None:
             allowed = Q(**{f"{self.name}__in": list(self.choices.values)})
+            message = None
         elif self.bounds is not None:
             low, high = self.bounds
             allowed = Q(**{f"{self.name}__gte": Decimal(low), f"{self.name}__lte": Decimal(high)})
             message = f"{self.name}: from {low} to {high}, or empty to inherit."
         else:
             return None
+        inherits = Q(**{f"{self.name}__isnull": True})
         return models.CheckConstraint(
             condition=inherits | allowed, name=f"config_{self.name}", violation_error_message=message
         )
@@ -300,7 +311,9 @@ class Mechanism:
 # What a dimension has beside its switch and threshold.
 _MORE = {
     Dimension.ADHERENCE: {
-        "gate_adherence_hard": Setting(False, "judge adherence in hard mode: every flaw takes 20 % off (default off)")
+        "gate_adherence_hard": Setting(
+            False, "judge adherence in hard mode: every flaw takes 20 % off (default off)", advanced=True
+        )
     }
 }
 
@@ -342,6 +355,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 bounds=("0", "1"),
                 digits=4,
                 places=3,
+                advanced=True,
             ),
             "max_correction_attempts": Setting(
                 2,
@@ -355,6 +369,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 bounds=("0.1", "60"),
                 digits=5,
                 places=2,
+                advanced=True,
             ),
             "gate_total_deadline_seconds": Setting(
                 Decimal("12.00"),
@@ -362,6 +377,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 bounds=("0.1", "300"),
                 digits=6,
                 places=2,
+                advanced=True,
             ),
         },
     ),
@@ -374,6 +390,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 None,
                 "check the agent's own rules (and, offline, cues) on the draft, free of cost; empty = wherever "
                 f"{' or '.join(RULED)} is checked",
+                advanced=True,
             )
         },
     ),
@@ -388,7 +405,9 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 "(default 6); needs a model as judge",
                 bounds=("0", "9"),
             ),
-            "anti_convergence_dm_allowed": Setting(False, "nudge against convergence in direct messages, too"),
+            "anti_convergence_dm_allowed": Setting(
+                False, "nudge against convergence in direct messages, too", advanced=True
+            ),
         },
         number="convergence_threshold",
         sign="≥ ",
@@ -404,7 +423,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 bounds=("1", "10000"),
                 places=0,
             ),
-            "variety_dm_allowed": Setting(False, "nudge towards new ideas in direct messages, too"),
+            "variety_dm_allowed": Setting(False, "nudge towards new ideas in direct messages, too", advanced=True),
         },
         number="variety_message_threshold",
         sign="≥ ",
@@ -429,9 +448,14 @@ MECHANISMS: tuple[Mechanism, ...] = (
         "budget",
         "stops paid checks for the day when the budget is used up",
         {
-            "budget_enabled": Setting(False, "stop paid checks for the day when the budget is used up"),
+            "budget_enabled": Setting(False, "stop paid checks for the day when the budget is used up", advanced=True),
             "daily_budget_usd": Setting(
-                None, "US dollars a day (UTC) for checking this agent", bounds=("0", "100000"), digits=11, places=4
+                None,
+                "US dollars a day (UTC) for checking this agent",
+                bounds=("0", "100000"),
+                digits=11,
+                places=4,
+                advanced=True,
             ),
         },
         number="daily_budget_usd",
@@ -449,28 +473,34 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 "least confidence from which a request is applied automatically: high, medium, low, or never (default high); the others "
                 "wait for a person",
                 choices=LeastConfidence,
+                advanced=True,
             ),
             "behavior_requesters": Setting(
                 "members",
                 "whose requests count: anyone, members (users who are members of the channel where it was said; outsiders are not) "
                 "or named (default members)",
                 choices=Requesters,
+                advanced=True,
             ),
             "behavior_named_requesters": Setting(
-                [], "user names whose requests count where behavior_requesters is named; exact names"
+                [], "user names whose requests count where behavior_requesters is named; exact names", advanced=True
             ),
             "behavior_scope": Setting(
                 "person",
                 "where a request holds of someone who may not edit the persona (of who may, it changes the persona): person (towards who "
                 "asked), channel (where it was said) or persona (for everybody, everywhere) (default person)",
                 choices=Scope,
+                advanced=True,
             ),
-            "behavior_protected_traits": Setting([], "traits that no message can change, in upper or lower case"),
+            "behavior_protected_traits": Setting(
+                [], "traits that no message can change, in upper or lower case", advanced=True
+            ),
             "behavior_daily_limit": Setting(
                 10,
                 "requests applied automatically per day (UTC), 0 to 1000 (default 10); further ones wait for a person",
                 bounds=("0", "1000"),
                 places=0,
+                advanced=True,
             ),
         },
         name="behaviour requests",

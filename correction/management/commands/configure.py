@@ -80,12 +80,21 @@ class Command(BaseCommand):
                 self.stdout.write(f"{name}: {new}, unchanged")
 
     def _config(self, agent: Agent | None, config: ResolvedConfig) -> None:
-        """Every field: the value in effect, where it comes from, what is allowed, what it means."""
+        """Print every setting: the value in effect, where it comes from, what is allowed, what it means."""
+        title = "Correction: the defaults"
+        if agent is not None:
+            title = f"Correction of {agent.display_name} ({agent.slug})"
+        self._settings_table(title, config, [name for name, setting in SETTINGS.items() if not setting.advanced])
+        self._settings_table("Advanced", config, [name for name, setting in SETTINGS.items() if setting.advanced])
+
+    def _settings_table(self, title: str, config: ResolvedConfig, names: Sequence[str]) -> None:
         rows: list[list[Cell]] = []
-        for name, s in SETTINGS.items():
-            cells = (name, s.show(config[name]), config.provenance[name], s.allowed, s.help)
-            rows.append([(cell, "" if config.provenance[name] == "built-in" else "strong") for cell in cells])
-        title = f"Correction of {agent.display_name} ({agent.slug})" if agent else "Correction: the defaults"
+        for name in names:
+            setting = SETTINGS[name]
+            came_from = config.provenance[name]
+            style = "" if came_from == "built-in" else "strong"
+            cells = (name, setting.show(config[name]), came_from, setting.allowed, setting.help)
+            rows.append([(cell, style) for cell in cells])
         heads = ("Field", "In effect", "From", "Allowed", "Meaning")
         print_table(console_on(self.stdout), heads, rows, title=title, unwrapped=heads[:3])
 
