@@ -28,9 +28,19 @@ from correction.admin.display import number, outcome_badge, share
 from correction.admin.matrix import BY_ID, config_url, gate_url
 from correction.config.configure import ConfigChange, config_history, notes_on
 from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError, ResolvedConfig, merge
-from correction.gate.observe import Needs, judge_later, needs_of
+from correction.gate.observe import CheckEstimate, estimate_check, judge_later
 from correction.gate.quality_check import QualityCheck, check_quality
-from correction.gate.thresholds import LAST, ORIGINS, USUAL, Replay, Scores, failing, replay, wilson_interval
+from correction.gate.thresholds import (
+    ORIGINS,
+    REPLAYABLE,
+    USUALLY_REPLAYED,
+    MarkCounts,
+    Replay,
+    Scores,
+    failing,
+    replay,
+    wilson_interval,
+)
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, ObservedMessage
 from evaluation.admin.display import MEASURE, judge_badge
 from evaluation.models import is_heuristic
@@ -113,7 +123,7 @@ def read_choice(asked: QueryDict, config: ResolvedConfig) -> Choice:
         typed=typed,
         thresholds=thresholds,
         errors=errors,
-        last=int(last) if last in map(str, LAST) else USUAL,
+        last=int(last) if last in map(str, REPLAYABLE) else USUALLY_REPLAYED,
         kind=kind if kind in KINDS else kind_of_judge(),
     )
 
@@ -204,7 +214,7 @@ def gate_context(
     newest = next((said[pk] for pk in got.messages if pk in said), None)
     needs = None
     if newest is not None and newest.agent is not None:
-        needs = needs_of(message=newest, agent=newest.agent, dimensions=choice.checked)
+        needs = estimate_check(message=newest, agent=newest.agent, dimensions=choice.checked)
     waiting = ObservedMessage.objects.filter(message__in=list(got.messages), status__in=ObservedMessage.OPEN).count()
     back = got.sent_back({dimension: choice.thresholds[dimension] for dimension in choice.checked})
     by_origin = Counter(
@@ -217,7 +227,7 @@ def gate_context(
         "choice": choice,
         "notes": notes_on(config, agent),
         "seen": [(name, SETTINGS[name].show_stored(getattr(own, name, None))) for name in FIELDS],
-        "lasts": LAST,
+        "lasts": REPLAYABLE,
         "kinds": KINDS.items(),
         "judges": [judge_badge(judge) for judge in got.judges],
         "total": len(got.messages),
@@ -246,7 +256,7 @@ def gate_context(
     }
 
 
-def _cost_of(each: str, needs: Needs | None, checked: Sequence[str]) -> SafeString | str:
+def _cost_of(each: str, needs: CheckEstimate | None, checked: Sequence[str]) -> SafeString | str:
     """A sentence on what checking each message or draft costs."""
     if needs is None:
         return "What that costs is estimated once there is a message."
@@ -258,7 +268,7 @@ def _cost_of(each: str, needs: Needs | None, checked: Sequence[str]) -> SafeStri
     return format_html("For {}: {} a {}, about {} per 1,000 {}s", ", ".join(checked), calls, each, cost, each)
 
 
-def _cost(needs: Needs | None, messages: int) -> SafeString:
+def _cost(needs: CheckEstimate | None, messages: int) -> SafeString:
     if needs is None:
         return display.EMPTY
     if not needs.calls:
@@ -316,7 +326,7 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
         heads, label = ("Threshold", *map(str, TRIED)), f"{dimension}: share sent back"
         tried = table(heads, [("Sent back", *shares)], label=label, stacking=False)
     where: dict[str, object] = {"session__agent__id__exact": agent.pk} if agent is not None else {}
-    marks = [(tenths, *counts) for tenths, counts in sorted(scores.marks.items())]
+    marks = [(tenths, counts.right, counts.false_alarms) for tenths, counts in sorted(scores.marks.items())]
     return {
         "dimension": dimension,
         "label": BY_ID[dimension].label,
@@ -331,7 +341,7 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
         "is_in_effect": current == threshold,
         "now": share(failing(drafts, current), drafts.total()),
         "tried": tried,
-        "precision": _precision(*scores.marked_below(threshold)),
+        "precision": _precision(scores.marked_below(threshold)),
         "counts": SafeString(json.dumps({"drafts": sorted(drafts.items()), "marks": marks})),  # whole numbers only
         "markable": bool(scores.marks or scores.by_origin["gate"] or scores.by_origin["observed"]),
         "marks_label": "Marked alarms" if scores.marks else "Mark some",
@@ -340,10 +350,11 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
     }
 
 
-def _precision(right: int, false: int) -> str:
-    """How many marked alarms were right, with the interval; what to do where none is marked."""
-    if not right + false:
+def _precision(marks: MarkCounts) -> str:
+    """Return how many marked alarms were right, with the interval; what to do where none is marked."""
+    total = marks.right + marks.false_alarms
+    if not total:
         return NOT_MARKED
-    low, high = wilson_interval(right, right + false)
-    shown = f"{100 * right / (right + false):.0f} % (95 % interval {100 * low:.0f} to {100 * high:.0f} %)"
-    return f"{right:,} of {right + false:,} marked alarms below it were right, {shown}"
+    low, high = wilson_interval(marks.right, total)
+    interval = f"95 % interval {100 * low:.0f} to {100 * high:.0f} %"
+    return f"{marks.right:,} of {total:,} marked alarms below it were right, {100 * marks.right / total:.0f} % ({interval})"
