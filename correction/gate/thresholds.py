@@ -300,7 +300,7 @@ def replay(*, agent: Agent | None, heuristic: bool, last: int = USUALLY_REPLAYED
 def _latest_messages(agent: Agent | None, number: int) -> list[int]:
     """Return the keys of the latest real messages, newest first."""
     newest = Message.objects.filter(synthetic=False, agent__isnull=False).order_by("-pk")
-    if agent is not None:  # of one agent an index has the times
+    if agent is not None:  # an index has the times of an agent
         newest = newest.filter(agent=agent).order_by("-said_at", "-pk")
     return list(newest.values_list("pk", flat=True)[:number])
 
