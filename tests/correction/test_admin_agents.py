@@ -187,4 +187,4 @@ def test_observing_what_fell_holds_nothing_back(root: Client, ada: Agent, enable
     config = resolve_config(ada)
 
     assert (config.gate_mode, config["gate_adherence_enabled"]) == ("observe", True)
-    assert "Nothing is held back from now on" in plain(answer.content.decode())
+    assert "Messages are no longer blocked" in plain(answer.content.decode())

@@ -16,7 +16,7 @@ from agents.kit.models import LLMCall
 from agents.models import Agent, Message
 from correction.config.configure import ConfigConflict, configure
 from correction.config.settings import resolve_config
-from correction.gate.observe import Needs, judge_later, needs_of, work_one
+from correction.gate.observe import CheckEstimate, estimate_check, judge_later, work_one
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, ObservedMessage
 from tests.console import HOSTILE, list_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in, own, save, url_of
@@ -160,15 +160,16 @@ def test_messages_that_nobody_judged_are_judged_on_request_while_the_gate_is_off
 def test_the_estimate_has_calls_and_dollars_and_asks_no_model(llm_server: LLMServer, settings: Settings) -> None:
     ada = speaking("ada", ["One.", "Two."])
 
-    def needs(judge: str, *dimensions: str) -> Needs:
+    def needs(judge: str, *dimensions: str) -> CheckEstimate:
         settings.JUDGE_MODEL = judge
-        return needs_of(message=Message.objects.latest("pk"), agent=ada, dimensions=dimensions)
+        return estimate_check(message=Message.objects.latest("pk"), agent=ada, dimensions=dimensions)
 
     one, two = needs(MODEL, "adherence"), needs(MODEL, "adherence", "fluency")
     assert (one.calls, two.calls, one.seconds) == (1, 2, None)
     assert 0 < (one.cost_usd or 0) < (two.cost_usd or 0)
     assert needs("model-without-a-price", "adherence").cost_usd is None
-    assert needs(OFFLINE, "adherence")[:2] == (0, Decimal(0))
+    offline = needs(OFFLINE, "adherence")
+    assert (offline.calls, offline.cost_usd) == (0, Decimal(0))
     assert llm_server.calls == LLMCall.objects.count() == 0
 
 
@@ -192,7 +193,7 @@ def test_the_mode_is_stored_for_what_is_ticked_and_undone(root: Client, mode: st
     assert own(ada) == {"gate_mode": mode, "gate_fluency_enabled": True, "gate_fluency_threshold": Decimal("6.5")}
     text = plain(answer.content.decode())
     assert (
-        "Nothing is held back from now on" if mode == "observe" else "Drafts that fail fluency are sent back"
+        "Messages are no longer blocked" if mode == "observe" else "Drafts that fail fluency are sent back"
     ) in text
     assert "“since build 41”" in text
 

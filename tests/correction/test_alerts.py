@@ -10,7 +10,7 @@ import time_machine
 from agents.alerts.models import Alert
 from agents.kit.ops.sums import sum_up
 from agents.models import Agent
-from correction.alerts import look
+from correction.alerts import check_alerts
 from correction.config.configure import configure
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
@@ -37,7 +37,7 @@ def seen(*, summed: bool = False) -> list[str]:
     with time_machine.travel(NOW, tick=False):
         if summed:
             sum_up()
-        look()
+        check_alerts()
     return [alert.title for alert in Alert.objects.filter(ended_at=None).order_by("pk")]
 
 

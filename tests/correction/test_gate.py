@@ -12,7 +12,7 @@ from pytest_django import Settings
 from agents.kit.models import LLMCall
 from agents.models import Message
 from correction.config.settings import merge
-from correction.gate.check import Action, GateResult, check_action_quality, scores_of
+from correction.gate.check import Action, GateResult, check_action_quality, plan_check, scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.scorers.subjects import Event
 from tests.correction.gating import (
@@ -46,10 +46,8 @@ ACTION = Action(
 
 def check(action: Action = ACTION, *dimensions: str, hard: bool = False, **thresholds: Decimal) -> GateResult:
     config = merge(own=None, defaults=None, overrides={"gate_adherence_hard": hard})
-    return check_action_quality(
-        agent=None, config=config, work_id="t", deadline=5.0, action=lambda propositions: action,
-        dimensions=dimensions or DIMENSIONS, thresholds=thresholds,
-    )  # fmt: skip
+    plan = plan_check(agent=None, config=config, dimensions=dimensions or DIMENSIONS, thresholds=thresholds)
+    return check_action_quality(action, plan, work_id="t", deadline=5.0)
 
 
 def test_only_adherence_sees_the_persona_and_the_draft_is_no_part_of_the_trajectory(llm_server: LLMServer) -> None:

@@ -20,7 +20,7 @@ from agents.kit.models import LLMCall
 from agents.models import Agent, Channel, Message
 from correction.config.configure import notes_on
 from correction.config.settings import resolve_config
-from correction.gate.check import Part, combine, judge_parts
+from correction.gate.check import PropositionResult, combine, read_judge_reply
 from correction.gate.stage import check_session, end
 from correction.models import Outcome
 from evaluation.judge.questions import Question
@@ -232,11 +232,11 @@ def test_a_gate_that_crashes_lets_the_message_through_and_the_trace_says_so(
 )
 def test_replies_are_told_apart(reply: Reply, status: str) -> None:
     question = Question(propositions=(claim(),), context=CONTEXT, label=LABEL)
-    assert [part.status for part in judge_parts(question, reply)] == [status]
+    assert [part.status for part in read_judge_reply(question, reply)] == [status]
 
 
-def part(status: Any, score: float | None = None, judge: str = "m") -> Part:
-    return Part(id="p", judge=judge, status=status, score=score)
+def part(status: Any, score: float | None = None, judge: str = "m") -> PropositionResult:
+    return PropositionResult(id="p", judge=judge, status=status, score=score)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def part(status: Any, score: float | None = None, judge: str = "m") -> Part:
     ],
 )
 def test_what_counts_for_a_dimension(
-    judged: list[Part], own: list[Part], status: str, score: float | None, passed: bool
+    judged: list[PropositionResult], own: list[PropositionResult], status: str, score: float | None, passed: bool
 ) -> None:
     check = combine(dimension="adherence", threshold=Decimal(5), judged=judged, own=own)
     assert (check.status, check.score, check.passed) == (status, score, passed)
@@ -267,7 +267,9 @@ def test_what_counts_for_a_dimension(
     st.integers(0, 90),
 )
 def test_the_score_that_is_stored_and_the_verdict_agree(rated: list[tuple[int, float]], tenths: int) -> None:
-    judged = [Part(id="p", judge="m", status="scored", score=score, weight=weight) for score, weight in rated]
+    judged = [
+        PropositionResult(id="p", judge="m", status="scored", score=score, weight=weight) for score, weight in rated
+    ]
     check = combine(dimension="fluency", threshold=Decimal(tenths) / 10, judged=judged)
     assert check.score is not None
     assert check.passed == (check.score >= check.threshold)

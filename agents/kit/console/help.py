@@ -205,12 +205,13 @@ HIDDEN = ("password",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldNote:
-    """One field for people. `values` are those allowed, where it has choices, with their labels."""
+    """One field for people. `values` are those allowed, where it has choices, with their labels; `advanced` ones are folded."""
 
     name: str
     label: str
     text: str
     values: tuple[tuple[str, str], ...] = ()
+    advanced: bool = False
 
 
 def fields_of(model: type[Model]) -> list[FieldNote]:
@@ -223,7 +224,15 @@ def fields_of(model: type[Model]) -> list[FieldNote]:
             continue
         if text:  # written small, as labels are; in a list of definitions it is a sentence
             text = f"{capfirst(text)}{'' if text.endswith(('.', '!', '?')) else '.'}"
-        notes.append(FieldNote(name=field.name, label=capfirst(str(field.verbose_name)), text=text, values=values))
+        notes.append(
+            FieldNote(
+                name=field.name,
+                label=capfirst(str(field.verbose_name)),
+                text=text,
+                values=values,
+                advanced=getattr(field, "advanced", False),
+            )
+        )
     return notes
 
 
@@ -267,9 +276,11 @@ class Helped(FieldHelp, _Admin):
         if not text:
             raise Http404
         intro, mark, rest = text.partition("\n## ")
+        notes = fields_of(self.model)
         context = {
             "intro": render(intro, lambda link: where_for(request, link)),
-            "fields": fields_of(self.model),
+            "fields": [field for field in notes if not field.advanced],
+            "advanced": [field for field in notes if field.advanced],
             "rest": render(f"## {rest}" if mark else "", lambda link: where_for(request, link)),
             "list_url": where_for(request, f"list:{self.model._meta.label}"),
             "help_page": True,

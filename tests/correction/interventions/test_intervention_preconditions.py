@@ -67,7 +67,7 @@ def test_an_effect_is_given_agent_channel_and_recent_messages_and_says_what_to_a
     def effect(context: InterventionContext) -> PromptModification:
         given.append(context)
         last = context.own_messages[-1].text
-        return PromptModification(guidance=f"Do not say {last!r} to {context.channel} again.", heading="House rules")
+        return PromptModification(guidance=f"Do not say {last!r} to {context.channel} again.")
 
     turn = looked_at(ada, office, dormant(effect=effect, window=2))
 
@@ -75,7 +75,10 @@ def test_an_effect_is_given_agent_channel_and_recent_messages_and_says_what_to_a
     assert (context.agent, context.channel) == (ada, office)
     assert [message.text for message in context.messages] == ["I would rather sort stamps.", "Stamps again."]
     [section] = turn.sections
-    assert (section.heading, section.body) == ("House rules", f"Do not say 'Stamps again.' to {office} again.")
+    assert (section.heading, section.body) == (
+        "Conversation Guidance",
+        f"Do not say 'Stamps again.' to {office} again.",
+    )
 
 
 def test_a_function_that_raises_is_unknown_and_costs_only_its_own_intervention(ada: Agent, office: Channel) -> None:
