@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from agents.admin.display import agent_chip
 from agents.kit.bodies import Tags, fault
 from agents.kit.console import display
-from agents.kit.console.forms import RequestForm, Takes, as_query, request_form
+from agents.kit.console.forms import CostPreview, RequestForm, as_query, request_form
 from agents.kit.llm.endpoints import problem_of, provider_of
 from agents.kit.use_cases import Shown
 from evaluation.admin.display import evaluation_link, judge_badge
@@ -94,7 +94,7 @@ def refusing_files() -> Iterator[None]:
 
 
 # -- what it takes
-def measuring_takes(specs: Sequence[RunSpec], *, simulate: str, dropped_tags: str = "") -> Takes:
+def measuring_takes(specs: Sequence[RunSpec], *, simulate: str, dropped_tags: str = "") -> CostPreview:
     """Calls, tokens and dollars before anything is asked; nothing is stored. A cost that is not known is *unpriced*.
 
     Args:
@@ -163,7 +163,7 @@ def takes(
     warnings: Sequence[object] = (),
     note: str = "",
     why_not: str = "",
-) -> Takes:
+) -> CostPreview:
     """What these evaluations would take, and the simulation before."""
     judge, total = every[0].judge, estimated(every)
     costs = [total.cost_usd, acting.cost_usd if acting else 0]
@@ -189,6 +189,6 @@ def takes(
     if not any(one.judgements for one in every):
         warnings = (*warnings, "Nothing would be judged: no message fits these choices.")
     not_askable = display.visible(problem_of("judge", judge))
-    return Takes(
+    return CostPreview(
         facts=shown, warnings=warnings, note=(how if costly else "") + note, why_not=why_not or str(not_askable)
     )

@@ -33,7 +33,7 @@ from agents.kit.models import LLMCall, owner_name
 from agents.kit.models.lease import LeaseLost
 from agents.kit.ops.sums import TOKENS
 from agents.kit.refusals import Refused
-from agents.kit.running import check_stop, outlasting, pause, side_by_side
+from agents.kit.running import check_stop, pause, retry_on_outage, side_by_side
 from agents.kit.text.ngrams import compute_corpus_repetition
 from agents.kit.text.tokens import tokenize
 from agents.kit.work.queues import carry_out, do_next, wake_workers
@@ -41,7 +41,7 @@ from agents.models import Agent, Channel, ChannelMember, Message, Run
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
-from agents.turn.pipeline import name_of, pipeline
+from agents.turn.pipeline import pipeline, stage_name
 from agents.turn.receive import receive_message
 from evaluation.budget import why_over_budget
 from evaluation.dimensions import CHANNEL_DIMENSIONS, DEFAULT_DIMENSIONS
@@ -141,7 +141,7 @@ def problems_here(scenario: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
 
 
 def _problems_of(arm: Arm) -> Iterator[tuple[Place, str]]:
-    stages = [name_of(stage) for stage in pipeline().stages]
+    stages = [stage_name(stage) for stage in pipeline().stages]
     own = {name: value for name, value in arm.overrides.items() if name not in OF_TURNS}
     if reserved := own.keys() & set(OURS):
         text = f"{', '.join(sorted(reserved))}: set by the experiment; allowed: {', '.join(OF_TURNS)}, settings"
@@ -491,7 +491,7 @@ def _renew(environment: ExperimentEnvironment, owner: str, **fields: Any) -> Non
     if not fields and environment.lease_expires_at and environment.lease_expires_at > now + LEASE - FRESH:
         return
     mine = ExperimentEnvironment.objects.filter(pk=environment.pk, status=Status.RUNNING, lease_owner=owner)
-    if not outlasting(lambda: mine.update(lease_expires_at=now + LEASE, **fields)):
+    if not retry_on_outage(lambda: mine.update(lease_expires_at=now + LEASE, **fields)):
         raise LeaseLost(f"{environment} is not held by {owner} any more")
     environment.lease_expires_at = now + LEASE
 

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from agents.kit.bulk import update_rows
 from agents.kit.llm import Label, complete_many
-from agents.kit.running import OUTAGE, outlasting
+from agents.kit.running import OUTAGE, retry_on_outage
 from agents.kit.text.fences import new_nonce, one_line
 from agents.models import Message
 from agents.personas.persona import current_digest
@@ -255,7 +255,7 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
         tries += 1
         return update_rows(rows, _SAVED, where="status = 'pending'")
 
-    if outlasting(write) == len(rows):
+    if retry_on_outage(write) == len(rows):
         try:
             PatternTimeout.count((row.dimension, row.proposition_id, row.reason) for row in rows)
         except OUTAGE as error:  # the verdicts are stored: a count is not worth the evaluation

@@ -15,7 +15,7 @@ from django.utils.text import capfirst
 from django.views.decorators.http import require_safe
 
 from agents.kit.console import help
-from agents.kit.console.help import document, documents, glossary, help_of, where_for
+from agents.kit.console.help import document, documents, glossary, help_of, resolve_link
 from agents.kit.console.site import add_pages
 from agents.kit.registry import in_menu
 
@@ -30,7 +30,7 @@ def help_overview(request: HttpRequest) -> HttpResponse:
         rows = []
         mains = in_menu(group)
         for model in (table.model for main in mains for table in main.family):
-            url, intro = where_for(request, f"help:{model._meta.label}"), help_of(model).partition("\n\n")[0]
+            url, intro = resolve_link(request, f"help:{model._meta.label}"), help_of(model).partition("\n\n")[0]
             if url is not None and intro:
                 name = capfirst(str(model._meta.verbose_name_plural))
                 rows.append({"name": name, "url": url, "text": help.inline(intro, lambda link: None)})
@@ -46,7 +46,7 @@ def glossary_page(request: HttpRequest) -> HttpResponse:
             "anchor": t.anchor,
             "name": t.name,
             "also": t.also,
-            "text": help.inline(t.text, lambda link: where_for(request, link)),
+            "text": help.inline(t.text, lambda link: resolve_link(request, link)),
         }
         for t in glossary()
     ]
@@ -68,7 +68,7 @@ def document_page(request: HttpRequest, name: str) -> HttpResponse:
     text = document(name)
     if not text:
         raise Http404
-    html = help.render(text, lambda href: where_for(request, help.link_in_document(href, name)), heading=2)
+    html = help.render(text, lambda href: resolve_link(request, help.link_in_document(href, name)), heading=2)
     return _page(request, "document", _title(name), html=html)
 
 

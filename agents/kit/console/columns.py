@@ -23,7 +23,7 @@ from agents.kit.console.filters import (
 
 Show = Callable[[Any], object]
 # By the name of a field, or the model that it leads to: what looks the same in all tables. The apps' admin modules add theirs.
-SHOWN: dict[str | type[Model] | None, Show] = {}
+VALUE_DISPLAYS: dict[str | type[Model] | None, Show] = {}
 TAGS = ("tags", "where")
 
 
@@ -110,7 +110,7 @@ def _field(model: type[Model], path: str) -> Any:
 
 
 def _show(model: type[Model], field: Field[Any, Any], *, is_list: bool) -> Show:
-    if show := SHOWN.get(field.name) or SHOWN.get(field.related_model):
+    if show := VALUE_DISPLAYS.get(field.name) or VALUE_DISPLAYS.get(field.related_model):
         return show
     if field.primary_key:
         return lambda pk: f"{model._meta.verbose_name} {pk}"

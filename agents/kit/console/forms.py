@@ -108,7 +108,7 @@ def confirmed(
     return decorate
 
 
-def tell_done(
+def report_done(
     model_admin: Any, request: HttpRequest, name: str, what: str, *, done: int, chosen: int, why: str = ""
 ) -> None:
     """Say of how many rows it was done, and how many were skipped, and why (default: it was so already)."""
@@ -121,7 +121,7 @@ def tell_done(
 
 # -- a use case from a page: choose, see what it takes, have a worker do it
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Takes:
+class CostPreview:
     """What something would take, before it is asked for.
 
     Attributes:
@@ -263,7 +263,7 @@ def ask(
     *,
     title: str,
     verb: str,
-    takes: Callable[[], Takes],
+    preview: Callable[[], CostPreview],
     do: Callable[[], str],
     back: tuple[str, str],
     folded: Sequence[str] = (),
@@ -274,7 +274,7 @@ def ask(
     Args:
         form: Bound; see `as_query`.
         title: Of the page. `verb`: of the button.
-        takes: What the valid form would take; may raise ValueError, which then stands in the form.
+        preview: Returns what the valid form would take; may raise ValueError, which then stands in the form.
         do: Queues it and returns the address to go to; may raise ValueError.
         back: Address and name of the page to go back to.
         folded: Names of fields that few people need.
@@ -285,7 +285,7 @@ def ask(
         try:
             if request.method == "POST" and "estimate" not in request.POST and seen == _mark(form):
                 return HttpResponseRedirect(do())
-            shown = takes()
+            shown = preview()
         except ValueError as error:
             refuse(form, error)
     fields = [(field, field.name in folded) for field in form.visible_fields()]

@@ -164,7 +164,7 @@ def link_in_document(href: str, name: str) -> str:
     return f"doc:{match['name']}{mark}{anchor}" if match else ""
 
 
-def where_for(request: HttpRequest | None, link: str) -> str | None:
+def resolve_link(request: HttpRequest | None, link: str) -> str | None:
     """URL of what `link` names (see `agents.kit.console.help`); None where it is nowhere, or not for the user of `request`.
 
     What belongs to an app that is not installed is nowhere.
@@ -268,10 +268,10 @@ class Helped(FieldHelp, _Admin):
             raise Http404
         intro, mark, rest = text.partition("\n## ")
         context = {
-            "intro": render(intro, lambda link: where_for(request, link)),
+            "intro": render(intro, lambda link: resolve_link(request, link)),
             "fields": fields_of(self.model),
-            "rest": render(f"## {rest}" if mark else "", lambda link: where_for(request, link)),
-            "list_url": where_for(request, f"list:{self.model._meta.label}"),
+            "rest": render(f"## {rest}" if mark else "", lambda link: resolve_link(request, link)),
+            "list_url": resolve_link(request, f"list:{self.model._meta.label}"),
             "help_page": True,
         }
         title = str(self.opts.verbose_name_plural)

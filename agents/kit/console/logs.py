@@ -23,7 +23,7 @@ from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.kit.console.site import ReadOnlyAdmin, console_page, unreadable
+from agents.kit.console.site import ReadOnlyAdmin, console_page, has_nul_character
 from agents.kit.registry import PORTION, Export, tables
 from agents.kit.text.tables import csv_lines, json_lines
 
@@ -104,7 +104,7 @@ class LogAdmin(ReadOnlyAdmin[M]):
         if form not in FORMATS or self.export is None:
             raise Http404(f"{form} is no format; allowed: {', '.join(FORMATS)}")
         try:
-            if unreadable(request):
+            if has_nul_character(request):
                 raise IncorrectLookupParameters
             chosen = self.get_changelist_instance(request).queryset
         except IncorrectLookupParameters:

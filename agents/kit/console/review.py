@@ -23,7 +23,7 @@ from django.utils.safestring import SafeString
 from agents.kit.console import display
 from agents.kit.console.filters import number_in
 from agents.kit.console.home import MOST_COUNTED, Answers, HomePart, Questions, add_home, waiting
-from agents.kit.console.site import add_pages, unreadable
+from agents.kit.console.site import add_pages, has_nul_character
 from agents.kit.models import ReviewItem
 
 ASSIGNING = "kit.change_reviewitem"
@@ -226,7 +226,7 @@ def review_page(request: HttpRequest) -> HttpResponse:
     kinds = {kind.name: kind for kind in _kinds if request.user.has_perms(kind.permissions)}
     if not kinds:
         raise PermissionDenied
-    if unreadable(request):
+    if has_nul_character(request):
         return HttpResponseRedirect(review_url())
     filters = _filters(request)
     if request.method == "POST":

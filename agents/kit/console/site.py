@@ -237,7 +237,7 @@ def console_action(name: str, *permissions: str) -> Callable[[Act], Act]:
     return decorate
 
 
-def came_from(request: HttpRequest, query: Mapping[str, str], otherwise: str) -> str:
+def page_to_return_to(request: HttpRequest, query: Mapping[str, str], otherwise: str) -> str:
     """The page of this site that the parameter ``next`` names; else the other one."""
     page = query.get("next", "")
     is_safe = url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure())
@@ -298,7 +298,7 @@ LONG_TEXTS: dict[Any, Any] = {
 LogPaginator: type[Paginator[Any]] = InfinitePaginator
 
 
-def unreadable(request: HttpRequest) -> bool:
+def has_nul_character(request: HttpRequest) -> bool:
     """Whether the address holds what no text of the database can."""
     return any("\x00" in text for name, values in request.GET.lists() for text in (name, *values))
 
@@ -351,7 +351,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """The list; an address that no database can be asked about leads to the whole list."""
-        if unreadable(request):
+        if has_nul_character(request):
             return HttpResponseRedirect(request.path)
         return super().changelist_view(request, extra_context)
 

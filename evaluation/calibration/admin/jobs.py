@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
-from agents.kit.console.forms import Takes, as_query, ask, request_form
+from agents.kit.console.forms import CostPreview, as_query, ask, request_form
 from agents.kit.console.panels import table
 from agents.kit.console.site import add_pages
 from agents.kit.text.wording import decimal
@@ -48,7 +48,7 @@ def check_page(request: HttpRequest) -> HttpResponse:
 
     return ask(
         job_admin, request, form, title="Check a judge", verb="Check the judge", do=queue,
-        takes=lambda: _checking_takes(form.asked, may_ask=request.user.has_perm(MEASURE)),
+        preview=lambda: _checking_takes(form.asked, may_ask=request.user.has_perm(MEASURE)),
         about="Can it tell agents' own words from those of others? Each agent is judged on its own messages, and on texts of others in "
         "their place. The result stands beside the judge's scores from then on. It needs no labels.",
         back=(reverse("admin:evaluation_drift_overview"), "Back to the overview"),
@@ -62,7 +62,7 @@ def _default_dimensions() -> tuple[str, ...]:
         return ()  # said when it is estimated
 
 
-def _checking_takes(asked: JudgeCheckRequest, *, may_ask: bool) -> Takes:
+def _checking_takes(asked: JudgeCheckRequest, *, may_ask: bool) -> CostPreview:
     try:
         specs = specs_to_queue(asked)
         every = estimate_all([half for spec in specs for half in swap_specs(spec)])

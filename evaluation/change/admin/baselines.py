@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 from agents.admin.display import agent_chip
 from agents.builds import BUILD_TAGS
 from agents.kit.console import display
-from agents.kit.console.forms import Takes, ask, confirmed
+from agents.kit.console.forms import CostPreview, ask, confirmed
 from agents.kit.console.panels import table
 from agents.kit.console.site import ReadOnlyAdmin, console_page
 from agents.kit.text.wording import counted
@@ -112,7 +112,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
         is_baseline = what == "capture"
         form = measuring_form(request, usual=set(captured), is_baseline=is_baseline)
 
-        def estimate() -> Takes:
+        def estimate() -> CostPreview:
             with refusing_files():
                 specs = [asked.spec(agent=agent, is_baseline=is_baseline) for asked in requests_of(form)]
             dropped = dropped_tags(specs).get(agent.slug, "") if is_baseline else ""
@@ -135,7 +135,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
             form,
             title=TITLES[what].format(display.marked(agent.display_name)),
             verb=VERBS[what],
-            takes=estimate,
+            preview=estimate,
             do=queue,
             back=(reverse("admin:agents_agent_change", args=[agent.pk]), "Back to the agent"),
             folded=FOLDED,

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
-from agents.kit.console.forms import Takes, as_query, ask, request_form
+from agents.kit.console.forms import CostPreview, as_query, ask, request_form
 from agents.kit.console.panels import table
 from agents.kit.console.site import Button, add_pages
 from agents.kit.llm import Label, estimate_tokens, ledger
@@ -58,14 +58,14 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
 
     return ask(
         job_admin, request, form, title="Suggest propositions", verb="Suggest", do=queue,
-        takes=lambda: _suggesting_takes(agents(), form.asked.max, form.asked.model),
+        preview=lambda: _suggesting_takes(agents(), form.asked.max, form.asked.model),
         about="A model reads each persona and suggests what to measure, with the words it comes from. Nothing is judged before you "
         "accept it.",
         back=(reverse("admin:evaluation_proposition_changelist"), "Back to the propositions"),
     )  # fmt: skip
 
 
-def _suggesting_takes(agents: list[Agent], most: int, model: str) -> Takes:
+def _suggesting_takes(agents: list[Agent], most: int, model: str) -> CostPreview:
     """A call per agent; tokens are a quarter of the characters of the personas, and an assumption for the answers."""
     if not model:
         raise ValueError(MODEL_NEEDED)
@@ -88,7 +88,7 @@ def _suggesting_takes(agents: list[Agent], most: int, model: str) -> Takes:
     ]
     note = f"Assumed: {TOKENS_PER_SUGGESTION} tokens per suggestion. What you reject is not suggested again."
     missing = NO_FOLDER if team_folder() is None else MODEL_NEEDED if problem_of("judge", model) else ""
-    return Takes(facts=facts, note=note, why_not=missing)
+    return CostPreview(facts=facts, note=note, why_not=missing)
 
 
 def suggested(job: Job) -> SafeString:
