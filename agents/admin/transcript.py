@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 
 from agents.kit.console import display
 from agents.kit.console.columns import VALUE_DISPLAYS
-from agents.kit.console.site import extensions
+from agents.kit.console.extensions import extensions
 from agents.kit.templatetags.display import register as templates
 from agents.models import Channel, Message
 
