@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.functional import cached_property
 from unfold.paginator import InfinitePaginator
 
+from agents.kit.console.display import EMPTY
 from agents.kit.console.extensions import extensions
 from agents.kit.registry import table_of
 
@@ -21,6 +22,8 @@ else:
     AnyPaginator = Paginator
 
 MOST_COUNTED = 10_000  # rows of a list; beyond these one searches or filters
+# Last columns that mostly say the same in all rows; then they are said once, above the list.
+COLUMNS_SAID_ONCE = ("judge", "judge_mark", "model_name")
 MOST_KEPT_KEYS = 5_000  # by which a page is read; more of them cost as much as another search
 # Pages of a log without counting its rows: on a large table the count costs more than the page. The theme's templates know
 # the paginator by its class name, so it is not subclassed.
@@ -76,6 +79,7 @@ class PagedList(ChangeList):
         self.model_admin.fill_in(rows)  # type: ignore[attr-defined]
         notes = [extension.fill(rows) for extension in extensions(self.model, request) if extension.fill is not None]
         self.result_list = rows
+        notes.insert(0, self._take_out_common_column(rows))
         self.note_above = next((note for note in notes if note is not None), None)
         self.starts = self._ways_to_start(request)
 
@@ -89,6 +93,31 @@ class PagedList(ChangeList):
         complete = self.apply_select_related(self.root_queryset).filter(pk__in=keys).order_by()
         by_key = {row.pk: row for row in complete}
         return [by_key[key] for key in keys if key in by_key]  # one may have been deleted since its key was read
+
+    def _take_out_common_column(self, rows: list[Any]) -> tuple[object, object] | None:
+        """Take the last column out of the list where it says the same in all rows; return its label and that value.
+
+        Rows in which it says nothing do not count. None where the column stays.
+        """
+        column = self.list_display[-1]
+        if isinstance(column, str):
+            name: str = column
+            show: Any = getattr(self.model_admin, column, None)
+        else:
+            name = column.__name__.strip("_")
+            show = column
+        if name not in COLUMNS_SAID_ONCE or show is None:
+            return None
+        values = {}
+        for row in rows:
+            value = show(row)
+            if value not in ("", EMPTY):
+                values[str(value)] = value
+        if len(values) != 1:
+            return None
+        self.list_display = self.list_display[:-1]
+        [value] = values.values()
+        return show.short_description, value
 
     def _ways_to_start(self, request: HttpRequest) -> list[tuple[str, str]]:
         """Return labels and addresses of what fills the list, as far as the user may do it."""
