@@ -27,9 +27,10 @@ from agents.admin.transcript import add_notes, lines_of, transcript_page
 from agents.chat import ChatOpen, answers_again, ask, ask_again, begin_chat, chats, chats_of, delete_chat, why_silent
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
+from agents.kit.console.extensions import extensions
 from agents.kit.console.filters import number_in
 from agents.kit.console.panels import seconds_of
-from agents.kit.console.site import GrowingTextarea, ModelAdmin, TextInput, console_page, extensions
+from agents.kit.console.site import GrowingTextarea, ModelAdmin, TextInput, console_page
 from agents.kit.llm.endpoints import problem_of, provider_of
 from agents.kit.text.fences import MAX_CHARACTERS
 from agents.kit.work.worker import alive

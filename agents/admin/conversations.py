@@ -20,7 +20,8 @@ from agents.kit.console import display
 from agents.kit.console.filters import number_in
 from agents.kit.console.forms import DistinctMembers
 from agents.kit.console.logs import LogAdmin
-from agents.kit.console.site import ModelAdmin, PagedList, TabularInline, console_page
+from agents.kit.console.paging import PagedList
+from agents.kit.console.site import ModelAdmin, TabularInline, console_page
 from agents.models import Channel, ChannelMember, Message, NumberOf
 
 MOST_SEARCHED = 200_000  # messages

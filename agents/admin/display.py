@@ -6,7 +6,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.columns import SHOWN
+from agents.kit.console.columns import VALUE_DISPLAYS
 from agents.kit.templatetags.display import register as templates
 from agents.models import Agent
 
@@ -22,5 +22,5 @@ def agent_chip(agent: Agent | None) -> SafeString:
     )
 
 
-SHOWN[Agent] = agent_chip
+VALUE_DISPLAYS[Agent] = agent_chip
 templates.filter("agent_chip", agent_chip)

@@ -136,15 +136,19 @@ def no_worker(request: HttpRequest, answers: Answers) -> SafeString | None:
 
 
 def agents_like(request: HttpRequest, typed: str) -> list[Hit]:
-    """The agents with this in their name or slug."""
+    """Return the agents with this text in their name or slug."""
     rows = Agent.objects.listed().filter(Q(display_name__icontains=typed) | Q(slug__icontains=typed)).order_by("pk")
-    return [(a.display_name, f"agent {a.slug}", display.page_url(a), "groups") for a in rows[:MOST_HITS]]
+    return [
+        Hit(agent.display_name, f"agent {agent.slug}", display.page_url(agent), "groups") for agent in rows[:MOST_HITS]
+    ]
 
 
 def channels_like(request: HttpRequest, typed: str) -> list[Hit]:
-    """The channels with this in their name or slug, the newest first."""
+    """Return the channels with this text in their name or slug, the newest first."""
     rows = Channel.objects.filter(Q(name__icontains=typed) | Q(slug__icontains=typed)).order_by("-pk")
-    return [(c.name, f"channel {c.slug}", display.page_url(c), "forum") for c in rows[:MOST_HITS]]
+    return [
+        Hit(channel.name, f"channel {channel.slug}", display.page_url(channel), "forum") for channel in rows[:MOST_HITS]
+    ]
 
 
 add_search("agents.view_agent", agents_like)

@@ -16,8 +16,8 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.columns import SHOWN
-from agents.kit.console.site import extensions
+from agents.kit.console.columns import VALUE_DISPLAYS
+from agents.kit.console.extensions import extensions
 from agents.kit.templatetags.display import register as templates
 from agents.models import Channel, Message
 
@@ -67,7 +67,7 @@ def message_link(message: Message) -> SafeString:
     )
 
 
-SHOWN.update({Channel: channel_link, Message: message_link})
+VALUE_DISPLAYS.update({Channel: channel_link, Message: message_link})
 templates.filter("place", transcript_url)
 templates.filter("channel_link", channel_link)
 

@@ -218,7 +218,7 @@ def _object(value: dict[str, Any]) -> dict[str, Any]:
 
 
 Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
-Said = Annotated[
+MessageText = Annotated[
     str, StringConstraints(strip_whitespace=False, min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_said)
 ]
 Verbatim = Annotated[str, StringConstraints(strip_whitespace=False)]

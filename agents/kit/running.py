@@ -178,7 +178,7 @@ _patience: ContextVar[_Patience | None] = ContextVar("patience", default=None)
 
 @contextmanager
 def patient(seconds: float) -> Iterator[None]:
-    """Inside, `outlasting` waits so long for the database, counted from the first statement that failed. For workers."""
+    """Inside, `retry_on_outage` waits so long for the database, counted from the first statement that failed. For workers."""
     token = _patience.set(_Patience(seconds))
     try:
         yield
@@ -186,7 +186,7 @@ def patient(seconds: float) -> Iterator[None]:
         _patience.reset(token)
 
 
-def outlasting(action: Callable[[], T]) -> T:
+def retry_on_outage(action: Callable[[], T]) -> T:
     """Do something with the database; after an outage again, at once and then, inside `patient`, with growing pauses.
 
     Args:

@@ -22,7 +22,7 @@ from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
 from agents.kit.api.rows import Context, Row, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Editable, View, or_404
-from agents.kit.bodies import ABSENT, Body, Said
+from agents.kit.bodies import ABSENT, Body, MessageText
 from agents.models import Agent, Channel
 from agents.swarm.assign import Name, SwarmRequest, save_swarm
 from agents.swarm.calibration import PREFERENCES
@@ -81,8 +81,8 @@ class TryBody(Body):
     """A message of a stranger, for a trial."""
 
     agent: AgentSlug = Field(description="slug of the agent that answers; it need not have the swarm")
-    message: Said
-    draft: Said = Field("", description="polished instead of an answer of the agent's")
+    message: MessageText
+    draft: MessageText = Field("", description="polished instead of an answer of the agent's")
 
 
 class SwarmFilters(Filters):

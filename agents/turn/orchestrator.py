@@ -25,7 +25,7 @@ from agents.kit.capability import declared
 from agents.kit.models import owner_is_dead, owner_name
 from agents.kit.models.lease import LeaseLost
 from agents.kit.ops.telemetry import logging_about
-from agents.kit.running import is_outage, outlasting, pause
+from agents.kit.running import is_outage, pause, retry_on_outage
 from agents.kit.text.storable import storable
 from agents.kit.work.queues import carry_out, do_next, reported
 from agents.models import ChannelMember, Message, Run, RunMessage, RunStep
@@ -367,7 +367,7 @@ def finish_turn(run: Run, *, waiting: Callable[[], object] = lambda: None) -> Ru
         TurnRefused: The agent's present turn will not end: its process is gone, and no worker resumes it. The turn waits on.
     """
     owner = owner_name()
-    while (run := outlasting(partial(run_turn, run, owner=owner))).status not in Run.FINAL:
+    while (run := retry_on_outage(partial(run_turn, run, owner=owner))).status not in Run.FINAL:
         for other in Run.objects.filter(agent=run.agent_id, status=Status.RUNNING).exclude(pk=run.pk):
             if owner_is_dead(other.lease_owner):
                 other.release()

@@ -343,7 +343,7 @@ class Pipeline:
             entry.stage: entry.status for entry in turn.trace if entry.phase == "review"
         }  # the latest review counts
         for stage, method in self._having("committed"):
-            if reviewed.get(name_of(stage)) != "skipped":
+            if reviewed.get(stage_name(stage)) != "skipped":
                 with _noted(stage, "committed", turn.trace, turn.running), transaction.atomic():
                     method(turn, message)
 
@@ -369,7 +369,7 @@ def pipeline(overrides: Mapping[str, Any] | None = None) -> Pipeline:
     chosen = Overrides.of(overrides).stages if overrides else None
     if chosen is None:
         return every
-    return Pipeline([s for s in every.stages if name_of(s) in chosen or getattr(s, "required", False)])
+    return Pipeline([s for s in every.stages if stage_name(s) in chosen or getattr(s, "required", False)])
 
 
 @lru_cache(maxsize=16)
@@ -377,7 +377,7 @@ def _built(paths: tuple[str, ...]) -> Pipeline:
     return Pipeline([import_string(path)() for path in paths])
 
 
-def name_of(stage: Any) -> str:
+def stage_name(stage: Any) -> str:
     return str(getattr(stage, "name", "") or type(stage).__name__)
 
 
@@ -403,7 +403,7 @@ def agent_facts() -> dict[str, Exists]:
 @contextmanager
 def _noted(stage: Any, phase: Phase, trace: list[TraceEntry], running: list[TraceEntry]) -> Iterator[None]:
     """Note on the trace what the stage does; an exception ends the stage, not the turn, unless the stage is required."""
-    entry = TraceEntry(name_of(stage), phase)
+    entry = TraceEntry(stage_name(stage), phase)
     trace.append(entry)
     running.append(entry)
     begun = time.perf_counter()

@@ -112,7 +112,7 @@ def addressed(channel: Channel, text: str, *, parent: Message | None, author: Ha
     members = agents_of(channel)
     if channel.kind == Channel.Kind.DM or not members:
         return members
-    called = calls_in(channel, text, agents=members, parent=parent, author=author).called
+    called = read_calls_in(channel, text, agents=members, parent=parent, author=author).called
     return [agent for agent in members if agent.pk in called]
 
 
@@ -135,7 +135,7 @@ def _notify(message: Message, agent: Agent) -> None:
     )
 
 
-def uncalled(message: Message) -> str:
+def why_nobody_is_called(message: Message) -> str:
     """Why a person's message called no agent of its group, and how to call one; empty where it did, and in direct messages and debates."""
     channel, agents = message.channel, agents_of(message.channel)
     if channel.synthetic or channel.kind in (Channel.Kind.DM, Channel.Kind.DEBATE):
@@ -143,7 +143,7 @@ def uncalled(message: Message) -> str:
     if not agents:
         return "no agent takes a turn: channel has no active agent as a member"
     author = _person(message.user_id, message.outsider)
-    calls = calls_in(channel, message.text, agents=agents, parent=message.parent, author=author)
+    calls = read_calls_in(channel, message.text, agents=agents, parent=message.parent, author=author)
     slugs = {agent.pk: agent.slug for agent in agents}
     if calls.called & slugs.keys():
         return ""
@@ -161,7 +161,7 @@ def uncalled(message: Message) -> str:
     return f"no agent takes a turn: {why}; to call one, write {ways}, or its name with a comma"
 
 
-def calls_in(
+def read_calls_in(
     channel: Channel, text: str, *, agents: Sequence[Agent], parent: Message | None = None, author: Hashable = None
 ) -> Calls:
     """Read whom a person's text calls in a channel; the keys of agents are theirs. One query.
@@ -192,11 +192,11 @@ def _person(user_id: int | None, outsider: str | None) -> Hashable:
     return ("user", user_id) if user_id else ("outsider", outsider)
 
 
-def said_to(message: Message, agent: Agent) -> str:
+def text_addressed_to(message: Message, agent: Agent) -> str:
     """The sentences of a person's message that concern an agent: all, in a direct message to it alone."""
     agents = agents_of(message.channel)
     if [one.pk for one in agents] == [agent.pk]:
         return message.text
     author = _person(message.user_id, message.outsider)
-    calls = calls_in(message.channel, message.text, agents=agents, parent=message.parent, author=author)
+    calls = read_calls_in(message.channel, message.text, agents=agents, parent=message.parent, author=author)
     return calls.said_to(agent.pk)

@@ -19,7 +19,7 @@ from django.utils.safestring import SafeString
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
-from agents.kit.console.forms import confirmed, tell_done
+from agents.kit.console.forms import confirmed, report_done
 from agents.kit.console.panels import table
 from agents.kit.console.site import Select
 from agents.kit.models import LLMCall
@@ -135,7 +135,7 @@ def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[
     targets = [agent for agent in queryset if agent.pk != source.pk]
     before = _in_effect(queryset)
     copy_config(source=source, targets=targets, user=user_of(request))
-    tell_done(
+    report_done(
         model_admin,
         request,
         "agent",

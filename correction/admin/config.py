@@ -21,7 +21,7 @@ from django.utils.safestring import SafeString
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.filters import number_in
-from agents.kit.console.site import ModelAdmin, came_from, console_page
+from agents.kit.console.site import ModelAdmin, console_page, page_to_return_to
 from agents.kit.text.wording import counted
 from agents.models import Agent
 from correction.admin.config_form import SEEN, ConfigForm
@@ -225,7 +225,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         agent = _agent(target)
         if request.method == "POST":
             self._go_back(request, agent)
-            return HttpResponseRedirect(came_from(request, request.POST, history_url(agent)))
+            return HttpResponseRedirect(page_to_return_to(request, request.POST, history_url(agent)))
         entries = [(change, settings_of(change)) for change in config_history(agent, limit=ENTRIES)]
         context = {"config_url": config_url(agent), "agent": agent, "entries": entries, "limit": ENTRIES}
         return self._page(request, "history", f"{agent or 'Defaults'}: history", **context)

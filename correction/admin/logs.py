@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin.transcript import channel_link
 from agents.kit.console import display
-from agents.kit.console.columns import SHOWN
+from agents.kit.console.columns import VALUE_DISPLAYS
 from agents.kit.console.filters import OptionFilter
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.site import console_page
@@ -32,7 +32,9 @@ from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 
-SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "its verdicts")
+VALUE_DISPLAYS["session"] = lambda session: display.link(
+    display.list_url(CorrectionLog, session=session), "its verdicts"
+)
 
 
 def _has(**conditions: Any) -> Exists:

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.site import BoundedPaginator
+from agents.kit.console.paging import BoundedPaginator
 from agents.models import Agent
 from correction.admin.display import mode_badge, origin
 from correction.config.configure import notes_on

@@ -36,7 +36,7 @@ def alarms() -> QuerySet[GateDimensionResult]:
 
 def waiting_alarms(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
     """Return what waits of them."""
-    return newest(alarms(), agent, keys, at="log__created_at", of="log__session__agent__slug")
+    return newest(alarms(), agent, keys, at="log__created_at", agent_slug="log__session__agent__slug")
 
 
 def _alarm_line(result: GateDimensionResult) -> SafeString:

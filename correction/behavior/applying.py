@@ -21,7 +21,7 @@ from agents.kit.llm.endpoints import model_of
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Message, PersonaVersion, Trait
 from agents.personas.persona import TraitLike, TraitValue, current_digest, persona_digest, record_version
-from agents.turn.receive import said_to
+from agents.turn.receive import text_addressed_to
 from correction.behavior.description import queue_description
 from correction.behavior.models import BehaviorRequest
 from correction.behavior.rules import (
@@ -332,7 +332,7 @@ def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
     if why := evaluation_over_budget(agent, judge):
         raise BehaviorError(f"{since}, and mapping it again has to wait: {why}; {EDIT_OR_REJECT}")
     answers = {"gate": row.gate_result, "extract": extracted}
-    words, deadline = own_words(said_to(message, agent)), min(LONGEST_WAIT, settings.LLM_EVALUATION_DEADLINE)
+    words, deadline = own_words(text_addressed_to(message, agent)), min(LONGEST_WAIT, settings.LLM_EVALUATION_DEADLINE)
     config = resolve_config(agent)
     context = context_of(message, agent, config)
     reply = ask(

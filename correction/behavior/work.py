@@ -12,12 +12,12 @@ from django.utils import timezone
 from agents.chat import is_chat
 from agents.kit.llm.endpoints import model_of
 from agents.kit.models.lease import LeaseLost
-from agents.kit.running import outlasting
+from agents.kit.running import retry_on_outage
 from agents.kit.text.wording import counted
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Agent, Message
 from agents.personas.persona import persona_digest
-from agents.turn.receive import said_to
+from agents.turn.receive import text_addressed_to
 from correction.behavior.applying import settle_request
 from correction.behavior.models import BehaviorRequest
 from correction.behavior.postponing import MOST_ATTEMPTS, NO_TRY, after_failure, one_call, over_budget
@@ -111,7 +111,7 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
         return {"status": Status.CANCELLED, "error": f"the {'message' if message is None else 'agent'} was deleted"}
     if why := _why_not(message, agent):
         return {"status": Status.CANCELLED, "error": why}
-    heard, judge = said_to(message, agent), model_of("judge")
+    heard, judge = text_addressed_to(message, agent), model_of("judge")
     words, elsewhere = own_words(heard), len(message.text.strip()) - len(heard.strip())
     for asked in range(1, MOST_MAPS + 1):
         answers: Answers = {tier: said for tier in TIERS if (said := getattr(request, f"{tier}_result")) is not None}
@@ -164,5 +164,5 @@ def _why_not(message: Message, agent: Agent) -> str:
 def _store(request: BehaviorRequest, owner: str, **fields: Any) -> None:
     """Store an answer, so that it is paid for once."""
     mine = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner)
-    if not outlasting(lambda: mine.update(**fields)):
+    if not retry_on_outage(lambda: mine.update(**fields)):
         raise LeaseLost("another worker has it, or it was cancelled")

@@ -30,7 +30,7 @@ from pydantic_core import PydanticCustomError
 
 from agents.api.overrides import Deadline
 from agents.bodies import AgentSlug, Traits
-from agents.kit.bodies import ABSENT, Body, OneOf, Said, Tags, fault
+from agents.kit.bodies import ABSENT, Body, MessageText, OneOf, Tags, fault
 from agents.kit.llm.ledger import totals
 from agents.kit.models import LLMCall
 from agents.kit.text.fences import MAX_CHARACTERS
@@ -209,7 +209,7 @@ class QualityCheck(Body):
     An agent brings its persona, propositions, configuration and budget; for a persona the defaults of the configuration hold.
     """
 
-    draft: Said = Field(description="the text that would be said")
+    draft: MessageText = Field(description="the text that would be said")
     persona: Annotated[PersonaBody, BeforeValidator(_read_persona, json_schema_input_type=str | PersonaBody)] = Field(
         ABSENT, description="of a speaker who is no agent here, or its specification as a text; this or agent"
     )

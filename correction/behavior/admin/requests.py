@@ -20,7 +20,7 @@ from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.display import Tone, word_diff
 from agents.kit.console.filters import number_in
-from agents.kit.console.forms import tell_done
+from agents.kit.console.forms import report_done
 from agents.kit.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput, console_action, extend
 from agents.kit.models import LLMCall
 from agents.models import Agent, Message
@@ -143,7 +143,7 @@ def retry_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[Beha
             retry_request(request=row)
             done += 1
     why = "only a request that failed can be tried again"
-    tell_done(model_admin, request, "behaviour request", "queued again", done=done, chosen=len(rows), why=why)
+    report_done(model_admin, request, "behaviour request", "queued again", done=done, chosen=len(rows), why=why)
 
 
 def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:

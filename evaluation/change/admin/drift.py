@@ -22,7 +22,7 @@ from agents.kit.admin.access import user_of
 from agents.kit.alerting import alert_url
 from agents.kit.console import display
 from agents.kit.console.charts import Line, Mean, Point, line_chart, markers_of
-from agents.kit.console.forms import tell_done
+from agents.kit.console.forms import report_done
 from agents.kit.console.panels import table
 from agents.kit.console.site import ReadOnlyAdmin
 from agents.kit.text.wording import counted, interval_text, signed
@@ -223,7 +223,7 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     @admin.action(description="Acknowledge", permissions=["acknowledge"])
     def acknowledge(self, request: HttpRequest, queryset: QuerySet[DriftAlert]) -> None:
         done = acknowledge_drifts(queryset, user=user_of(request))
-        tell_done(self, request, "alert", "acknowledged", done=done, chosen=queryset.count())
+        report_done(self, request, "alert", "acknowledged", done=done, chosen=queryset.count())
 
     @admin.display(description="fell from, to")
     def change(self, alert: DriftAlert) -> SafeString:

@@ -502,7 +502,7 @@ def propositions_like(request: HttpRequest, typed: str) -> list[Hit]:
         e for e in all_entries(_read_files()[0]) if typed.lower() in f"{e.proposition.id} {e.proposition.claim}".lower()
     )
     return [
-        (
+        Hit(
             e.proposition.id,
             f"proposition of {e.owner}: {display.shortened(e.proposition.claim.replace(AGENT_NAME, 'the agent'), 60)}",
             _page_with(e),
