@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
-from django.conf import settings
 from pydantic import BaseModel, Field
 
-from agents.kit import llm
-from agents.models import Agent, Channel, Message, RunMessage
-from agents.swarm.intents import intent_of
-from agents.swarm.models import Swarm, SwarmTurn
-from agents.swarm.stages import PLACE, Calibration, Place, Polish
-from agents.turn.orchestrator import MAX_TOKENS
-from agents.turn.pipeline import Accept, Draft, Pipeline, Turn
-from agents.turn.prompt import build_prompt
-from agents.turn.tools import tool_definitions
+from agents.models import Agent, Channel, RunMessage
+from agents.swarm.models import SwarmTurn
 
 MOST_REFUSED = 5
 
@@ -48,20 +40,6 @@ class Trace(BaseModel):
     replaced: str = ""
     milliseconds: dict[str, Any] = Field(default_factory=dict)
     heuristic: bool = False
-
-
-class Trial(Trace):
-    """What a swarm would do with a message of a stranger.
-
-    Attributes:
-        guidance: What the agent reads before it answers, beside its persona.
-        steps: Each rewriting of the draft in order: phase, text, and why it was refused; empty where it was used.
-        text: What would be sent.
-    """
-
-    guidance: str = ""
-    steps: list[dict[str, str]] = Field(default_factory=list)
-    text: str = ""
 
 
 class RefusedPolish(BaseModel):
@@ -133,58 +111,3 @@ def trace_lines(trace: Trace) -> list[str]:
     if trace.milliseconds:
         lines.append("milliseconds: " + ", ".join(f"{name} {took}" for name, took in trace.milliseconds.items()))
     return lines
-
-
-# -- a trial
-def try_swarm(swarm: Swarm, *, agent: Agent, message: str, draft: str = "") -> Trial:
-    """Pass a message through the stages as if a stranger had begun a conversation with it. Nothing is stored but calls in the ledger.
-
-    Args:
-        swarm: Enabled or not.
-        agent: Who answers; it need not have the swarm. It is offered no further tools.
-        message: What the person writes.
-        draft: Polished instead of an answer of the agent's, and also where a question would be asked.
-    """
-    channel = Channel(pk=0, slug="trial", name="trial", kind=Channel.Kind.DM, synthetic=True)  # no row has this key
-    trigger = Message(channel=channel, position=1, outsider="visitor", text=message)
-    turn = Turn(agent=agent, channel=channel, trigger=trigger, transcript=[trigger])
-    place = Place(message=trigger, intent=intent_of(message), voice=swarm, role=None, stored=False)
-    turn.reports[PLACE] = place
-    stages, failed = Pipeline([Calibration(), Polish()]), ""
-    asked = stages.prepare(turn)
-    text = draft or (asked.text if asked is not None else "")
-    if not text:
-        text, failed = _answer(turn)
-    written = "" if asked is not None and not draft else text
-    if written:
-        text = cast(Accept, stages.review(turn, Draft(written))).draft.text
-    row = place.row or SwarmTurn(intent=place.intent, swarm=swarm)
-    trial = Trial(**_values(row), text=text, steps=place.polished.steps if place.polished else [])
-    trial.guidance = "\n".join(section.body for section in turn.sections)
-    trial.failed = "; ".join(filter(None, [trial.failed, failed, *(place.polished.failed if place.polished else ())]))
-    trial.draft = written
-    return trial
-
-
-def _answer(turn: Turn) -> tuple[str, str]:
-    """What the agent would say first, and why it says nothing."""
-    prompt = build_prompt(turn)
-    request = llm.LLMRequest(
-        role="actor",
-        task="turn",
-        model=turn.agent.model_id,
-        system=prompt.system,
-        turns=(prompt.user,),
-        tools=tuple(tool for tool in tool_definitions() if tool.name == "send_message"),
-        temperature=turn.temperature,
-        max_tokens=MAX_TOKENS,
-        nonce=turn.nonce,
-        facts={"agent": turn.agent.slug, "channel": turn.channel.slug, "sample_lines": list(turn.agent.sample_lines)},
-        label=llm.Label(purpose="swarm", mechanism="trial", agent_id=turn.agent.pk),
-    )
-    reply = llm.complete(request, deadline=settings.TURN_STEP_DEADLINE)
-    if not reply.ok:
-        return "", f"{reply.status}: {reply.error}"
-    said = next((str(call.input.get("text", "")) for call in reply.tool_calls if call.name == "send_message"), "")
-    text = (said or reply.text).strip()
-    return text, "" if text else "the agent says nothing"
