@@ -24,12 +24,10 @@ from agents.kit.console.site import ModelAdmin, StackedInline, console_page, ext
 from agents.kit.refusals import Refused
 from agents.models import Agent, Channel, Message, Run
 from agents.swarm.assign import SwarmRequest, check_clashes, check_values
-from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
 from agents.swarm.models import DialogEntry, DialogState, Swarm, SwarmPhase, SwarmTurn
 from agents.swarm.state import (
     KINDS,
-    MANY,
-    WITH_ENTRIES,
+    LIST_KINDS,
     StateRefused,
     add,
     edit,
@@ -39,6 +37,7 @@ from agents.swarm.state import (
     unpin,
     updating,
 )
+from agents.swarm.summaries import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
 from agents.swarm.talk import refused_polishes, trace_lines, trace_of
 
 PAGES = "admin/swarm/swarm/"
@@ -134,11 +133,11 @@ class DialogStateAdmin(LogAdmin[DialogState]):
         panels = super().get_panels(request, obj)
         if not request.user.has_perm(READING):
             return panels
-        prefetch_related_objects([obj], WITH_ENTRIES)
+        prefetch_related_objects([obj], "entries")
         summary = newest_summary(obj.agent, obj.channel)
         context = {
             "state": obj,
-            "pinnable": MANY,
+            "pinnable": LIST_KINDS,
             "kinds": by_kind(obj),
             "all_kinds": KINDS,
             "most": NOTE_CHARACTERS,
@@ -240,7 +239,7 @@ def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeStr
 def chat_part(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> SafeString:
     """What the swarm did in the newest turn of a chat, and what it remembers."""
     turn = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
-    state = DialogState.objects.filter(agent=agent, channel=chat).prefetch_related(WITH_ENTRIES).first()
+    state = DialogState.objects.filter(agent=agent, channel=chat).prefetch_related("entries").first()
     context = {
         "trace": trace_lines(trace_of(turn)) if turn and request.user.has_perm("swarm.view_swarmturn") else [],
         "turn": turn,

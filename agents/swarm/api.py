@@ -25,9 +25,9 @@ from agents.kit.bodies import ABSENT, Body
 from agents.models import Agent, Channel
 from agents.swarm.assign import Name, SwarmRequest, save_swarm
 from agents.swarm.calibration import PREFERENCES
-from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
 from agents.swarm.models import DialogState, Swarm, SwarmPhase
-from agents.swarm.state import KINDS, WITH_ENTRIES, StateRefused, add, edit, entries, pin, remove, unpin, updating
+from agents.swarm.state import KINDS, StateRefused, add, edit, entries, pin, remove, unpin, updating
+from agents.swarm.summaries import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
 from agents.swarm.talk import RefusedPolish, refused_polishes
 
 MOST_ENTRIES = 100
@@ -138,7 +138,6 @@ class Remembered(BaseModel):
         pinned: It stays in every prompt.
         leaving: It was pinned and makes room for others; it stays until a summary holds it.
         by: Who entered it, wrote its text or pinned it: model, rule or person.
-        until: Position of the newer message that contradicts it; null while it holds.
     """
 
     model_config = ConfigDict(from_attributes=True)
@@ -151,7 +150,6 @@ class Remembered(BaseModel):
     pinned: bool
     leaving: bool
     by: Literal["model", "rule", "person"]
-    until: int | None
 
 
 class Dialog(BaseModel):
@@ -249,7 +247,7 @@ class Dialogs(View):
         return self.tagged(request, dialog_of(self._state(agent, where)))
 
     def _state(self, agent: Agent, channel: Channel) -> DialogState:
-        rows = DialogState.objects.select_related("agent", "channel").prefetch_related(WITH_ENTRIES)
+        rows = DialogState.objects.select_related("agent", "channel").prefetch_related("entries")
         state = rows.filter(agent=agent, channel=channel).first()
         if state is None:
             there = (

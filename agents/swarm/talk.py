@@ -1,4 +1,4 @@
-"""What a swarm did with a message; and a trial of a swarm on a message that nobody sends."""
+"""Report what a swarm did with a message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Trace(BaseModel):
         intent, swarm: What the message is about, and whose phases answered it.
         calibration: What the calibrators saw; without what they did not see.
         decision: What was decided about asking back: `kind` (clarify, assume, cannot, nothing), its `text`, what is `missing`.
-        failed: Why the calibrators, or in a trial the agent, gave no answer; empty when they did.
+        failed: Why the calibrators gave no answer; empty when they did.
         tools: Each further tool with its answer.
         draft, polished: Before and after polishing; `polished` is empty where nothing changed.
         refused: Polished texts that were not used: phase, text, why.
@@ -66,48 +66,67 @@ def refused_polishes(agent: Agent, channel: Channel) -> list[RefusedPolish]:
 
 
 def trace_of(row: SwarmTurn) -> Trace:
-    """What a swarm did, as its row has it."""
-    return Trace(**_values(row))
-
-
-def _values(row: SwarmTurn) -> dict[str, Any]:
-    done = RunMessage.objects.filter(run=row.run_id, role=RunMessage.Role.TOOL).exclude(tool_name="send_message")
+    """Return what a swarm did in a turn, as its row and the answers of its tools have it."""
     reading = row.calibration.get("reading", {})
-    return {
-        **{
-            name: getattr(row, name)
-            for name in ("intent", "draft", "polished", "replaced", "milliseconds", "heuristic")
-        },
-        "swarm": row.swarm.name if row.swarm else "",
-        "calibration": {name: value for name, value in reading.items() if value not in (None, "", [], 0, False)},
-        "decision": row.calibration.get("decision", {}),
-        "failed": row.calibration.get("failed", ""),
-        "tools": [
-            {"name": one.tool_name, "ok": not one.content.get("is_error"), "answer": one.content.get("text", "")}
-            for one in (done.order_by("number") if row.run_id else ())
-        ],
-        "refused": row.rejected,
-    }
+    return Trace(
+        intent=row.intent,
+        swarm=row.swarm.name if row.swarm else "",
+        calibration={name: value for name, value in reading.items() if value not in (None, "", [], 0, False)},
+        decision=row.calibration.get("decision", {}),
+        failed=row.calibration.get("failed", ""),
+        tools=_tool_answers(row),
+        draft=row.draft,
+        polished=row.polished,
+        refused=row.rejected,
+        replaced=row.replaced,
+        milliseconds=row.milliseconds,
+        heuristic=row.heuristic,
+    )
+
+
+def _tool_answers(row: SwarmTurn) -> list[dict[str, Any]]:
+    """Return what the tools of a turn answered, in order, without those that sent messages."""
+    if not row.run_id:
+        return []
+    answers = RunMessage.objects.filter(run=row.run_id, role=RunMessage.Role.TOOL).exclude(tool_name="send_message")
+    tools: list[dict[str, Any]] = []
+    for answer in answers.order_by("number"):
+        is_ok = not answer.content.get("is_error")
+        tools.append({"name": answer.tool_name, "ok": is_ok, "answer": answer.content.get("text", "")})
+    return tools
 
 
 def trace_lines(trace: Trace) -> list[str]:
-    """A trace for a terminal, a line for each thing that happened."""
-    by = " (by rules, without a model)" if trace.heuristic else ""
-    lines = [f"intent: {trace.intent}, swarm: {trace.swarm or 'deleted'}{by}"]
-    seen = {name: value for name, value in trace.calibration.items() if not isinstance(value, list)}
-    if seen := {name: value for name, value in seen.items() if name not in ("question", "cannot", "heuristic")}:
-        lines.append("calibration: " + ", ".join(f"{name} {value}" for name, value in seen.items()))
+    """Return a trace for a terminal, a line for each thing that happened."""
+    note = " (by rules, without a model)" if trace.heuristic else ""
+    lines = [f"intent: {trace.intent}, swarm: {trace.swarm or 'deleted'}{note}"]
+    seen = _seen_values(trace)
+    if seen:
+        lines.append(f"calibration: {seen}")
     if trace.failed:
         lines.append(f"the calibrators gave no answer: {trace.failed}")
-    if (kind := trace.decision.get("kind", "nothing")) != "nothing":
+    kind = trace.decision.get("kind", "nothing")
+    if kind != "nothing":
         lines.append(f"clarifier: {kind}: {trace.decision['text']}")
-    lines += [f"tool {one['name']}{'' if one['ok'] else ' refused'}: {one['answer']}" for one in trace.tools]
+    for tool in trace.tools:
+        outcome = "" if tool["ok"] else " refused"
+        lines.append(f"tool {tool['name']}{outcome}: {tool['answer']}")
     if trace.replaced:
         lines.append(f"replaced: {trace.replaced}")
     elif trace.polished:
         lines.append(f"polished, from: {trace.draft}")
-    for one in trace.refused:
-        lines += [f"polish refused ({one['phase']}): {one['why']}", f"   it was: {one['text']}"]
+    for refused in trace.refused:
+        lines.append(f"polish refused ({refused['phase']}): {refused['why']}")
+        lines.append(f"   it was: {refused['text']}")
     if trace.milliseconds:
         lines.append("milliseconds: " + ", ".join(f"{name} {took}" for name, took in trace.milliseconds.items()))
     return lines
+
+
+def _seen_values(trace: Trace) -> str:
+    """Return what the calibrators saw besides entries and the texts that the decision shows: ``tone direct, risk 0.1``."""
+    values: list[str] = []
+    for name, value in trace.calibration.items():
+        if not isinstance(value, list) and name not in ("question", "cannot", "heuristic"):
+            values.append(f"{name} {value}")
+    return ", ".join(values)
