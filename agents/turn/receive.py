@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
-from agents.kit.text.called import SHARED, Calls, Party, read_calls
+from agents.kit.text.addressing import SHARED, Calls, Party, read_calls
 from agents.kit.text.fences import check_name, fault_of
 from agents.models import Agent, Channel, Message, Run
 from agents.models.conversations import names_of_agents, outsider_name
@@ -41,8 +41,9 @@ def receive_message(
 ) -> Message:
     """Save what a person said and queue the turns of the agents it is addressed to.
 
-    Addressed are, in a direct message, all agents in it; elsewhere those members whom the text calls, see `agents.kit.text.called`. In a
-    simulation or a debate no agent is addressed. Stages may call models then: no transaction may be open here.
+    Addressed are, in a direct message, all agents in it; elsewhere those members whom the text calls, see
+    `agents.kit.text.addressing`. In a simulation or a debate no agent is addressed. Stages may call models then: no transaction
+    may be open here.
 
     Args:
         channel: Where.
@@ -153,9 +154,9 @@ def why_nobody_is_called(message: Message) -> str:
             reasons.append(f"{name[:80]!r} is named and not addressed")
             continue
         reasons.append(f"{name[:80]!r} " + ("is the name of several here" if key == SHARED else "is a person here"))
-        words = Party.named(key, name).full[0]
-        bearers = [_party(one) for one in agents]
-        allowed += [one.slug for one in bearers if words in (one.slug, *one.full, *one.short)]
+        written = Party.named(key, name).full_name
+        parties = [_party(agent) for agent in agents]
+        allowed += [party.slug for party in parties if written in (party.slug, *party.names)]
     why = "; ".join(reasons[:MOST_REASONS]) or "it names none of them"
     ways = ", ".join(f"@{slug}" for slug in list(dict.fromkeys(allowed or slugs.values()))[:MOST_REASONS])
     return f"no agent takes a turn: {why}; to call one, write {ways}, or its name with a comma"
@@ -173,11 +174,11 @@ def read_calls_in(
         "agent_id", "user_id", "outsider", "user__username", "user__first_name", "user__last_name"
     )
     parties = [_party(one) for one in agents]
-    known = {party.full[0] for party in parties}
+    known = {party.full_name for party in parties}
     people = {_person(row[1], row[2]): row for row in rows[:RECENT] if row[0] is None}
     for key, (_, _, outsider, username, first, last) in people.items():
         party = Party.named(key, outsider or f"{first} {last}".strip() or username, slug=username or "", person=True)
-        if key != author and party.full[0] not in known:
+        if key != author and party.full_name not in known:
             parties.append(party)
     wrote = None if parent is None else parent.agent_id or _person(parent.user_id, parent.outsider)
     return read_calls(text, parties, replied_to=wrote)
