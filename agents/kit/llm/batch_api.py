@@ -36,7 +36,7 @@ class BatchProblem(Exception):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the server said no, so that nothing was begun; after anything else it may have been."""
+        """Return whether the server said no. Then nothing was begun; after any other failure it may have been."""
         return 400 <= self.http_status < 500 and self.http_status not in (408, 409, 429)
 
 
@@ -64,17 +64,17 @@ def hand_in(way: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> Messa
 
 
 def look(way: Route, batch_id: str) -> MessageBatch:
-    """How far a batch is; `BatchProblem` where the server does not say."""
+    """Return how far a batch is; `BatchProblem` where the server does not say."""
     return _call(way, lambda batches: batches.retrieve(batch_id), LOOK_SECONDS)
 
 
 def cancel(way: Route, batch_id: str) -> None:
-    """Have the server stop; what was answered till then is in the results. `BatchProblem`: for example, the batch has ended."""
+    """Ask the server to stop; what was answered until then is in the results. `BatchProblem`: for example, the batch has ended."""
     _call(way, lambda batches: batches.cancel(batch_id), LOOK_SECONDS)
 
 
 def since(way: Route, begin: datetime) -> list[MessageBatch]:
-    """The batches made since then, oldest first; `BatchProblem` where the server does not say."""
+    """Return the batches made since then, oldest first; `BatchProblem` where the server does not say."""
 
     async def newest(batches: AsyncBatches) -> list[MessageBatch]:
         batches_since = []
@@ -88,12 +88,12 @@ def since(way: Route, begin: datetime) -> list[MessageBatch]:
 
 
 def size_of(batch: MessageBatch) -> int:
-    """Its requests."""
+    """Return how many requests a batch has."""
     return sum(batch.request_counts.model_dump(exclude_unset=True).values())
 
 
 def results(way: Route, batch_id: str) -> Iterator[list[Entry]]:
-    """The results as they stream in, some hundred at a time, in no order.
+    """Yield the results as they stream in, some hundred at a time, in no order.
 
     Raises:
         BatchProblem: They stopped coming; what was yielded holds.

@@ -37,7 +37,7 @@ def warm_up(role: Role, *, model: str = "", retries: int = 0) -> None:
 
 
 def warm_up_all() -> None:
-    """Do so for each role, when a worker starts: during the import a thread with work does not look at the stop flag."""
+    """Warm up each role when a worker starts: during the import a thread with work does not look at the stop flag."""
     for role in ROLES:
         warm_up(role)
 
@@ -193,7 +193,7 @@ def _wait(futures: Collection[Future], seconds: float) -> None:
 
 
 def _next(finished: queue.SimpleQueue[Future]) -> Future:
-    """The next future that is over, with an eye on the stop flag."""
+    """Return the next future that is over, with an eye on the stop flag."""
     while True:
         check_stop()
         with suppress(queue.Empty):
@@ -221,7 +221,7 @@ def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[R
 
 
 def _call(request: LLMRequest, way: Route, *, deadline: float, waiting_counts: bool) -> Call:
-    """A call that can be handed over: the loop has the client of its endpoint, which is made once and which no deadline counts."""
+    """Return a call that can be handed over: the loop has the client of its endpoint, which is made once and which no deadline counts."""
     ground = background()
     ground.clients.get(base_url=way.base_url, key=way.key, retries=request.retries)
     return Call(
@@ -253,7 +253,7 @@ def _given_up(future: Future, call: Call) -> list[Exchange]:
 
 
 def _collect(future: Future, way: Route) -> list[Exchange]:
-    """The calls of a future that is over; a call that went wrong is among them as a value."""
+    """Return the calls of a future that is over; a call that went wrong is among them as a value."""
     try:
         return future.result()
     except concurrent.futures.CancelledError as problem:
@@ -261,7 +261,7 @@ def _collect(future: Future, way: Route) -> list[Exchange]:
 
 
 def _lost(way: Route, problem: BaseException) -> Exchange:
-    """The loop did not answer: it is stuck, or it was closed."""
+    """Return a call that the loop did not answer: it is stuck, or it was closed."""
     if isinstance(problem, TimeoutError):
         reply = _without_answer(way, Status.TIMEOUT, "no answer within the deadline")
     else:
@@ -270,7 +270,7 @@ def _lost(way: Route, problem: BaseException) -> Exchange:
 
 
 def _at_hand(request: LLMRequest, way: Route) -> Exchange:
-    """The answer of a provider that needs no network, or the refusal of a request that cannot be sent."""
+    """Return the answer of a provider that needs no network, or the refusal of a request that cannot be sent."""
     if way.problem:
         return Exchange(_without_answer(way, Status.REJECTED, way.problem), time.time())
     return answer_at_hand(request, way)
@@ -329,7 +329,7 @@ class Breaker:
     probe_at: float | None = None  # when the next probe may begin; None while the breaker is closed
 
     def enter(self, about: Hashable | None) -> bool:
-        """Whether to call. While the endpoint hangs only a probe now and then is let through; without `about` a call is none."""
+        """Return whether to call. While the endpoint hangs only a probe now and then is let through; a call without `about` is no probe."""
         with self.lock:
             if self.probe_at is None:
                 return True
@@ -394,7 +394,7 @@ def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: 
 
 
 def _answered(replies: Sequence[Reply], deadline: float) -> bool | None:
-    """Whether the judge answered one draft. An error, or a refused connection, is an answer: it does not hang."""
+    """Return whether the judge answered one draft. An error, or a refused connection, is an answer: it does not hang."""
     sent = [reply for reply in replies if reply.attempts]
     if any(reply.status is not Status.TIMEOUT for reply in sent):
         return True

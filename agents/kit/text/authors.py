@@ -46,7 +46,7 @@ class NameMask:
         self._attached = re.compile("|".join(map(re.escape, longest_first))) if attached else None
 
     def __call__(self, text: str) -> str:
-        """The text, NFC-normalised, with every name replaced."""
+        """Return the text, NFC-normalised, with every name replaced."""
         text = _MENTION.sub(MASK, unicodedata.normalize("NFC", text))
         if self._attached is not None:
             text = self._attached.sub(MASK, text)
@@ -155,7 +155,7 @@ def learn_voice(own: Sequence[str], others: Sequence[Sequence[str]]) -> Voice | 
 
 
 def own_voice(text: str, voice: Voice) -> tuple[float, dict[str, float]]:
-    """The probability that the author of a voice wrote a text and not another, where both are as likely before it is read.
+    """Return the probability that the author of a voice wrote a text and not another, where both are as likely before it is read.
 
     Returns:
         0 to 1, about 0.5 for what fits both; and how far each feature of style lies from the author's mean, in spreads, largest first.
@@ -178,7 +178,7 @@ def _distances(deviations: Floats, spreads: Floats) -> Floats:
 
 
 def _apart(figures: Sequence[Floats]) -> tuple[float, float]:
-    """By how much the first author's mean exceeds the mean of the others' means, and the spread of messages around their author's mean."""
+    """Return by how much the first author's mean exceeds that of the others' means, and the spread of messages around their author's mean."""
     import numpy as np
 
     own, *others = figures
@@ -193,7 +193,7 @@ def _evidence(figures: Sequence[Floats]) -> Evidence:
 
 
 def _log_ratios(own: Floats, others: Floats, own_size: float, others_size: float) -> Floats:
-    """Of n-grams that occur so often: the log of how much likelier the one uses each than the others."""
+    """Return, of n-grams that occur so often, the log of how much likelier the one uses each than the others."""
     import numpy as np
 
     together = PRIOR * (own + others + UNSEEN) / (own_size + others_size + UNSEEN * BUCKETS)
@@ -203,7 +203,7 @@ def _log_ratios(own: Floats, others: Floats, own_size: float, others_size: float
 
 
 def _buckets(text: str) -> NDArray[np.intp]:
-    """The bucket of each n-gram of a text, ends counted as a space."""
+    """Return the bucket of each n-gram of a text, ends counted as a space."""
     import numpy as np
 
     codes = np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)

@@ -16,7 +16,7 @@ Ngram = tuple[str, ...]
 
 
 def extract_ngrams(text: str, n: int) -> list[Ngram]:
-    """The n-grams of a text in order, with repeats; empty when it has fewer than `n` words.
+    """Return the n-grams of a text in order, with repeats; empty when it has fewer than `n` words.
 
     Raises:
         ValueError: `n` is below 1.
@@ -27,12 +27,12 @@ def extract_ngrams(text: str, n: int) -> list[Ngram]:
 
 
 def ngrams_of(words: Sequence[str], n: int) -> list[Ngram]:
-    """The n-grams of a text that is split into words already."""
+    """Return the n-grams of a text that is split into words already."""
     return list(zip(*(words[start:] for start in range(n)), strict=False))
 
 
 def comparable_ngrams(text: str, n: int) -> list[Ngram]:
-    """The n-grams by which messages are compared: of a text of fewer than `n` words all of it, so that identical ones are alike.
+    """Return the n-grams by which messages are compared: of a text of fewer than `n` words all of it, so that identical ones are alike.
 
     Returns:
         Empty for a blank text only.
@@ -41,13 +41,13 @@ def comparable_ngrams(text: str, n: int) -> list[Ngram]:
 
 
 def compute_overlap(ngrams_a: Iterable[Ngram], ngrams_b: Iterable[Ngram]) -> float:
-    """Jaccard overlap of the types of two n-gram collections, 0 (nothing shared, or both empty) to 1 (equal)."""
+    """Return the Jaccard overlap of the types of two n-gram collections, 0 (nothing shared, or both empty) to 1 (equal)."""
     a, b = set(ngrams_a), set(ngrams_b)
     return len(a & b) / len(a | b) if a or b else 0.0
 
 
 def recurring_ngrams(messages: Sequence[Sequence[Ngram]]) -> tuple[float, dict[Ngram, int]]:
-    """The share of n-gram tokens whose type occurs in at least two of the messages, and those types.
+    """Return the share of n-gram tokens whose type occurs in at least two of the messages, and those types.
 
     Args:
         messages: The n-grams of each message.
@@ -72,7 +72,7 @@ AMONG = 5  # messages
 
 
 def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) -> tuple[float, list[float]]:
-    """The share of n-gram tokens that recur among five of the messages, on average over all ways to draw five.
+    """Return the share of n-gram tokens that recur among five of the messages, on average over all ways to draw five.
 
     The more messages, the more recurs in any of them; this share is the same for ten and for a hundred that repeat alike
     (rarefaction: Hurlbert, Ecology 52, 1971).
@@ -106,7 +106,7 @@ def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) 
 
 
 def _recurring(by_holding: Mapping[int, int], messages: int, among: int) -> float:
-    """The share of tokens that recur, from the tokens by how many messages hold them."""
+    """Return the share of tokens that recur, from the tokens by how many messages hold them."""
     others = min(among, messages) - 1
     total = sum(by_holding.values())
     if others < 1 or not total:
@@ -119,7 +119,7 @@ def _recurring(by_holding: Mapping[int, int], messages: int, among: int) -> floa
 
 
 def compute_corpus_repetition(messages: Sequence[str], n: int = 3) -> float:
-    """How repetitive a set of messages is: the share of n-gram tokens whose type occurs in at least two of them (AC-6.3.2).
+    """Return how repetitive a set of messages is: the share of n-gram tokens whose type occurs in at least two of them (AC-6.3.2).
 
     A message of fewer than `n` words counts as one n-gram.
 
@@ -130,18 +130,18 @@ def compute_corpus_repetition(messages: Sequence[str], n: int = 3) -> float:
 
 
 def repeated_ngrams(messages: Sequence[str], n: int = 3, limit: int = 20) -> list[tuple[str, int]]:
-    """The n-grams that occur in at least two messages, as (phrase, number of messages), most frequent first."""
+    """Return the n-grams that occur in at least two messages, as (phrase, number of messages), most frequent first."""
     return most_frequent(recurring_ngrams([comparable_ngrams(message, n) for message in messages])[1], limit)
 
 
 def most_frequent(counts: Mapping[Ngram, int], limit: int) -> list[tuple[str, int]]:
-    """The first `limit` n-grams as phrases with their counts, most frequent first, then by the alphabet."""
+    """Return the first `limit` n-grams as phrases with their counts, most frequent first, then by the alphabet."""
     first = nsmallest(limit, counts.items(), key=lambda item: (-item[1], item[0]))
     return [(" ".join(gram), count) for gram, count in first]
 
 
 def compression_gain(messages: Sequence[str]) -> float:
-    """The share of bytes saved by compressing the messages together instead of one by one, 0 to 1.
+    """Return the share of bytes saved by compressing the messages together instead of one by one, 0 to 1.
 
     Catches near copies whose n-grams differ. Ordinary English chat of a hundred short messages gains some 0.3 to 0.45, mostly from the
     compressor's fixed costs and common words, so only what lies above that says something.
@@ -165,7 +165,7 @@ class RepetitionStatistics:
 
 
 def repetition_statistics(messages: Sequence[str]) -> RepetitionStatistics:
-    """The statistics a fluency judge gets as evidence beside the messages (AC-6.3.3)."""
+    """Return the statistics a fluency judge gets as evidence beside the messages (AC-6.3.3)."""
     return RepetitionStatistics(
         messages=len(messages),
         trigram_repetition=round(compute_corpus_repetition(messages, 3), 4),
@@ -180,7 +180,7 @@ CANDIDATES = 50  # phrases whose messages are counted, those shared by most pair
 
 
 def shared_phrases(messages: Sequence[Sequence[str]], *, n: int = 3, limit: int = 10) -> list[tuple[str, int]]:
-    """Phrases of at least `n` words that stand in two messages or more, each as long as it is shared.
+    """Return the phrases of at least `n` words that stand in two messages or more, each as long as it is shared.
 
     A phrase that is part of a longer one is left out unless more messages hold it. Takes time in proportion to the length of the
     messages, whatever they say: of an n-gram that stands twice in one message, its first place counts.
@@ -220,7 +220,7 @@ def shared_phrases(messages: Sequence[Sequence[str]], *, n: int = 3, limit: int 
 def _common_runs(
     words: Sequence[str], grams: Sequence[Ngram], elsewhere: dict[Ngram, int], n: int
 ) -> list[tuple[str, ...]]:
-    """The longest stretches of a message that stand in another one word for word, where `elsewhere` says the n-grams are."""
+    """Return the longest stretches of a message that stand in another one word for word, where `elsewhere` says the n-grams are."""
     shared = [(place, other) for place, other in enumerate(map(elsewhere.get, grams)) if other is not None]
     runs: list[tuple[str, ...]] = []
     start = 0

@@ -55,12 +55,12 @@ class NotHandedIn(Exception):
 
 
 def request_key(request: LLMRequest, digest: str) -> str:
-    """The key of a question. Equal questions for different items of the same work have different keys."""
+    """Return the key of a question. Equal questions for different items of the same work have different keys."""
     return hashlib.sha256(f"{request.label.item}\n{digest}".encode()).hexdigest()
 
 
 def next_round(work_id: str) -> int:
-    """Number the next batch of this work; batches that never reached the server do not count."""
+    """Return the number of the next batch of this work; batches that never reached the server do not count."""
     reached = LLMBatch.objects.filter(work_id=work_id).exclude(batch_id="")
     return (reached.aggregate(last=Max("round"))["last"] or 0) + 1
 
@@ -240,7 +240,7 @@ def _look(batch: LLMBatch, owner: str) -> None:
 
 
 def _unknown(batch: LLMBatch, owner: str, why: str) -> None:
-    """The server did not say how far it is: look again later, until it is given up."""
+    """Look again later, as the server did not say how far the batch is, until it is given up."""
     ended = batch.expires_at or batch.created_at + LIFETIME
     patience = SILENT if batch.cancel_requested_at is None else timedelta(0)
     if timezone.now() > ended + patience:
@@ -255,7 +255,7 @@ def _later(batch: LLMBatch, owner: str, error: str) -> None:
 
 
 def _find(batch: LLMBatch, way: Route, owner: str) -> None:
-    """A batch whose name was never stored: the server's only unknown one of that time and size, or it never arrived.
+    """Find a batch whose name was never stored: the server's only unknown one of that time and size, or it never arrived.
 
     That it is ours is seen from the custom ids once there are results. Until then it is presumed, and left alone: it may be another
     installation's with the same key.
@@ -298,7 +298,7 @@ def _give_up(batch: LLMBatch, owner: str, result: Result, why: str) -> None:
 
 
 def _store(batch: LLMBatch, way: Route, entries: Sequence[Entry]) -> None:
-    """Answers and their ledger rows, together or not at all; those stored before stay as they are."""
+    """Store answers and their ledger rows, together or not at all; those stored before stay as they are."""
     by_name = {entry.custom_id: entry for entry in entries}
     with transaction.atomic():
         rows = list(batch.rows.filter(custom_id__in=list(by_name), result="").select_for_update())
@@ -329,7 +329,7 @@ def _forget_the_deleted(rows: Sequence[LLMBatchRequest]) -> None:
 
 
 def _call(row: LLMBatchRequest, entry: Entry, batch: LLMBatch, way: Route) -> tuple[LLMRequest, Exchange] | None:
-    """The call for the ledger: one that is not billed costs nothing. None for a question that the server cancelled."""
+    """Return the call for the ledger: one that is not billed costs nothing. None for a question that the server cancelled."""
     if entry.result == Result.CANCELED:
         return None
     request = LLMRequest(role=_role(batch), task="", system=(), turns=(), label=Label(**row.label))
@@ -359,7 +359,7 @@ def _role(batch: LLMBatch) -> Role:
 
 
 def is_waiting(work_id: str) -> bool:
-    """Whether a batch of this work is still open."""
+    """Return whether a batch of this work is still open."""
     return LLMBatch.objects.filter(work_id=work_id, status__in=LLMBatch.OPEN).exists()
 
 
@@ -373,7 +373,7 @@ class Answers:
             self._rows.setdefault(key, deque()).append(pk)
 
     def take(self, key: str) -> LLMBatchRequest | None:
-        """The next answer to this question, or what became of it; None when it was never asked."""
+        """Return the next answer to this question, or what became of it; None when it was never asked."""
         waiting = self._rows.get(key)
         return LLMBatchRequest.objects.filter(pk=waiting.popleft()).first() if waiting else None
 
@@ -406,5 +406,5 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
 
 
 def forget_answers(work_id: str) -> None:
-    """The work has ended: what was asked and answered is in its own tables and in the ledger."""
+    """Delete the questions of work that has ended: what was asked and answered is in its own tables and in the ledger."""
     LLMBatchRequest.objects.filter(work_id=work_id).exclude(result="").delete()
