@@ -71,7 +71,7 @@ def _text(value: object) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return scheme, host and path of `url`. The user is hidden; where there is a query, which may hold a password, so is all but the scheme."""
+    """Return scheme, host and path of `url`, without the user. Where there is a query, which may hold a password, only the scheme."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return HIDDEN

@@ -309,7 +309,7 @@ class Leasable(models.Model):
         return self.status == self.Status.RUNNING and self.lease_owner == owner
 
     def extend_lease(self, *, owner: str, lease: timedelta) -> bool:
-        """Extend the lease and look at the stop flag. False means that the lease was lost (or the work cancelled) and the caller must stop."""
+        """Extend the lease and look at the stop flag. False means that the lease was lost, or the work cancelled: the caller must stop."""
         check_stop()
         mine = type(self)._default_manager.filter(pk=self.pk, status=self.Status.RUNNING, lease_owner=owner)
         return bool(outlasting(lambda: mine.update(lease_expires_at=timezone.now() + lease)))

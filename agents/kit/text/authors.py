@@ -178,7 +178,7 @@ def _distances(deviations: Floats, spreads: Floats) -> Floats:
 
 
 def _apart(figures: Sequence[Floats]) -> tuple[float, float]:
-    """Return by how much the first author's mean exceeds that of the others' means, and the spread of messages around their author's mean."""
+    """Return how far the first author's mean exceeds that of the others' means, and the spread of messages around their author's mean."""
     import numpy as np
 
     own, *others = figures

@@ -34,7 +34,7 @@ def as_text(text: str, limit: int = 240) -> str:
 
 
 def as_code(text: str, limit: int = 240) -> str:
-    """Return a text as Markdown code, which mentions and links nothing in a comment on GitHub or GitLab; only letters, digits, spaces stay."""
+    """Return a text as Markdown code, which mentions and links nothing on GitHub or GitLab; only letters, digits and spaces stay."""
     shown = _NOT_WORDS.sub(_reference, plain(text, limit))
     return f"<code>{shown}</code>" if shown else ""
 

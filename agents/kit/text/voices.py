@@ -70,7 +70,7 @@ FEWEST_WORDS = 3  # a speaker of fewer words has no vocabulary to compare: "Yes.
 
 
 def vocabulary(texts: Iterable[str]) -> frozenset[str]:
-    """Return the content words of some texts: no stop words or numbers, without endings of inflection (``plans``, ``planned``: ``plan``)."""
+    """Return the content words of some texts: no stop words or numbers, without inflection (``plans``, ``planned``: ``plan``)."""
     words = {word for text in texts for word in tokenize(text)}
     return frozenset(stem(word) for word in words if word not in STOP_WORDS and not word.isdigit())
 
