@@ -256,20 +256,22 @@ def read(
         raw = raw.filter(**{f"{sums.time}__lte": end})
     if start is not None and start > timezone.now():
         return list(_grouped(raw, raw_keys, wanted))
-    # Whole hours are those from `first` up to, not including, `last`.
-    first = start and (floor(start) if start == floor(start) else floor(start) + HOUR)
+    # Rows of sums serve the whole hours inside the window, raw rows what lies before and after these.
     closed = Rollup.objects.filter(name=rolled.name).values("closed_before")[:1]
-    last: Any = Coalesce(Subquery(closed), Value(_BEGINNING, output_field=DateTimeField()))
+    whole_hours_end: Any = Coalesce(Subquery(closed), Value(_BEGINNING, output_field=DateTimeField()))
     if end is not None:
-        last = Least(last, Value(floor(end), output_field=DateTimeField()))
-    summed = sums.table._default_manager.filter(where, hour__lt=last)
-    late = raw.filter(**{f"{sums.time}__gte": last})
-    parts = [_grouped(late, raw_keys, wanted)]
-    if first is not None:
-        summed = summed.filter(hour__gte=first)
-    if first is not None and first != start:
-        early = raw.filter(**{f"{sums.time}__lt": Least(Value(first, output_field=DateTimeField()), last)})
-        parts.append(_grouped(early, raw_keys, wanted))
+        whole_hours_end = Least(whole_hours_end, Value(floor(end), output_field=DateTimeField()))
+    summed = sums.table._default_manager.filter(where, hour__lt=whole_hours_end)
+    after = raw.filter(**{f"{sums.time}__gte": whole_hours_end})
+    parts = [_grouped(after, raw_keys, wanted)]
+    if start is not None:
+        whole_hours_start = floor(start)
+        if whole_hours_start != start:
+            whole_hours_start += HOUR
+            before_hour = Least(Value(whole_hours_start, output_field=DateTimeField()), whole_hours_end)
+            before = raw.filter(**{f"{sums.time}__lt": before_hour})
+            parts.append(_grouped(before, raw_keys, wanted))
+        summed = summed.filter(hour__gte=whole_hours_start)
     return list(_grouped(summed, keys, sums.added(wanted)).union(*parts, all=True))
 
 

@@ -194,27 +194,34 @@ def shared_phrases(messages: Sequence[Sequence[str]], *, n: int = 3, limit: int 
         (phrase, number of messages that hold it): what most messages share first, then the longest, then by the alphabet. A phrase
         of more than 12 words is cut there.
     """
-    grams = [ngrams_of(words, n) for words in messages]
-    pairs: Counter[tuple[str, ...]] = Counter()
-    for other in range(1, len(messages)):
-        places = dict(
-            zip(reversed(grams[other]), range(len(grams[other]) - 1, -1, -1), strict=True)
-        )  # the first place stays
-        for one in range(other):
-            pairs.update({run[:LONGEST_PHRASE] for run in _common_runs(messages[one], grams[one], places, n)})
-    likely = sorted(pairs, key=lambda phrase: (-pairs[phrase], -len(phrase), phrase))[:CANDIDATES]
+    pairs_with = _pairs_of_messages_with(messages, n)
+    candidates = sorted(pairs_with, key=lambda phrase: (-pairs_with[phrase], -len(phrase), phrase))[:CANDIDATES]
     texts = [f" {' '.join(words)} " for words in messages]
-    counted = {phrase: sum(f" {' '.join(phrase)} " in text for text in texts) for phrase in likely}
-    ordered = sorted(counted.items(), key=lambda item: (-item[1], -len(item[0]), item[0]))
+    messages_with = {phrase: sum(f" {' '.join(phrase)} " in text for text in texts) for phrase in candidates}
     phrases: list[tuple[str, int]] = []
-    for phrase, count in ordered:
-        inside = f" {' '.join(phrase)} "
-        # What comes earlier has as many messages or more; what is longer with fewer says something of its own.
-        if not any(inside in f" {other} " for other, _ in phrases):
-            phrases.append((inside.strip(), count))
+    for phrase in sorted(candidates, key=lambda phrase: (-messages_with[phrase], -len(phrase), phrase)):
+        text = " ".join(phrase)
+        # Phrases in the list already stand in as many messages or more, so a part of one says nothing new.
+        if any(f" {text} " in f" {longer} " for longer, _ in phrases):
+            continue
+        phrases.append((text, messages_with[phrase]))
         if len(phrases) == limit:
             break
     return phrases
+
+
+def _pairs_of_messages_with(messages: Sequence[Sequence[str]], n: int) -> Counter[Ngram]:
+    """Return for each shared phrase how many pairs of messages share it."""
+    grams_of = [ngrams_of(words, n) for words in messages]
+    pairs: Counter[Ngram] = Counter()
+    for later in range(1, len(messages)):
+        first_place: dict[Ngram, int] = {}
+        for place, gram in enumerate(grams_of[later]):
+            first_place.setdefault(gram, place)
+        for earlier in range(later):
+            runs = _common_runs(messages[earlier], grams_of[earlier], first_place, n)
+            pairs.update({run[:LONGEST_PHRASE] for run in runs})
+    return pairs
 
 
 def _common_runs(

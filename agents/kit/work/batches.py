@@ -205,22 +205,18 @@ def work_one(*, owner: str) -> bool:
 
 
 def _look(batch: LLMBatch, owner: str) -> None:
-    way = route_of(_role(batch), batch.model)
-    if way.problem or way.base_url != batch.base_url:
-        why = way.problem or f"{batch.role} calls go to {way.endpoint} now, but {batch.base_url} was given this batch"
-        _unknown(batch, owner, why)
+    """Ask the server how far a batch is, and store it: its results when it has ended."""
+    destination = route_of(_role(batch), batch.model)
+    if destination.problem or destination.base_url != batch.base_url:
+        moved = f"{batch.role} calls go to {destination.endpoint} now, but {batch.base_url} was given this batch"
+        _unknown(batch, owner, destination.problem or moved)
         return
     if not batch.batch_id:
-        _find(batch, way, owner)
+        _find(batch, destination, owner)
         return
-    if batch.cancel_requested_at is not None and batch.provider_status == "in_progress" and not batch.presumed:
-        try:
-            batch_api.cancel(way, batch.batch_id)
-        except BatchProblem as problem:
-            if not problem.is_refusal:  # else it has ended
-                raise
+    _cancel_if_requested(batch, destination)
     try:
-        seen = batch_api.look(way, batch.batch_id)
+        seen = batch_api.look(destination, batch.batch_id)
     except BatchProblem as problem:
         if problem.http_status != 404:
             raise
@@ -231,12 +227,24 @@ def _look(batch: LLMBatch, owner: str) -> None:
         answered=batch_api.size_of(seen) - seen.request_counts.processing,
         expires_at=seen.expires_at or batch.expires_at,
     )
+    is_overdue = batch.expires_at is not None and timezone.now() > batch.expires_at + OVERDUE
     if seen.processing_status == "ended":
-        _collect(batch, way, seen, owner)
-    elif batch.expires_at is not None and timezone.now() > batch.expires_at + OVERDUE:
+        _collect(batch, destination, seen, owner)
+    elif is_overdue:
         _give_up(batch, owner, Result.EXPIRED, "the server did not end it in time")
     else:
         _later(batch, owner, "")
+
+
+def _cancel_if_requested(batch: LLMBatch, destination: Route) -> None:
+    """Ask the server to stop a batch that a person cancelled. One that is only presumed ours is left alone."""
+    if batch.cancel_requested_at is None or batch.presumed or batch.provider_status != "in_progress":
+        return
+    try:
+        batch_api.cancel(destination, batch.batch_id)
+    except BatchProblem as problem:
+        if not problem.is_refusal:  # a refusal says that it has ended
+            raise
 
 
 def _unknown(batch: LLMBatch, owner: str, why: str) -> None:
@@ -303,14 +311,22 @@ def _store(batch: LLMBatch, way: Route, entries: Sequence[Entry]) -> None:
     with transaction.atomic():
         rows = list(batch.rows.filter(custom_id__in=list(by_name), result="").select_for_update())
         _forget_the_deleted(rows)
-        calls = [(row, _call(row, by_name[row.custom_id], batch, way)) for row in rows]
-        asked = [(row, call) for row, call in calls if call is not None]
-        ids = dict(zip((row.pk for row, _ in asked), ledger.record_all([call for _, call in asked]), strict=True))
+        called_rows = []
+        calls = []
         for row in rows:
             entry = by_name[row.custom_id]
-            row.result, row.text, row.error = entry.result, entry.text, entry.error[:500]
-            row.stop_reason, row.served_model = entry.stop_reason[:32], entry.served_model[:200]
-            row.call_id = ids.get(row.pk)
+            row.result = entry.result
+            row.text = entry.text
+            row.error = entry.error[:500]
+            row.stop_reason = entry.stop_reason[:32]
+            row.served_model = entry.served_model[:200]
+            row.call_id = None
+            call = _call(row, entry, batch, way)
+            if call is not None:
+                called_rows.append(row)
+                calls.append(call)
+        for row, call_id in zip(called_rows, ledger.record_all(calls), strict=True):
+            row.call_id = call_id
         LLMBatchRequest.objects.bulk_update(
             rows, ["result", "text", "error", "stop_reason", "served_model", "call"], batch_size=200
         )
