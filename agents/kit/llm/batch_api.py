@@ -53,27 +53,27 @@ class Entry:
     error: str = ""
 
 
-def hand_in(way: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> MessageBatch:
+def hand_in(destination: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> MessageBatch:
     """Submit bodies by custom id.
 
     Raises:
         BatchProblem: It was refused, or it is unknown whether it arrived.
     """
     entries: Any = [{"custom_id": name, "params": body} for name, body in requests]
-    return _call(way, lambda batches: batches.create(requests=entries), HAND_IN_SECONDS)
+    return _call(destination, lambda batches: batches.create(requests=entries), HAND_IN_SECONDS)
 
 
-def look(way: Route, batch_id: str) -> MessageBatch:
+def look(destination: Route, batch_id: str) -> MessageBatch:
     """Return how far a batch is; `BatchProblem` where the server does not say."""
-    return _call(way, lambda batches: batches.retrieve(batch_id), LOOK_SECONDS)
+    return _call(destination, lambda batches: batches.retrieve(batch_id), LOOK_SECONDS)
 
 
-def cancel(way: Route, batch_id: str) -> None:
+def cancel(destination: Route, batch_id: str) -> None:
     """Ask the server to stop; what was answered until then is in the results. `BatchProblem`: for example, the batch has ended."""
-    _call(way, lambda batches: batches.cancel(batch_id), LOOK_SECONDS)
+    _call(destination, lambda batches: batches.cancel(batch_id), LOOK_SECONDS)
 
 
-def since(way: Route, begin: datetime) -> list[MessageBatch]:
+def since(destination: Route, begin: datetime) -> list[MessageBatch]:
     """Return the batches made since then, oldest first; `BatchProblem` where the server does not say."""
 
     async def newest(batches: AsyncBatches) -> list[MessageBatch]:
@@ -84,7 +84,7 @@ def since(way: Route, begin: datetime) -> list[MessageBatch]:
             batches_since.append(batch)
         return batches_since[::-1]
 
-    return _call(way, newest, LOOK_SECONDS)
+    return _call(destination, newest, LOOK_SECONDS)
 
 
 def size_of(batch: MessageBatch) -> int:
@@ -92,13 +92,13 @@ def size_of(batch: MessageBatch) -> int:
     return sum(batch.request_counts.model_dump(exclude_unset=True).values())
 
 
-def results(way: Route, batch_id: str) -> Iterator[list[Entry]]:
+def results(destination: Route, batch_id: str) -> Iterator[list[Entry]]:
     """Yield the results as they stream in, some hundred at a time, in no order.
 
     Raises:
         BatchProblem: They stopped coming; what was yielded holds.
     """
-    lines: Any = _call(way, lambda batches: batches.results(batch_id), LOOK_SECONDS)
+    lines: Any = _call(destination, lambda batches: batches.results(batch_id), LOOK_SECONDS)
 
     async def some(_: Any) -> list[Any]:
         portion: list[Any] = []
@@ -109,13 +109,13 @@ def results(way: Route, batch_id: str) -> Iterator[list[Entry]]:
                 break
         return portion
 
-    while portion := _call(way, some, LOOK_SECONDS):
+    while portion := _call(destination, some, LOOK_SECONDS):
         yield [_entry(line) for line in portion]
 
 
-def _call(way: Route, action: Callable[[AsyncBatches], Awaitable[T]], seconds: float) -> T:
+def _call(destination: Route, action: Callable[[AsyncBatches], Awaitable[T]], seconds: float) -> T:
     ground = background()
-    client = ground.clients.get(base_url=way.base_url, key=way.key, retries=0)
+    client = ground.clients.get(base_url=destination.base_url, key=destination.key, retries=0)
 
     import httpx2  # of the SDK, which does not wrap what breaks off a stream
 
@@ -124,21 +124,21 @@ def _call(way: Route, action: Callable[[AsyncBatches], Awaitable[T]], seconds: f
             async with asyncio.timeout(seconds):
                 return await action(client.messages.batches)
         except TimeoutError:
-            raise BatchProblem(Status.TIMEOUT, f"{way.endpoint} did not answer within {seconds:g} s") from None
+            raise BatchProblem(Status.TIMEOUT, f"{destination.endpoint} did not answer within {seconds:g} s") from None
         except httpx2.TransportError as problem:
-            error = one_line(f"{way.endpoint} broke off: {type(problem).__name__}: {problem}")
+            error = one_line(f"{destination.endpoint} broke off: {type(problem).__name__}: {problem}")
             raise BatchProblem(Status.UNAVAILABLE, error) from None
         except Exception as problem:  # noqa: BLE001 (a failure is a value; unforeseen ones are logged with it)
             code = getattr(problem, "status_code", 0)
-            trace = Trace(limiter=ground.limiter(way.base_url), give_up_at=0.0, http_status=code)
-            raise BatchProblem(*describe(problem, way, trace), code) from None
+            trace = Trace(limiter=ground.limiter(destination.base_url), give_up_at=0.0, http_status=code)
+            raise BatchProblem(*describe(problem, destination, trace), code) from None
 
     future = ground.submit(guarded())
     try:
         return future.result(timeout=seconds + GRACE)
     except (TimeoutError, concurrent.futures.CancelledError):
         future.cancel()
-        raise BatchProblem(Status.TIMEOUT, f"{way.endpoint} did not answer within {seconds:g} s") from None
+        raise BatchProblem(Status.TIMEOUT, f"{destination.endpoint} did not answer within {seconds:g} s") from None
     except BaseException:
         future.cancel()
         raise

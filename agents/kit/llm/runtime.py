@@ -420,12 +420,14 @@ def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: 
     Returns:
         A reply for each request, in their order; `timeout` with 0 attempts and no ledger row where the endpoint hangs.
     """
-    way = route(requests[0]) if requests else None
-    if way is None or not way.is_distant:
+    destination = route(requests[0]) if requests else None
+    if destination is None or not destination.is_distant:
         return complete_together(requests, deadline=deadline)
-    breaker = _breakers.get(way.base_url) or _breakers.setdefault(way.base_url, Breaker(way.endpoint, _clock))
+    breaker = _breakers.get(destination.base_url) or _breakers.setdefault(
+        destination.base_url, Breaker(destination.endpoint, _clock)
+    )
     if not breaker.enter(about):
-        return [_without_answer(way, Status.TIMEOUT, breaker.reason)] * len(requests)
+        return [_without_answer(destination, Status.TIMEOUT, breaker.reason)] * len(requests)
     replies = complete_together(requests, deadline=deadline)
     breaker.note(about, _answered(replies, deadline))
     return replies

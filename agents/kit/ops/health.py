@@ -179,12 +179,12 @@ def broker_problem() -> str:
 
 
 def _judge() -> str:
-    way = route_of("judge")
-    if way.provider != "anthropic":
+    destination = route_of("judge")
+    if destination.provider != "anthropic":
         return ""
-    if way.problem:
+    if destination.problem:
         return "not configured: see manage.py check"
-    return _lately(f"judge {way.base_url}", lambda: _connect(way.base_url))
+    return _lately(f"judge {destination.base_url}", lambda: _connect(destination.base_url))
 
 
 CHECKS: dict[str, Probe] = {"database": _database, "migrations": _migrations, "broker": broker_problem, "judge": _judge}

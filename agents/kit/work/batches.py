@@ -262,14 +262,14 @@ def _later(batch: LLMBatch, owner: str, error: str) -> None:
     _wait(batch, owner, error, timezone.now() + timedelta(seconds=pause), looks=F("looks") + 1)
 
 
-def _find(batch: LLMBatch, way: Route, owner: str) -> None:
+def _find(batch: LLMBatch, destination: Route, owner: str) -> None:
     """Find a batch whose name was never stored: the server's only unknown one of that time and size, or it never arrived.
 
     That it is ours is seen from the custom ids once there are results. Until then it is presumed, and left alone: it may be another
     installation's with the same key.
     """
     known = set(LLMBatch.objects.exclude(batch_id="").values_list("batch_id", flat=True)) | set(batch.not_ours)
-    made = batch_api.since(way, batch.created_at - CLOCKS_DIFFER)
+    made = batch_api.since(destination, batch.created_at - CLOCKS_DIFFER)
     ours = next((seen for seen in made if batch_api.size_of(seen) == batch.requests and seen.id not in known), None)
     if ours is None:
         _give_up(batch, owner, Result.LOST, "it never reached the server")
@@ -279,11 +279,11 @@ def _find(batch: LLMBatch, way: Route, owner: str) -> None:
     _wait(batch, owner, "", timezone.now(), batch_id=ours.id, presumed=True, **seen)
 
 
-def _collect(batch: LLMBatch, way: Route, seen: MessageBatch, owner: str) -> None:
+def _collect(batch: LLMBatch, destination: Route, seen: MessageBatch, owner: str) -> None:
     if not seen.results_url:
         _give_up(batch, owner, Result.ERRORED, "the server no longer has the results")
         return
-    for entries in batch_api.results(way, batch.batch_id):
+    for entries in batch_api.results(destination, batch.batch_id):
         if not batch.extend_lease(owner=owner, lease=LEASE):
             return
         if not batch.rows.filter(custom_id__in=[entry.custom_id for entry in entries]).exists():
@@ -293,7 +293,7 @@ def _collect(batch: LLMBatch, way: Route, seen: MessageBatch, owner: str) -> Non
         if batch.presumed:
             LLMBatch.objects.filter(pk=batch.pk).update(presumed=False)
             batch.presumed = False
-        outlasting(lambda entries=entries: _store(batch, way, entries))  # type: ignore[misc]
+        outlasting(lambda entries=entries: _store(batch, destination, entries))  # type: ignore[misc]
     batch.rows.filter(result="").update(result=Result.ERRORED, error="the results hold nothing for it")
     batch.finish(owner=owner, status=Status.COMPLETED, answered=batch.requests)
     wake_workers()
@@ -305,7 +305,7 @@ def _give_up(batch: LLMBatch, owner: str, result: Result, why: str) -> None:
     wake_workers()
 
 
-def _store(batch: LLMBatch, way: Route, entries: Sequence[Entry]) -> None:
+def _store(batch: LLMBatch, destination: Route, entries: Sequence[Entry]) -> None:
     """Store answers and their ledger rows, together or not at all; those stored before stay as they are."""
     by_name = {entry.custom_id: entry for entry in entries}
     with transaction.atomic():
@@ -321,7 +321,7 @@ def _store(batch: LLMBatch, way: Route, entries: Sequence[Entry]) -> None:
             row.stop_reason = entry.stop_reason[:32]
             row.served_model = entry.served_model[:200]
             row.call_id = None
-            call = _call(row, entry, batch, way)
+            call = _call(row, entry, batch, destination)
             if call is not None:
                 called_rows.append(row)
                 calls.append(call)
@@ -344,7 +344,9 @@ def _forget_the_deleted(rows: Sequence[LLMBatchRequest]) -> None:
                 row.label = {**row.label, name: None}
 
 
-def _call(row: LLMBatchRequest, entry: Entry, batch: LLMBatch, way: Route) -> tuple[LLMRequest, Exchange] | None:
+def _call(
+    row: LLMBatchRequest, entry: Entry, batch: LLMBatch, destination: Route
+) -> tuple[LLMRequest, Exchange] | None:
     """Return the call for the ledger: one that is not billed costs nothing. None for a question that the server cancelled."""
     if entry.result == Result.CANCELED:
         return None
@@ -357,9 +359,9 @@ def _call(row: LLMBatchRequest, entry: Entry, batch: LLMBatch, way: Route) -> tu
         fields = {"status": answer.status, "error": answer.error}
     reply = Reply(
         **fields,
-        provider=way.provider,
-        endpoint=way.endpoint,
-        model=way.model,
+        provider=destination.provider,
+        endpoint=destination.endpoint,
+        model=destination.model,
         served_model=entry.served_model,
         stop_reason=entry.stop_reason,
         usage=entry.usage,
@@ -394,7 +396,7 @@ class Answers:
         return LLMBatchRequest.objects.filter(pk=waiting.popleft()).first() if waiting else None
 
 
-def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
+def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> Reply:
     """Read an answer as a live one is read, and add to its ledger row what was not known when it came in."""
     answer = read_answer(request, text=row.text, stop_reason=row.stop_reason)
     reply = Reply(
@@ -403,16 +405,18 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
         error=answer.error,
         text=row.text,
         stop_reason=row.stop_reason,
-        provider=way.provider,
-        endpoint=way.endpoint,
-        model=way.model,
+        provider=destination.provider,
+        endpoint=destination.endpoint,
+        model=destination.model,
         served_model=row.served_model,
         request_digest=row.request_digest,
         call_id=row.call_id,
         batch=True,
     )
     if row.call_id is not None:
-        body = body_of(request, model=way.model, structured=endpoints.ability(way).schema, example=False)
+        body = body_of(
+            request, model=destination.model, structured=endpoints.ability(destination).schema, example=False
+        )
         ledger.store_payload(row.call_id, request, Exchange(reply, time.time(), body))
         if answer.status is ReplyStatus.MALFORMED:
             LLMCall.objects.filter(pk=row.call_id, status=ReplyStatus.OK.value).update(
