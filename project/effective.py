@@ -37,12 +37,12 @@ class Effective:
 
 
 def groups() -> list[tuple[str, list[Effective]]]:
-    """All settings, by subject, in the order of ``effective.yaml``."""
+    """Return all settings, by subject, in the order of ``effective.yaml``."""
     return [(title, [_effective(name, **said) for name, said in rows.items()]) for title, rows in known().items()]
 
 
 def known() -> dict[str, dict[str, dict[str, Any]]]:
-    """What ``effective.yaml`` says: subject, name, then unit, what, secret and url."""
+    """Return what ``effective.yaml`` says: subject, name, then unit, what, secret and url."""
     return yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
@@ -71,7 +71,7 @@ def _text(value: object) -> str:
 
 
 def without_password(url: str) -> str:
-    """Scheme, host and path of `url`. Hidden are who signs in, and all behind the scheme where there is a query: it may hold a password."""
+    """Return scheme, host and path of `url`, without the user. Where there is a query, which may hold a password, only the scheme."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return HIDDEN

@@ -33,7 +33,7 @@ from project.environment import (  # noqa: F401
 
 
 def _local_secret_key() -> str:
-    """The key kept in an ignored file for local use; made once, safe when two processes start together."""
+    """Return the key kept in an ignored file for local use; made once, safe when two processes start together."""
     LOCAL_DIR.mkdir(exist_ok=True)
     path = LOCAL_DIR / "secret_key"
     if not path.exists():

@@ -60,7 +60,8 @@ def _values_of_number_words() -> dict[str, str]:
     """Return the value of each English number word, as `Word.text` has it."""
     values = {word: str(number) for word, number in {**CARDINALS, **_SCALES}.items()}
     values |= {word: f"{number} ordinal" for word, number in _ORDINALS.items()}
-    return values | _WORD_LISTS["adverbs"]
+    values.update(_WORD_LISTS["adverbs"])
+    return values
 
 
 def _units_of_words() -> dict[str, str]:
