@@ -285,9 +285,10 @@ def estimate_simulation(
 
 def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats: int) -> tuple[Simulation, list[int]]:
     """Store a simulation with a stand-in for each answer; return it, and the tokens of the prompt for each line of its first repeat."""
-    ident, scenes, _ = prepare(agent, situations, model, repeats, reuse=None)
+    prepared = prepare(agent, situations, model, repeats, reuse=None)
     prompts: list[int] = []
-    for scene in scenes:
+    messages = 0
+    for scene in prepared.scenes:
         for turn, text in enumerate(scene.situation.lines, 1):
             tags = {**scene.channel.tags, TURN: str(turn)}
             common: dict[str, Any] = {"channel": scene.channel, "synthetic": True, "tags": tags}
@@ -295,9 +296,9 @@ def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats
             if scene.repeat == 1:
                 prompts.append(prompt_tokens(agent, line))
             Message.objects.create(position=2 * turn, agent=agent, text=STAND_IN, **common)
-    messages = sum(len(scene.situation.lines) for scene in scenes)
+            messages += 1
     simulation = Simulation(
-        id=ident, agent=agent, actor_model=model, persona_digest="", conversations=(), messages=messages
+        id=prepared.id, agent=agent, actor_model=model, persona_digest="", conversations=(), messages=messages
     )
     return simulation, prompts
 
