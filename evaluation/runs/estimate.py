@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -35,7 +34,7 @@ from evaluation.runs.planning import (
     subject_of,
 )
 from evaluation.runs.simulating import simulation_spec
-from evaluation.runs.summary import Spending, Usd
+from evaluation.runs.summary import Spending, Usd, sum_if_all_priced
 from evaluation.scorers import SCORERS, ReadsAhead, ideas_quantity
 from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, said
 from evaluation.simulation.conversations import TURN, Simulation, actor_of, prepare
@@ -125,7 +124,7 @@ def _estimate(plan: Plan, length: AnswerLength, window_ends: dict[tuple[object, 
         calls=len(calls),
         input_tokens=sum(call.input_tokens for call in calls),
         output_tokens=sum(call.output_tokens for call in calls),
-        cost_usd=_sum_if_all_priced(costs),
+        cost_usd=sum_if_all_priced(costs),
         output_tokens_per_claim=length,
     )
 
@@ -145,16 +144,6 @@ def _calls_of_dimension(
         for question in _questions(dimension, items, subject, run, nonce):
             calls += _calls_for_question(question, length.tokens)
     return calls
-
-
-def _sum_if_all_priced(costs: Iterable[Decimal | None]) -> Decimal | None:
-    """Return the sum of the costs; None when one of them is unpriced."""
-    total = Decimal(0)
-    for cost in costs:
-        if cost is None:
-            return None
-        total += cost
-    return total
 
 
 def _calls_for_question(question: Question, tokens_per_proposition: int) -> list[Call]:
@@ -222,7 +211,7 @@ def estimated(estimates: Sequence[Estimate]) -> Spending:
         calls=sum(part.calls for part in estimates),
         input_tokens=sum(part.input_tokens for part in estimates),
         output_tokens=sum(part.output_tokens for part in estimates),
-        cost_usd=_sum_if_all_priced(part.cost_usd for part in estimates),
+        cost_usd=sum_if_all_priced(part.cost_usd for part in estimates),
     )
 
 
