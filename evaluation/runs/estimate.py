@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -35,7 +34,7 @@ from evaluation.runs.planning import (
     subject_of,
 )
 from evaluation.runs.simulating import simulation_spec
-from evaluation.runs.summary import Spending, Usd
+from evaluation.runs.summary import Spending, Usd, sum_if_all_priced
 from evaluation.scorers import SCORERS, ReadsAhead, ideas_quantity
 from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, said
 from evaluation.simulation.conversations import TURN, Simulation, actor_of, prepare
@@ -125,7 +124,7 @@ def _estimate(plan: Plan, length: AnswerLength, window_ends: dict[tuple[object, 
         calls=len(calls),
         input_tokens=sum(call.input_tokens for call in calls),
         output_tokens=sum(call.output_tokens for call in calls),
-        cost_usd=_sum_if_all_priced(costs),
+        cost_usd=sum_if_all_priced(costs),
         output_tokens_per_claim=length,
     )
 
@@ -145,16 +144,6 @@ def _calls_of_dimension(
         for question in _questions(dimension, items, subject, run, nonce):
             calls += _calls_for_question(question, length.tokens)
     return calls
-
-
-def _sum_if_all_priced(costs: Iterable[Decimal | None]) -> Decimal | None:
-    """Return the sum of the costs; None when one of them is unpriced."""
-    total = Decimal(0)
-    for cost in costs:
-        if cost is None:
-            return None
-        total += cost
-    return total
 
 
 def _calls_for_question(question: Question, tokens_per_proposition: int) -> list[Call]:
@@ -222,7 +211,7 @@ def estimated(estimates: Sequence[Estimate]) -> Spending:
         calls=sum(part.calls for part in estimates),
         input_tokens=sum(part.input_tokens for part in estimates),
         output_tokens=sum(part.output_tokens for part in estimates),
-        cost_usd=_sum_if_all_priced(part.cost_usd for part in estimates),
+        cost_usd=sum_if_all_priced(part.cost_usd for part in estimates),
     )
 
 
@@ -285,9 +274,10 @@ def estimate_simulation(
 
 def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats: int) -> tuple[Simulation, list[int]]:
     """Store a simulation with a stand-in for each answer; return it, and the tokens of the prompt for each line of its first repeat."""
-    ident, scenes, _ = prepare(agent, situations, model, repeats, reuse=None)
+    prepared = prepare(agent, situations, model, repeats, reuse=None)
     prompts: list[int] = []
-    for scene in scenes:
+    messages = 0
+    for scene in prepared.scenes:
         for turn, text in enumerate(scene.situation.lines, 1):
             tags = {**scene.channel.tags, TURN: str(turn)}
             common: dict[str, Any] = {"channel": scene.channel, "synthetic": True, "tags": tags}
@@ -295,9 +285,9 @@ def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats
             if scene.repeat == 1:
                 prompts.append(prompt_tokens(agent, line))
             Message.objects.create(position=2 * turn, agent=agent, text=STAND_IN, **common)
-    messages = sum(len(scene.situation.lines) for scene in scenes)
+            messages += 1
     simulation = Simulation(
-        id=ident, agent=agent, actor_model=model, persona_digest="", conversations=(), messages=messages
+        id=prepared.id, agent=agent, actor_model=model, persona_digest="", conversations=(), messages=messages
     )
     return simulation, prompts
 

@@ -325,6 +325,16 @@ class Spending(BaseModel):
     cost_usd: Usd = None
 
 
+def sum_if_all_priced(costs: Iterable[Decimal | None]) -> Decimal | None:
+    """Return the sum of the costs; None when one of them is unpriced."""
+    total = Decimal(0)
+    for cost in costs:
+        if cost is None:
+            return None
+        total += cost
+    return total
+
+
 class Used(Spending):
     """What calls that were made used. `unpriced_calls`: how many of them the cost leaves out."""
 
