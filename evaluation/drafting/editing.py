@@ -20,17 +20,14 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from evaluation.dimensions import Dimension
+from evaluation.propositions.entries import Entry, all_entries, entry_marked, mark_of
 from evaluation.propositions.files import (
     DEFAULT,
-    Entry,
     LoadedFile,
     Loader,
-    all_entries,
-    entry_marked,
     in_words,
     load_all,
     location_of,
-    mark_of,
     resolved_file,
     shared_ids,
 )

@@ -32,7 +32,8 @@ from evaluation.budget import why_over_budget
 from evaluation.dimensions import OF_PERSONA
 from evaluation.drafting.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
 from evaluation.models import is_heuristic
-from evaluation.propositions.files import DEFAULT, LoadedFile, applying, free_id, in_words, load_all, location_of
+from evaluation.propositions.entries import free_id
+from evaluation.propositions.files import DEFAULT, LoadedFile, applying, in_words, load_all, location_of
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec, Rule
 from evaluation.wording import spent_json
 

@@ -22,7 +22,8 @@ from evaluation.drafting.editing import (
     written_as,
 )
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension
-from evaluation.propositions.files import DEFAULT, Entry, Loader, all_entries, free_id
+from evaluation.propositions.entries import Entry, all_entries, free_id
+from evaluation.propositions.files import DEFAULT, Loader
 from evaluation.propositions.schema import (
     AGENT_NAME,
     PRECONDITIONS,

@@ -41,23 +41,18 @@ from evaluation.drafting.editing import CHANGED, NO_FOLDER, CannotSave, Decision
 from evaluation.drafting.suggesting import find_quote
 from evaluation.drafting.trying import estimate_trial, try_proposition
 from evaluation.models import PatternTimeout
+from evaluation.propositions.entries import Entry, all_entries, entry_at, entry_marked, listed
 from evaluation.propositions.files import (
     DEFAULT,
-    FROM_A_TRAIT,
-    Entry,
     LoadedFile,
     PropositionError,
-    all_entries,
-    entry_at,
-    entry_marked,
     is_example,
-    listed,
     load_all,
     own_agents_like_examples,
     propositions_for,
-    with_traits,
 )
 from evaluation.propositions.schema import AGENT_NAME, Proposition
+from evaluation.propositions.traits import FROM_A_TRAIT, with_traits
 from evaluation.windows import parse_window
 
 PAGES = "admin/drafting/propositions/"

@@ -12,7 +12,8 @@ from agents.admin.transcript import transcript_url
 from agents.kit.models import ModelPrice
 from evaluation.drafting.admin.propositions import propositions_url
 from evaluation.models import Proposition
-from evaluation.propositions.files import all_entries, load_file
+from evaluation.propositions.entries import all_entries
+from evaluation.propositions.files import load_file
 from tests.console import HOSTILE, Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada

@@ -24,7 +24,8 @@ from evaluation.drafting.editing import (
     save_proposition,
     with_entry,
 )
-from evaluation.propositions.files import all_entries, entry_at, listed, load_all, load_file, propositions_for
+from evaluation.propositions.entries import all_entries, entry_at, listed
+from evaluation.propositions.files import load_all, load_file, propositions_for
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import HAND_WRITTEN
 
