@@ -27,7 +27,7 @@ from correction.behavior.models import MESSAGES, MOST_MESSAGES, BehaviorEffect, 
 from correction.behavior.postponing import MOST_ATTEMPTS, over_budget
 from correction.behavior.rules import find_trait, stored_trait
 from correction.behavior.scope import holds_in
-from evaluation.propositions.files import presence
+from evaluation.propositions.traits import presence
 
 MOST_VERSIONS = 500  # looked through in each direction; messages said so many changes away are no neighbours
 Expected = Literal["more", "less", "otherwise"]
