@@ -21,7 +21,7 @@ from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import rounded
 from evaluation.runs.swaps import foils_in
 from evaluation.scorers.subjects import spoken_by
-from evaluation.statistics.separation import Compared, area_of
+from evaluation.statistics.separation import Stratum, area_of
 
 HIGH = 7  # "mostly true": a swapped text that scores this passes for the agent's own
 SAMPLES = 10

@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any
+from datetime import date, datetime
+from typing import NamedTuple
 
 from django.db.models import F, OuterRef, Q, Subquery, Sum
 from django.utils import timezone
@@ -30,7 +30,7 @@ MOST_RUNS = 400  # the newest evaluations
 MOST_JUDGED = 2_000  # messages, the newest; an evaluation that judged one again makes it count again
 MOST_LINKED = 60  # evaluations whose channels are read
 ROLLING = 10  # messages in a rolling mean
-READ = (
+EVALUATION_COLUMNS = (
     *("agent_id", "judge", "method", "hard", "double_check", "simulated", "swap_test", "dimensions"),
     *("window_end", "created_at"),
 )
@@ -67,7 +67,7 @@ class Rolled:
 
     @property
     def interval(self) -> Interval | None:
-        """95 %; None for fewer than two messages."""
+        """Return the 95 % interval of the mean; None for fewer than two messages."""
         return mean_interval(self.scores)
 
 
@@ -92,43 +92,58 @@ class History:
 
     @property
     def unscored(self) -> int:
-        """How many points have no score."""
+        """Return how many points have no score."""
         return sum(point.score is None for point in self.points)
 
     @property
     def now(self) -> float | None:
-        """The newest rolling mean, of windows the newest score."""
+        """Return the newest rolling mean, of windows the newest score."""
         if self.rolled:
             return self.rolled[-1].mean
-        return next((point.score for point in reversed(self.points) if point.score is not None), None)
+        for point in reversed(self.points):
+            if point.score is not None:
+                return point.score
+        return None
 
     def daily(self, most: int) -> History:
-        """The same with a point a day where it has more than `most`; the newest `most` of them."""
+        """Return the same with a point a day where it has more than `most`; the newest `most` of them."""
         if len(self.points) <= most:
             return self
-        days: dict[Any, list[Scored]] = defaultdict(list)
+        points_by_day: dict[date, list[Scored]] = defaultdict(list)
         for point in self.points:
-            days[timezone.localtime(point.at).date()].append(point)
-        points = []
-        for (
-            of
-        ) in days.values():  # the mean of a day, with the message that scored lowest; unscored where none has a score
-            scored = [point for point in of if point.score is not None]
-            lowest = min(scored, key=lambda point: point.score or 0.0, default=of[-1])
-            mean = sum(point.score or 0.0 for point in scored) / len(scored) if scored else None
-            points.append(replace(lowest, score=mean, of=len(scored) or 1))
-        last_of_day = {timezone.localtime(one.at).date(): one for one in self.rolled}
-        first = points[-most:][0].at
+            points_by_day[timezone.localtime(point.at).date()].append(point)
+        points = [_mean_of_day(of_day) for of_day in points_by_day.values()]
+        newest = points[-most:]
+        last_rolled = {timezone.localtime(rolled.at).date(): rolled for rolled in self.rolled}
         return replace(
             self,
-            points=points[-most:],
-            rolled=[one for one in last_of_day.values() if one.at >= first],
+            points=newest,
+            rolled=[rolled for rolled in last_rolled.values() if rolled.at >= newest[0].at],
             by_day=True,
             older=self.older or len(points) > most,
         )
 
 
-Key = tuple[int, Judged, str]  # agent, judge and procedure, dimension
+def _mean_of_day(points: Sequence[Scored]) -> Scored:
+    """Return the mean of a day's points, with the message that scored lowest; unscored where none has a score."""
+    scored = [point for point in points if point.score is not None]
+    if not scored:
+        return replace(points[-1], score=None, of=1)
+    lowest = min(scored, key=lambda point: point.score or 0.0)
+    mean = sum(point.score or 0.0 for point in scored) / len(scored)
+    return replace(lowest, score=mean, of=len(scored))
+
+
+class _Line(NamedTuple):
+    """What tells the lines of a chart apart."""
+
+    agent: int
+    judged: Judged
+    dimension: str
+
+
+def _line_of(run: EvaluationRun, dimension: str) -> _Line:
+    return _Line(run.agent_id or 0, Judged(judge=run.judge, procedure=run.procedure), dimension)
 
 
 def histories(
@@ -148,112 +163,166 @@ def histories(
         judged: Only by this judge and procedure.
         most_runs, most: Of the agents together the newest evaluations and messages; default `MOST_RUNS` and `MOST_JUDGED`.
     """
-    ran = EvaluationRun.objects.filter(
-        status=EvaluationRun.Status.COMPLETED, agent__in=agents, simulated=False, swap_test="", position_bins=[]
-    )
-    if judged is not None:
-        ran = ran.filter(judge=judged.judge)
     most_runs = MOST_RUNS if most_runs is None else most_runs
     most = MOST_JUDGED if most is None else most
-    newest = ran.order_by("-created_at", "-pk").only(*READ)[:most_runs]
-    runs = {run.pk: run for run in newest if judged is None or run.procedure == judged.procedure}
-    measured = {name for run in runs.values() for name in run.dimensions if name not in COUNTED}
-    wanted = {name for name in measured if not dimensions or name in dimensions}
-    lines: dict[Key, list[Scored]] = defaultdict(list)
-    rows = _of_messages(runs, wanted & set(BY_MESSAGE), most)
-    newest_of = {(_line(runs[point.run], name), point.message): point for name, point in reversed(rows)}
-    for (line, _), point in newest_of.items():
-        lines[line].append(point)
-    by_message = set(lines)
-    others = {}  # evaluations in which something was not judged message by message
-    for pk, run in runs.items():
-        if any(_line(run, name) not in by_message for name in wanted & set(run.dimensions)):
-            others[pk] = run
-    for name, point in _of_windows(others, wanted):
-        if (whose := _line(runs[point.run], name)) not in by_message:
-            lines[whose].append(point)
-    older = len(rows) == most or len(runs) == most_runs
+    runs = _newest_runs(agents, judged, most_runs)
+    wanted = set()
+    for run in runs.values():
+        wanted |= {name for name in run.dimensions if name not in COUNTED and (not dimensions or name in dimensions)}
+    points_of_messages = _points_of_messages(runs, wanted & set(BY_MESSAGE), most)
+    by_message = _lines_of_messages(points_of_messages, runs)
+    of_windows: dict[_Line, list[Scored]] = defaultdict(list)
+    others = _with_other_lines(runs, wanted, by_message)
+    for name, point in _points_of_windows(others, wanted):
+        line = _line_of(runs[point.run], name)
+        if line not in by_message:
+            of_windows[line].append(point)
+    older = len(points_of_messages) == most or len(runs) == most_runs
     builds: dict[int, list[datetime]] = defaultdict(list)
     for (agent, _), at in tags.items():
         builds[agent].append(at)
-    drawn = (
-        _history(key, points, sorted(builds[key[0]]) if key in by_message else None, older=older)
-        for key, points in lines.items()
+    drawn = []
+    for line, points in by_message.items():
+        points.sort(key=_order_of_points)
+        rolled = _rolling_means(points, sorted(builds[line.agent]))
+        drawn.append(History(**line._asdict(), points=points, rolled=rolled, older=older))
+    for line, points in of_windows.items():
+        points.sort(key=_order_of_points)
+        drawn.append(History(**line._asdict(), points=points, rolled=[], older=older))
+    return sorted(
+        drawn, key=lambda history: (is_heuristic(history.judged.judge), str(history.judged), history.dimension)
     )
-    return sorted(drawn, key=lambda one: (is_heuristic(one.judged.judge), str(one.judged), one.dimension))
 
 
-def _line(run: EvaluationRun, dimension: str) -> Key:
-    return run.agent_id or 0, Judged(judge=run.judge, procedure=run.procedure), dimension
+def _newest_runs(agents: Collection[int], judged: Judged | None, most_runs: int) -> dict[int, EvaluationRun]:
+    """Return the newest completed evaluations of real speech by primary key, the newest first."""
+    completed = EvaluationRun.objects.filter(
+        status=EvaluationRun.Status.COMPLETED, agent__in=agents, simulated=False, swap_test="", position_bins=[]
+    )
+    if judged is not None:
+        completed = completed.filter(judge=judged.judge)
+    newest = completed.order_by("-created_at", "-pk").only(*EVALUATION_COLUMNS)[:most_runs]
+    return {run.pk: run for run in newest if judged is None or run.procedure == judged.procedure}
+
+
+def _lines_of_messages(
+    points: Sequence[tuple[str, Scored]], runs: Mapping[int, EvaluationRun]
+) -> dict[_Line, list[Scored]]:
+    """Return the points of each line; of a message that was judged again that of the newest evaluation.
+
+    Args:
+        points: With their dimension, of the same message those of the newest evaluation first.
+    """
+    newest: dict[tuple[_Line, int | None], Scored] = {}
+    for name, point in reversed(points):
+        newest[_line_of(runs[point.run], name), point.message] = point
+    lines: dict[_Line, list[Scored]] = defaultdict(list)
+    for (line, _), point in newest.items():
+        lines[line].append(point)
+    return lines
+
+
+def _with_other_lines(
+    runs: Mapping[int, EvaluationRun], wanted: Collection[str], by_message: Collection[_Line]
+) -> dict[int, EvaluationRun]:
+    """Return the evaluations in which something was not judged message by message."""
+    others = {}
+    for pk, run in runs.items():
+        lines = {_line_of(run, name) for name in run.dimensions if name in wanted}
+        if any(line not in by_message for line in lines):
+            others[pk] = run
+    return others
 
 
 _SCORED = Q(status="scored")
-_SUMS = {"points": Sum(F("weight") * F("score"), filter=_SCORED), "weights": Sum("weight", filter=_SCORED)}
+_SUMS = {
+    "points": Sum(F("weight") * F("score"), filter=_SCORED),
+    "weights": Sum("weight", filter=_SCORED),
+}
 
 
-def _of_messages(runs: Collection[int], dimensions: Collection[str], most: int) -> list[tuple[str, Scored]]:
+def _points_of_messages(runs: Collection[int], dimensions: Collection[str], most: int) -> list[tuple[str, Scored]]:
     """Return dimension and score of each judged message, the newest `most` of them, those of the newest evaluation first."""
     if not dimensions:
         return []
-    about = ("evaluation_run", "dimension", "message", "message__said_at", "message__channel", "message__position")
-    rows = (
-        EvaluationScore.objects.filter(evaluation_run__in=runs, dimension__in=dimensions, message__isnull=False)
-        .filter(status__in=["scored", "unscored"])
-        .order_by("-message__said_at", "-message", "-evaluation_run")
-        .values_list(*about)
-        .annotate(**_SUMS)
+    columns = ("evaluation_run", "dimension", "message", "message__said_at", "message__channel", "message__position")
+    judged = EvaluationScore.objects.filter(
+        evaluation_run__in=runs, dimension__in=dimensions, message__isnull=False, status__in=["scored", "unscored"]
     )
-    return [
-        (name, Scored(at=at, score=_mean(points, weights), run=run, message=pk, channel=channel, position=position))
-        for run, name, pk, at, channel, position, points, weights in rows[:most]
-    ]
+    newest = judged.order_by("-message__said_at", "-message", "-evaluation_run")
+    points = []
+    for run, name, message, at, channel, position, weighted, weights in newest.values_list(*columns).annotate(**_SUMS)[
+        :most
+    ]:
+        score = _mean(weighted, weights)
+        points.append((name, Scored(at=at, score=score, run=run, message=message, channel=channel, position=position)))
+    return points
 
 
-def _of_windows(runs: dict[int, EvaluationRun], dimensions: set[str]) -> Iterator[tuple[str, Scored]]:
-    """Return dimension and score of what was judged over a window or a channel as a whole, at its newest message."""
+def _points_of_windows(runs: Mapping[int, EvaluationRun], dimensions: Collection[str]) -> Iterator[tuple[str, Scored]]:
+    """Yield dimension and score of what was judged over a window or a channel as a whole, at its newest message."""
     if not runs:
         return
-    whole = EvaluationScore.objects.filter(Q(over_window=True) | ~Q(dimension__in=BY_MESSAGE), message__isnull=True)
     evidence = Evidence.objects.order_by().filter(dimension__in=dimensions)
-    its_own = evidence.filter(evaluation_run=OuterRef("evaluation_run"), dimension=OuterRef("dimension"))
-    sums = (
-        whole.filter(evaluation_run__in=runs, dimension__in=dimensions)
-        .order_by()
-        .values_list("evaluation_run", "dimension")
-        .annotate(**_SUMS, newest=Subquery(its_own.values("newest_message_at")[:1]))
+    own_evidence = evidence.filter(evaluation_run=OuterRef("evaluation_run"), dimension=OuterRef("dimension"))
+    judged_whole = EvaluationScore.objects.filter(
+        Q(over_window=True) | ~Q(dimension__in=BY_MESSAGE),
+        message__isnull=True,
+        evaluation_run__in=runs,
+        dimension__in=dimensions,
     )
+    sums = judged_whole.order_by().values_list("evaluation_run", "dimension").annotate(**_SUMS)
     scores: dict[tuple[int, str], float | None] = {}
     newest: dict[tuple[int, str], datetime | None] = {}
-    for pk, name, points, weights, at in sums:
-        scores[pk, name], newest[pk, name] = _mean(points, weights), at
-    linked = [run for run in runs.values() if dimensions & (set(run.dimensions) & set(CHANNEL_DIMENSIONS))]
+    newest_message_at = Subquery(own_evidence.values("newest_message_at")[:1])
+    for pk, name, weighted, weights, at in sums.annotate(newest=newest_message_at):
+        scores[pk, name] = _mean(weighted, weights)
+        newest[pk, name] = at
+    wanted_of_channels = set(dimensions) & set(CHANNEL_DIMENSIONS)
+    linked = [run for run in runs.values() if wanted_of_channels & set(run.dimensions)]
     of_channels = linked_dimensions(linked[:MOST_LINKED])
     for pk, by_name in of_channels.items():
-        scores |= {(pk, name): one.score for name, one in by_name.items() if name in dimensions}
+        for name, dimension in by_name.items():
+            if name in dimensions:
+                scores[pk, name] = dimension.score
     if of_channels:
         rows = evidence.filter(evaluation_run__in=of_channels)
-        newest |= {row[:2]: row[2] for row in rows.values_list("evaluation_run", "dimension", "newest_message_at")}
+        for pk, name, at in rows.values_list("evaluation_run", "dimension", "newest_message_at"):
+            newest[pk, name] = at
     for (pk, name), score in scores.items():
         at = newest.get((pk, name)) or runs[pk].window_end or runs[pk].created_at
         yield name, Scored(at=at, score=score, run=pk)
 
 
-def _mean(points: float | None, weights: float | None) -> float | None:
-    return round(points / weights, 4) if points is not None and weights else None
+def _mean(weighted: float | None, weights: float | None) -> float | None:
+    """Return Σ weight · score ÷ Σ weight; None without scores."""
+    if weighted is None or not weights:
+        return None
+    return round(weighted / weights, 4)
 
 
-def _history(key: Key, points: list[Scored], builds: Sequence[datetime] | None, *, older: bool) -> History:
-    """One line, with a rolling mean where the times of its builds are given."""
-    points.sort(key=lambda point: (point.at, point.message or point.run))
-    rolled: list[Rolled] = []
+def _order_of_points(point: Scored) -> tuple[datetime, int]:
+    return point.at, point.message or point.run
+
+
+def _rolling_means(points: Sequence[Scored], builds: Sequence[datetime]) -> list[Rolled]:
+    """Return the rolling mean at each scored point.
+
+    Args:
+        points: Oldest first.
+        builds: When the builds were first used, in order; the mean starts again at each.
+    """
+    means: list[Rolled] = []
     window: list[float] = []
-    build = -1
-    for point in points if builds is not None else ():
+    build_before = -1
+    for point in points:
         if point.score is None:
             continue
-        if starts := (now := bisect_right(builds or (), point.at)) != build:
-            window, build = [], now
+        build = bisect_right(builds, point.at)
+        starts = build != build_before
+        if starts:
+            window = []
+            build_before = build
         window = [*window, point.score][-ROLLING:]
-        rolled.append(Rolled(at=point.at, scores=tuple(window), starts=starts))
-    agent, judged, dimension = key
-    return History(agent=agent, judged=judged, dimension=dimension, points=points, rolled=rolled, older=older)
+        means.append(Rolled(at=point.at, scores=tuple(window), starts=starts))
+    return means
