@@ -165,7 +165,7 @@ def _shown(drift: AgentDrift, steps: Sequence[Step]) -> dict[str, Any]:
 
 
 # -- filters
-def way_name(way: Judged) -> str:
+def judge_name(way: Judged) -> str:
     """A judge and its procedure for a list of choices."""
     name = f"{way.judge} (heuristic)" if is_heuristic(way.judge) else way.judge
     return name if way.procedure == Method.PLUMBLINE else f"{name}, {way.procedure}"
@@ -193,7 +193,7 @@ class OverviewForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.ways = {str(way): way for way in judged_ways()}
-        self.fields["judge"].choices = [(name, way_name(way)) for name, way in self.ways.items()]  # type: ignore[attr-defined]
+        self.fields["judge"].choices = [(name, judge_name(way)) for name, way in self.ways.items()]  # type: ignore[attr-defined]
 
     def clean_baseline(self) -> Tag | None:
         return read_tag(self.cleaned_data["baseline"])

@@ -25,7 +25,7 @@ from agents.kit.text.wording import counted
 from agents.models import Agent
 from evaluation.admin.display import judged_by
 from evaluation.change.admin.drift import MOST_POINTS, axis_of, history_line, levels_of
-from evaluation.change.admin.drift_overview import MOST_AGENTS, STATES, by_name, usual_overview, way_name
+from evaluation.change.admin.drift_overview import MOST_AGENTS, STATES, by_name, judge_name, usual_overview
 from evaluation.change.history import ROLLING, History, histories
 from evaluation.change.models import Baseline, DriftAlert
 from evaluation.change.overview import AgentDrift, State, tag_name
@@ -200,7 +200,7 @@ def _drawn(request: HttpRequest, offered: Sequence[Agent], drifts: Sequence[Agen
         )
     return {
         "dimensions": [(value, name, value == dimension) for value, name in DIMENSIONS],
-        "ways": [(str(one), way_name(one), one == way) for one in ways],
+        "ways": [(str(one), judge_name(one), one == way) for one in ways],
         "choices": [(agent.slug, display.isolated(agent.display_name), agent in chosen) for agent in offered],
         "most": MOST_LINES,
         "chart": chart,
