@@ -108,7 +108,7 @@ def drifting_now(request: HttpRequest, answers: Answers) -> SafeString | None:
     if not request.user.has_perm("agents.view_agent"):
         return None
     agents = list(by_name().filter(is_active=True).only("slug", "display_name", "avatar_color")[:MOST_AGENTS])
-    now = usual_overview(agents, stop=MOST_LINES)
+    now = usual_overview(agents, most=MOST_LINES)
     drifted, overview = now.states.get("drifted", 0), reverse("admin:evaluation_drift_overview")
     fallen = [drift for drift in now.drifts if drift.state == "drifted"]
     context = {
