@@ -42,10 +42,8 @@ RUN_FIELDS = (
     "created_at",
 )
 _SCORED = Q(status="scored")
-WEIGHTED_SUMS = {
-    "points": Sum(F("weight") * F("score"), filter=_SCORED),
-    "weights": Sum("weight", filter=_SCORED),
-}
+SUM_OF_WEIGHTED_SCORES = Sum(F("weight") * F("score"), filter=_SCORED)
+SUM_OF_WEIGHTS = Sum("weight", filter=_SCORED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +245,7 @@ def _scores_of_messages(runs: Collection[int], dimensions: Collection[str], most
         .filter(status__in=["scored", "unscored"])
         .order_by("-message__said_at", "-message", "-evaluation_run")
         .values("evaluation_run", "dimension", "message", "message__said_at", "message__channel", "message__position")
-        .annotate(**WEIGHTED_SUMS)
+        .annotate(points=SUM_OF_WEIGHTED_SCORES, weights=SUM_OF_WEIGHTS)
     )
     scores = []
     for row in rows[:most]:
@@ -287,7 +285,7 @@ def _window_scores(runs: Collection[int], dimensions: Collection[str]) -> dict[t
         whole.filter(evaluation_run__in=runs, dimension__in=dimensions)
         .order_by()
         .values("evaluation_run", "dimension")
-        .annotate(**WEIGHTED_SUMS)
+        .annotate(points=SUM_OF_WEIGHTED_SCORES, weights=SUM_OF_WEIGHTS)
     )
     scores: dict[tuple[int, str], float | None] = {}
     for row in rows:
