@@ -89,7 +89,7 @@ def trust_notes(judge: str, procedure: str, dimensions: Iterable[str], *, agent:
         known = agreements_text([(name, agreements.get(name)) for name in names])
         notes = [f"Agreement of {judge}{how} with people: {known}."]
     else:
-        notes = [f"{judge}{how} is not calibrated: no person labelled its scores (manage.py calibrate_judge)."]
+        notes = [f"{judge}{how} is not calibrated: no human labels yet (manage.py calibrate_judge)."]
     tested = [f"{name} {swap_text(agreements.get(name), agent=agent)}" for name in names if name in BY_MESSAGE]
     if tested:
         notes.append(f"Swap test of {judge}{how} (manage.py check_judge): {'; '.join(tested)}.")

@@ -14,7 +14,8 @@ from evaluation.models import Dimension, EvaluationRun, EvaluationSchedule, Meth
 from evaluation.statistics.difference import Verdict
 
 if TYPE_CHECKING:
-    from evaluation.change.change import ChangeResult, Lost
+    from evaluation.change.change import ChangeResult
+    from evaluation.change.lost import Lost
     from evaluation.runs.summary import Share
 
 
@@ -171,7 +172,7 @@ class Change(models.Model):
     @property
     def lost(self) -> Lost | None:
         """That surely less than half as much is scored as in the baseline; None where it is not so."""
-        from evaluation.change.change import Lost
+        from evaluation.change.lost import Lost
 
         lost = self.value.get("lost")
         return Lost.model_validate(lost) if lost else None

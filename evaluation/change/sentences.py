@@ -142,9 +142,9 @@ def _verb(row: Change, label: str) -> str:
         return f"{'Less' if row.inverted else 'More'} {label}"
     turned = (row.baseline or 0.0) >= SHOWN and (row.candidate or 0.0) <= GONE
     if row.inverted:
-        return f"Slipped into {label}" if turned else f"More {label}"
+        return f"Now matches {label}" if turned else f"More {label}"
     if turned:
-        return f"Broke {label}" if label.startswith("“no ") else f"Stopped {label}"
+        return f"No longer {label}"
     return f"Less {label}"
 
 

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from agents.kit.text.wording import interval_text, number, signed
 from evaluation.change.change import ChangeResult
-from evaluation.change.comparison import NONE_IN_COMMON, ONLY_BEFORE, shown_by
+from evaluation.change.comparison import ONLY_BEFORE, shown_by
+from evaluation.change.dimension_pair import NONE_IN_COMMON
 from evaluation.change.examples import WorstMessage, lowest_messages, worst_message
 from evaluation.ci.limits import OVERALL, Limits
 from evaluation.ci.results import AgentResult

@@ -94,7 +94,7 @@ def percentile_estimate(value: float, replicates: Floats, *, n: int) -> Estimate
         )
     low, high = (float(x) for x in np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
     if np.ptp(defined) <= 1e-12:
-        return Estimate(value, None, n, f"the same in every resample of {n}: the bootstrap cannot say how sure this is")
+        return Estimate(value, None, n, f"too few labels for an interval (n = {n})")
     return Estimate(value, Interval(low, high), n)
 
 

@@ -138,14 +138,6 @@ def difference_interval(baseline: Scores, candidate: Scores, *, paired: bool = F
     return welch_interval(*_linearised(baseline, candidate, paired=paired, unseen=unseen))
 
 
-def from_fixed_p(fixed: float, observations: Scores, *, unseen: bool = True) -> float | None:
-    """Two-sided p of the weighted mean being `fixed`; None for fewer than two clusters."""
-    tables = cluster_sums(observations)
-    if not tables:
-        return None
-    return welch_p(mean_of(tables) - fixed, [_variance(tables, least_variance(outcomes_of(tables), unseen=unseen))])
-
-
 def welch_p(delta: float, variances: Sequence[tuple[float, int]]) -> float | None:
     """Two-sided p of a difference, from the variance of each mean and its degrees of freedom; None where one has no freedom."""
     from scipy.special import stdtr

@@ -168,7 +168,7 @@ def test_a_card_of_an_agent_that_went_flat_offers_what_the_gate_does_not_do_yet(
         configure(agent=ada, changes=own, user=None, reason="test")
     text = plain(read(root, reverse("admin:evaluation_drift_overview")))
 
-    assert "Stopped “dry wit”" in text
+    assert "No longer “dry wit”" in text
     assert [label for label in ("Observe it at the gate", "Enforce it at the gate") if label in text] == (
         [offered] if offered else []
     )

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from agents.models import Agent
 from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison
-from evaluation.change.measurements import Measured, MeasuredDimension, Measurement
+from evaluation.change.measured import Measured, MeasuredDimension
+from evaluation.change.measurements import Measurement
 from evaluation.ci.limits import Limits
 from evaluation.ci.report import Report
 from evaluation.ci.results import AgentResult, Coverage

@@ -32,7 +32,8 @@ from evaluation.calibration.agreement import trust_notes, with_trust
 from evaluation.change import choosing
 from evaluation.change.change import ChangeResult
 from evaluation.change.choosing import Compared
-from evaluation.change.comparison import Comparison, Detection, Shown, detections
+from evaluation.change.comparison import Comparison, Shown
+from evaluation.change.detection import Detection, detections
 from evaluation.change.examples import lowest_messages, print_example, worst_message
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
@@ -63,7 +64,7 @@ class Command(CodedCommand):
     help = (
         "Compare two measurements: of two tags (--a build=40 --b build=41; measured now unless they were before), the newest against the "
         "baseline (the default) or a file, or two evaluations. Per dimension and proposition: the change, its 95 % interval and a verdict. "
-        "Exit code: 0 nothing surely got worse, 1 something did, 2 something could not be compared, or so much less is scored that a "
+        "Exit code: 0 nothing is significantly worse, 1 something is, 2 something could not be compared, or so much less is scored that a "
         "dimension has no score any more, 3 a file cannot be used or is of another judge (what else can be compared is)."
     )
 
@@ -536,7 +537,7 @@ def detection_table(detected: Sequence[Detection], out: Any) -> None:
                 detection.target,
                 heading_of(detection.dimension, narrow=True),
                 f"{detection.sd:.1f}",
-                detection.baseline_n or "exact",
+                detection.baseline_n,
                 detection.n,
                 None if detection.smallest is None else f"{detection.smallest:.1f}",
                 detection.needed,

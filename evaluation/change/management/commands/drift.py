@@ -92,7 +92,7 @@ def drift_table(all_series: Sequence[Series], out: Any) -> None:
 def _print_series(of_judge: Sequence[Series], title: str, console: Console) -> None:
     rows: list[list[Cell]] = []
     for series in of_judge:
-        newest_score = number(series.readings[-1].score)
+        newest_score = number(series.points[-1].score)
         falls = len(series.drops)
         row: list[Cell] = [series.agent.slug, series.dimension, series.schedule.name, sparkline(series)]
         rows.append([*row, newest_score, falls])
@@ -121,9 +121,9 @@ def _sentences(of_judge: Sequence[Series]) -> list[str]:
 def sparkline(series: Series) -> str:
     """Return the newest scores as bars on the fixed scale of 0 to 9, with a stroke where the series starts again."""
     bars = ""
-    for reading in series.readings[-SPARKLINE_POINTS:]:
-        height = int(reading.score / HIGHEST_SCORE * len(SPARKLINE_BLOCKS))
-        if reading.restarts:
+    for point in series.points[-SPARKLINE_POINTS:]:
+        height = int(point.score / HIGHEST_SCORE * len(SPARKLINE_BLOCKS))
+        if point.restarts:
             bars += "|"
         bars += SPARKLINE_BLOCKS[min(height, len(SPARKLINE_BLOCKS) - 1)]
     return bars
