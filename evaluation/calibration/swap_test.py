@@ -211,7 +211,7 @@ def _why_unscored(dimension: str, pairs: Sequence[Pair]) -> str:
 class _Comparison:
     """Own texts compared with swapped ones: the pairs, and the sum of the scores of either side over the pairs."""
 
-    stratum: Compared
+    stratum: Stratum
     own_sum: float
     swapped_sum: float
 
@@ -246,7 +246,7 @@ def _compare(own: Sequence[TextScores], swapped: Sequence[TextScores]) -> _Compa
                 wins += 0.5
             own_compared.add(own_number)
             swapped_compared.add(swapped_number)
-    return _Comparison(Compared(len(own_compared), len(swapped_compared), pairs, wins), own_sum, swapped_sum)
+    return _Comparison(Stratum(len(own_compared), len(swapped_compared), pairs, wins), own_sum, swapped_sum)
 
 
 def _text_score(text: TextScores) -> float:
