@@ -21,7 +21,7 @@ from agents.models import Agent, Channel, Message
 from correction.config.configure import notes_on
 from correction.config.settings import resolve_config
 from correction.gate.check import PropositionResult, combine, read_judge_reply
-from correction.gate.stage import check_session, end
+from correction.gate.stage import check_session, end_session
 from correction.models import Outcome
 from evaluation.judge.questions import Question
 from tests.correction.gating import DIMENSIONS, gated, judge, logs, outcomes, scores, send, team_file
@@ -328,7 +328,7 @@ def test_a_rejection_after_the_message_was_given_up_begins_a_session_of_its_own(
     agent, channel = agent_in_channel
     session = send(agent, channel, "one").session
     meanwhile.append(
-        lambda: end(check_session(session=session, agent=agent, channel=channel), outcome=Outcome.ABANDONED)
+        lambda: end_session(check_session(session=session, agent=agent, channel=channel), outcome=Outcome.ABANDONED)
     )
     ours = send(agent, channel, "ours", session=session)
     assert ours.session != session
