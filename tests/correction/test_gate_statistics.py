@@ -303,7 +303,7 @@ def _raw_edges() -> list[MessageWindow]:
     return [MessageWindow("", start=BEGIN, end=BEGIN + timedelta(hours=33, minutes=31))]
 
 
-def test_a_session_that_ends_after_its_hour_was_summed_up_is_counted_with_its_end(agents: list[Agent]) -> None:
+def test_a_session_that_ends_after_its_hour_was_summed_is_counted(agents: list[Agent]) -> None:
     ada, session = agents[0], uuid.uuid4()
     with time_machine.travel(BEGIN, tick=False):
         for number in (1, 2):
