@@ -5,7 +5,7 @@ Summaries read sums of whole hours (`agents.kit.ops.sums`) and raw rows only at 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -265,31 +265,45 @@ def _rows_by_grouping(
 
 
 def _rows_of(grouping: Grouping, combinations: Iterable[Mapping[str, Any]]) -> list[CostRow]:
-    """Return the sums of one grouping, correction first, then the dearest; days in their order."""
-    sums: dict[tuple[str, Any], Counter[str]] = {}  # by purpose, where the grouping tells purposes apart, and key
-    for combination in combinations:
-        purpose = combination["k_purpose"] if grouping in BY_PURPOSE else ""
-        counts = sums.setdefault((purpose, combination[f"k_{grouping}"]), Counter())
-        for name in _SUM_NAMES:
-            counts[name] += combination[f"s_{name}"]
+    """Return the rows of one grouping, correction first, then the dearest; days in their order."""
+    groups = _added_by_group(grouping, combinations)
     agents: dict[int, Agent] = {}
     if grouping == "agent":
-        agents = Agent.objects.only("slug", "display_name").in_bulk({key for _, key in sums if key is not None})
+        keys = {group.key for group in groups if group.key is not None}
+        agents = Agent.objects.only("slug", "display_name").in_bulk(keys)
     rows = []
-    for (purpose, key), counts in sums.items():
-        columns: dict[str, Any] = dict(counts)
-        columns["cost_usd"] = _dollars(columns["cost_usd"])
-        columns[grouping] = key or None
+    for group, sums in groups.items():
+        columns: dict[str, Any] = {**sums, "cost_usd": _dollars(sums["cost_usd"]), grouping: group.key or None}
         if grouping in BY_PURPOSE:
-            columns["purpose"] = purpose
+            columns["purpose"] = group.purpose
         if grouping == "agent":
-            agent = agents.get(key)
+            agent = agents.get(group.key)
             columns["agent"] = agent.slug if agent is not None else None
             columns["name"] = agent.display_name if agent is not None else ""
         rows.append(CostRow(by=grouping, **columns))
     if grouping == "day":
         return sorted(rows, key=lambda row: row.key)
     return sorted(rows, key=_correction_first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What the calls of a row have in common; the purpose is empty where the grouping does not tell purposes apart."""
+
+    purpose: str
+    key: Any
+
+
+def _added_by_group(grouping: Grouping, combinations: Iterable[Mapping[str, Any]]) -> dict[_Group, dict[str, Any]]:
+    """Add up the sums of the combinations that belong to the same row."""
+    groups: dict[_Group, dict[str, Any]] = {}
+    for combination in combinations:
+        purpose = combination["k_purpose"] if grouping in BY_PURPOSE else ""
+        group = _Group(purpose, combination[f"k_{grouping}"])
+        sums = groups.setdefault(group, dict.fromkeys(_SUM_NAMES, 0))
+        for name in _SUM_NAMES:
+            sums[name] += combination[f"s_{name}"]
+    return groups
 
 
 def _correction_first(row: CostRow) -> tuple[bool, Decimal, int, str, str]:

@@ -75,11 +75,10 @@ READING = "agents.view_message"
 def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """Show the agent's last drafts that did not pass at once."""
     newest = GateSession.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
-    held_back = CorrectionLog.objects.filter(session__in=list(newest[:MOST_LOOKED_AT]), outcome__in=CORRECTED)
-    held_back = held_back.select_related("session__message__channel").prefetch_related("dimension_results")
-    logs = held_back.order_by("-pk")[:CORRECTIONS_SHOWN]
+    logs = CorrectionLog.objects.filter(session__in=list(newest[:MOST_LOOKED_AT]), outcome__in=CORRECTED)
+    logs = logs.select_related("session__message__channel").prefetch_related("dimension_results")
     context = {
-        "logs": [(log, attempt_badge(log)) for log in logs],
+        "logs": [(log, attempt_badge(log)) for log in logs.order_by("-pk")[:CORRECTIONS_SHOWN]],
         "may_read": request.user.has_perm(READING),
         "most": MOST_LOOKED_AT,
         "all_url": display.list_url(CorrectionLog, session__agent__id__exact=agent.pk),

@@ -72,8 +72,8 @@ from evaluation.admin.display import MEASURE
 
 PAGES = "admin/correction/config/"
 LIST = "admin:correction_agentevaluationconfig_changelist"
-ENTRIES = 100  # of a history
-NAMED = 5  # agents that inherit a change of the defaults and are named; the others are counted
+ENTRIES_SHOWN = 100  # of a history
+AGENTS_NAMED = 5  # agents that inherit a change of the defaults and are named; the others are counted
 
 
 @admin.register(AgentEvaluationConfig)
@@ -87,8 +87,8 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         return super().has_delete_permission(request, obj) and (obj is None or not obj.is_defaults)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """The matrix; its buttons set one switch, or take back what is set in one cell."""
-        self._allow(request)
+        """Show the matrix; its buttons set one switch, or take back what is set in one cell."""
+        self._require_permission(request)
         if request.method == "POST":
             return self._button_pressed(request)
         search = request.GET.get("q", "")[:100]
@@ -98,7 +98,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """The address that Django knows for a row leads to the page of its agent."""
+        """Lead from the address that Django knows for a row to the page of its agent."""
         return HttpResponseRedirect(config_url(self._row(request, object_id).agent))
 
     def history_view(
@@ -108,26 +108,22 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
 
     @console_page("target/<str:target>/", name="correction_agentevaluationconfig_target")
     def edit_view(self, request: HttpRequest, target: str) -> HttpResponse:
-        """A configuration as a form; with ``?mechanism=`` only that part of it."""
-        self._allow(request)
-        agent, chosen = _agent(target), _mechanism(request)
-        stored = _stored_rows(agent)
+        """Show and save a configuration as a form; with ``?mechanism=`` only that part of it."""
+        self._require_permission(request)
+        agent = _agent(target)
+        chosen = _mechanism(request)
         mechanisms = MECHANISMS if chosen is None else (chosen,)
         names = [name for mechanism in mechanisms for name in mechanism.fields]
+        stored = _stored_rows(agent)
         form = ConfigForm(request.POST or None, own=stored.edited, defaults=stored.above, names=names)
         if request.method == "POST":
-            self._allow(request, change=True)
-            back = config_url(agent) if chosen is None else f"{reverse(LIST)}#{anchor_of(agent, chosen)}"
-            if "_reset" in request.POST:
-                return self._save(request, agent, chosen, dict.fromkeys(names), back=back)
-            if form.is_valid():
-                try:
-                    reason = form.cleaned_data["reason"]
-                    return self._save(request, agent, chosen, form.changes, back=back, reason=reason, seen=form.was)
-                except ConfigConflict as conflict:
-                    form.show_conflict(conflict)
+            response = self._save_form(request, agent, chosen, form)
+            if response is not None:
+                return response
         groups = _groups(agent, form, mechanisms, stored.config, advanced=False)
         advanced = _groups(agent, form, mechanisms, stored.config, advanced=True)
+        # A fold would hide an error, and is in the way where nothing stands above it.
+        unfolded = not groups or any(SETTINGS[name].advanced for name in form.errors if name in SETTINGS)
         return self._page(
             request,
             "form",
@@ -137,18 +133,36 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             notes=notes_on(stored.config, agent),
             groups=groups,
             advanced=advanced,
-            # A fold would hide an error, and is in the way where nothing stands above it.
-            unfolded=not groups or any(name in form.errors for name in names if SETTINGS[name].advanced),
+            unfolded=unfolded,
             chosen=chosen,
             all_url=config_url(agent),
             history_url=history_url(agent),
             gate_url=gate_url(agent),
         )
 
+    def _save_form(
+        self, request: HttpRequest, agent: Agent | None, chosen: Mechanism | None, form: ConfigForm
+    ) -> HttpResponse | None:
+        """Store what was typed, or let everything inherit; None where the form says what is wrong."""
+        self._require_permission(request, change=True)
+        back = config_url(agent)
+        if chosen is not None:
+            back = f"{reverse(LIST)}#{anchor_of(agent, chosen)}"
+        if "_reset" in request.POST:
+            return self._save(request, agent, chosen, dict.fromkeys(form.names), back=back)
+        if not form.is_valid():
+            return None
+        reason = form.cleaned_data["reason"]
+        try:
+            return self._save(request, agent, chosen, form.changes, back=back, reason=reason, seen=form.was)
+        except ConfigConflict as conflict:
+            form.show_conflict(conflict)
+            return None
+
     @console_page("target/<str:target>/gate/")
     def gate_view(self, request: HttpRequest, target: str) -> HttpResponse:
         """Replay the latest messages with other thresholds, choose what the gate does, see and undo what was changed, check a sentence."""
-        self._allow(request)
+        self._require_permission(request)
         agent = _agent(target)
         stored = _stored_rows(agent)
         # A sentence is checked, and messages are judged, as the page was shown: its address says how, and the estimate was for that.
@@ -188,7 +202,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         self, request: HttpRequest, agent: Agent | None, choice: Choice, stored: StoredRows, *, here: str
     ) -> HttpResponse:
         """Store what the person chose for the gate."""
-        self._allow(request, change=True)
+        self._require_permission(request, change=True)
         try:
             form = changes_of_choice(request.POST, choice, own=stored.edited, defaults=stored.above)
             return self._save(
@@ -220,14 +234,14 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
 
     @console_page("target/<str:target>/history/")
     def target_history_view(self, request: HttpRequest, target: str) -> HttpResponse:
-        """Who changed what and when, newest first; each state but the present one can be gone back to."""
-        self._allow(request, change=request.method == "POST")
+        """Show who changed what and when, newest first; go back to an earlier state, or undo one change."""
+        self._require_permission(request, change=request.method == "POST")
         agent = _agent(target)
         if request.method == "POST":
             self._go_back(request, agent)
             return HttpResponseRedirect(page_to_return_to(request, request.POST, history_url(agent)))
-        entries = [(change, settings_of(change)) for change in config_history(agent, limit=ENTRIES)]
-        context = {"config_url": config_url(agent), "agent": agent, "entries": entries, "limit": ENTRIES}
+        entries = [(change, settings_of(change)) for change in config_history(agent, limit=ENTRIES_SHOWN)]
+        context = {"config_url": config_url(agent), "agent": agent, "entries": entries, "limit": ENTRIES_SHOWN}
         return self._page(request, "history", f"{agent or 'Defaults'}: history", **context)
 
     def _go_back(self, request: HttpRequest, agent: Agent | None) -> None:
@@ -251,7 +265,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
 
     def _button_pressed(self, request: HttpRequest) -> HttpResponse:
         """Set one switch (``set=TARGET:FIELD:VALUE``) or take back a cell's settings (``reset=TARGET:MECHANISM``)."""
-        self._allow(request, change=True)
+        self._require_permission(request, change=True)
         changes: dict[str, Any]
         if "set" in request.POST:
             target, name, value = _three_parts(request.POST["set"])
@@ -318,12 +332,18 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         context |= {"may_change": self.has_change_permission(request), "matrix_url": reverse(LIST)}
         return self.page(request, f"{PAGES}{template}.html", title, **context)
 
-    def _allow(self, request: HttpRequest, *, change: bool = False) -> None:
-        if not (self.has_change_permission(request) if change else self.has_view_permission(request)):
+    def _require_permission(self, request: HttpRequest, *, change: bool = False) -> None:
+        """Refuse users who may not view configurations, or not change them.
+
+        Raises:
+            PermissionDenied: The user may not.
+        """
+        is_allowed = self.has_change_permission(request) if change else self.has_view_permission(request)
+        if not is_allowed:
             raise PermissionDenied
 
     def _row(self, request: HttpRequest, object_id: str) -> AgentEvaluationConfig:
-        self._allow(request)
+        self._require_permission(request)
         return get_object_or_404(AgentEvaluationConfig, pk=number_in({"pk": object_id}, "pk"))
 
 
@@ -431,8 +451,8 @@ def _consequences(before: ResolvedConfig, changes: Mapping[str, Any]) -> dict[st
             rows.append((setting.label, before.show(name), after.show(name)))
     return {
         "number": number,
-        "named": [display.isolated(agent) for agent in agents[:NAMED]],
-        "more": max(0, number - NAMED),
+        "named": [display.isolated(agent) for agent in agents[:AGENTS_NAMED]],
+        "more": max(0, number - AGENTS_NAMED),
         "changes": rows,
         "gate": gate_from_now_on(before, after),
     }

@@ -186,9 +186,11 @@ def changes_of_choice(
         raise ConfigError(errors)
     seen = {name: SETTINGS[name].read(posted.get(f"seen-{name}", "")) for name in FORM_FIELDS}
     stored = {name: getattr(own, name, None) for name in SETTINGS}
-    shown = merge(own=AgentEvaluationConfig(**{**stored, **seen}), defaults=defaults)
+    page_config = merge(
+        own=AgentEvaluationConfig(**{**stored, **seen}), defaults=defaults
+    )  # what the page showed as in effect
     gate_is_on = choice.mode != GateMode.OFF
-    if gate_is_on and not choice.checked and not shown["gate_rules_enabled"]:
+    if gate_is_on and not choice.checked and not page_config["gate_rules_enabled"]:
         allowed = ", ".join(GATE_DIMENSIONS)
         raise ConfigError({"check": f"gate_mode {choice.mode}: tick at least one of {allowed}, or choose off"})
     chosen: dict[str, Any] = {"gate_mode": choice.mode}
@@ -196,8 +198,8 @@ def changes_of_choice(
         chosen[f"gate_{dimension}_threshold"] = choice.thresholds[dimension]
         if gate_is_on:
             chosen[f"gate_{dimension}_enabled"] = dimension in choice.checked
-    changes = {name: value for name, value in chosen.items() if value != shown[name]}
-    if changes and shown.provenance["gate_mode"] == "built-in":
+    changes = {name: value for name, value in chosen.items() if value != page_config[name]}
+    if changes and page_config.provenance["gate_mode"] == "built-in":
         changes["gate_mode"] = choice.mode
     return FormChanges(changes, seen)
 

@@ -134,15 +134,15 @@ def _number(mechanism: Mechanism, config: ResolvedConfig) -> SafeString | str:
 
 def _origin_of_cell(agent: Agent | None, mechanism: Mechanism, config: ResolvedConfig, own: Sequence[str]) -> str:
     """Return where the settings of a cell come from, `own` being those that are set here."""
-    shown = [name for name in (mechanism.switch, mechanism.number) if name]
+    visible = [name for name in (mechanism.switch, mechanism.number) if name]
     if own:
         if agent is None:
             return "set"
-        return "own" if set(shown) <= set(own) else "partly own"
-    for name in shown:
+        return "own" if set(visible) <= set(own) else "partly own"
+    for name in visible:
         if config.provenance[name] == "defaults":
             return origin(config, name)
-    return origin(config, shown[0])
+    return origin(config, mechanism.switch)
 
 
 def _detail(agent: Agent | None, name: str, config: ResolvedConfig) -> str:

@@ -209,7 +209,7 @@ class Setting:
 
     @cached_property
     def column(self) -> models.Field[Any, Any]:
-        """The database column, which allows exactly what `allowed` says."""
+        """Return the database column, which allows exactly what `allowed` says."""
         field = self._new_column(null=True, blank=True, help_text=self.help)
         field.advanced = self.advanced  # type: ignore[attr-defined]  # for the help page
         return field
@@ -232,7 +232,7 @@ class Setting:
 
     @property
     def constraint(self) -> models.CheckConstraint | None:
-        """What the database itself checks of the value; None for toggles and lists."""
+        """Return what the database itself checks of the value; None for toggles and lists."""
         if self.choices is not None:
             allowed = Q(**{f"{self.name}__in": list(self.choices.values)})
             message = None
@@ -405,7 +405,7 @@ def _mechanism_of(dimension: Dimension) -> Mechanism:
 
 
 # The dimensions whose rules the gate can check.
-RULED = [d.value for d in Dimension if d.kind.has_gate and d.kind.takes_rules]
+DIMENSIONS_WITH_RULES = [d.value for d in Dimension if d.kind.has_gate and d.kind.takes_rules]
 # Every mechanism is off (AC-7.3.2), but requests to behave differently are read.
 MECHANISMS: tuple[Mechanism, ...] = (
     Mechanism(
@@ -458,7 +458,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
             "gate_rules_enabled": Setting(
                 None,
                 "check the agent's own rules (and, offline, cues) on the draft, free of cost; empty = wherever "
-                f"{' or '.join(RULED)} is checked",
+                f"{' or '.join(DIMENSIONS_WITH_RULES)} is checked",
                 advanced=True,
             )
         },
@@ -655,7 +655,7 @@ class ResolvedConfig:
     def _is_checked(self, dimension: str) -> bool:
         if self.values[f"gate_{dimension}_enabled"]:
             return True
-        return dimension in RULED and bool(self.values["gate_rules_enabled"])
+        return dimension in DIMENSIONS_WITH_RULES and bool(self.values["gate_rules_enabled"])
 
     @property
     def hard_dimensions(self) -> tuple[str, ...]:
@@ -747,7 +747,7 @@ def merge(
                 provenance[name] = layer
                 break
     if values["gate_rules_enabled"] is None:
-        values["gate_rules_enabled"] = any(values[f"gate_{dimension}_enabled"] for dimension in RULED)
+        values["gate_rules_enabled"] = any(values[f"gate_{dimension}_enabled"] for dimension in DIMENSIONS_WITH_RULES)
     if values["gate_mode"] is None:
         checks_something = values["gate_rules_enabled"] or any(values[f"gate_{d}_enabled"] for d in GATE_DIMENSIONS)
         values["gate_mode"] = str(GateMode.ENFORCE if checks_something else GateMode.OFF)

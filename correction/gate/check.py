@@ -576,7 +576,6 @@ def check_action_quality(
         gate: Whether the calls may use the slots reserved for drafts, without retries, and pass at once where the judge hangs;
             False for what can wait.
     """
-    budget_is_spent = bool(plan.judged_dimensions) and plan.config.has_budget and over_budget(plan.agent, plan.config)
     judge = RULE_JUDGE
     if plan.judged_dimensions:
         judge = str(settings.JUDGE_MODEL)
@@ -586,21 +585,14 @@ def check_action_quality(
     with sentry_sdk.start_span(op="correction.gate", name="check a draft") as span:
         by_rules = _check_rules(action, plan)
         rules_ms = (time.perf_counter() - started) * 1000
-        if plan.propositions.problem:
-            by_judge = {d: [_unjudged("error", plan.propositions.problem)] for d in plan.dimensions}
-        elif budget_is_spent:
-            by_judge = _not_asked(plan, "budget", "the agent's budget for today is used up")
-        elif deadline <= 0:
-            by_judge = _not_asked(plan, "timeout", "the time for judging this message was used up by earlier attempts")
-        else:
-            label = Label(
-                purpose="gate",
-                mechanism="gate",
-                agent_id=plan.agent.pk if plan.agent is not None else None,
-                run_id=run_id,
-                work_id=work_id,
-            )
-            by_judge = _ask_judge(action, plan, label, deadline=deadline, gate=gate)
+        label = Label(
+            purpose="gate",
+            mechanism="gate",
+            agent_id=plan.agent.pk if plan.agent is not None else None,
+            run_id=run_id,
+            work_id=work_id,
+        )
+        by_judge = _results_of_judge(action, plan, label, deadline=deadline, gate=gate)
         _count_slow_patterns(by_rules, by_judge)
         dimension_results = []
         for dimension in plan.dimensions:
@@ -699,20 +691,29 @@ def questions_of(
     return questions
 
 
-def _ask_judge(
+def _results_of_judge(
     action: Action, plan: CheckPlan, label: Label, *, deadline: float, gate: bool
 ) -> dict[str, list[PropositionResult]]:
-    """Ask all questions at once and return the results by dimension."""
+    """Return by dimension what the judge says of the draft, or why it was not asked."""
+    if plan.propositions.problem:
+        return {dimension: [_unjudged("error", plan.propositions.problem)] for dimension in plan.dimensions}
+    if not plan.judged_dimensions:
+        return {}
+    if plan.config.has_budget and over_budget(plan.agent, plan.config):
+        return _not_asked(plan, "budget", "the agent's budget for today is used up")
+    if deadline <= 0:
+        return _not_asked(plan, "timeout", "the time for judging this message was used up by earlier attempts")
     questions = questions_of(action, plan.propositions, label, gate=gate)
+    requests = [build_request(question) for _, question in questions]
+    if not questions:
+        replies = []
+    elif gate:
+        replies = complete_guarded(requests, deadline=deadline, about=_draft_key(action, plan, deadline))
+    else:
+        replies = complete_together(requests, deadline=deadline)
     by_dimension: dict[str, list[PropositionResult]] = {dimension: [] for dimension in plan.judged_dimensions}
-    if questions:
-        requests = [build_request(question) for _, question in questions]
-        if gate:
-            replies = complete_guarded(requests, deadline=deadline, about=_draft_key(action, plan, deadline))
-        else:
-            replies = complete_together(requests, deadline=deadline)
-        for (dimension, question), reply in zip(questions, replies, strict=True):
-            by_dimension[dimension] += read_judge_reply(question, reply)
+    for (dimension, question), reply in zip(questions, replies, strict=True):
+        by_dimension[dimension] += read_judge_reply(question, reply)
     return _with_reason_for_none(by_dimension)
 
 

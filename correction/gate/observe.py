@@ -22,7 +22,7 @@ from agents.models import Agent, Message
 from agents.turn.pipeline import speaker_of
 from correction.config.settings import resolve_all, resolve_config
 from correction.gate.check import action_of_message, check_action_quality, load_propositions, plan_check, questions_of
-from correction.gate.stage import is_sampled, new_observation, write
+from correction.gate.stage import is_sampled, new_observation, write_attempt
 from correction.models import CorrectionLog, GateMode, GateSession, ObservedMessage, Outcome
 from evaluation.judge.questions import Question, build_request
 from evaluation.runs.planning import answer_length
@@ -172,7 +172,7 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
         payload=message.payload,
     )
     try:
-        write(log, message=message)
+        write_attempt(log, message=message)
     except IntegrityError:
         if not Message.objects.filter(pk=message.pk).exists():
             return _cancelled("the message was deleted while it was judged")

@@ -46,7 +46,7 @@ from correction.config.settings import (
 )
 from correction.costs import CostSums
 from correction.gate.check import Action, GateResult, check_action_quality, persona_of, plan_check
-from correction.gate.stage import best_attempt, feedback, load_attempts, open_session, write
+from correction.gate.stage import best_attempt, feedback, find_open_session, load_attempts, write_attempt
 from correction.models import CorrectionLog, GateDimensionResult, GateSession, Outcome
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import LoadedFile, dotted, in_words, location_of
@@ -374,7 +374,7 @@ def _session(check: QualityCheck) -> GateSession:
         return ""
 
     attempts = load_attempts(session=check.session, source=GateSession.Source.EXTERNAL)
-    return open_session(check.session, attempts, problem=problem)
+    return find_open_session(check.session, attempts, problem=problem)
 
 
 def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) -> GateResult:
@@ -436,7 +436,7 @@ def _newest_version(agent: Agent | None) -> int | None:
 def _write(check: QualityCheck, log: CorrectionLog) -> None:
     """Store the attempt; without its agent where that was deleted while the draft was judged: what was spent is logged all the same."""
     try:
-        write(log)
+        write_attempt(log)
     except IntegrityError:
         agent = check.agent
         if agent is None or Agent.objects.filter(pk=agent.pk).exists():
@@ -444,4 +444,4 @@ def _write(check: QualityCheck, log: CorrectionLog) -> None:
         log.session.agent = None
         log.session.speaker = check.speaker[:LONGEST_SPEAKER]
         log.persona_version = None
-        write(log)
+        write_attempt(log)

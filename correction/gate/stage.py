@@ -27,7 +27,7 @@ from correction.gate.check import GateResult, action_of_draft, check_action_qual
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, GateSession, ObservedMessage, Outcome
 from evaluation.models import Dimension
 
-TRIES = 20  # each lost race means that another process won one: as many as may continue one session at once
+MOST_LOST_RACES = 20  # each lost race means that another process won one: as many as may continue one session at once
 
 
 class KeyTaken(Exception):
@@ -94,7 +94,7 @@ def load_attempts(
     return tuple(logs.values())
 
 
-def open_session(
+def find_open_session(
     session: str, attempts: Sequence[CorrectionLog], *, problem: Callable[[CorrectionLog], str]
 ) -> GateSession:
     """Return the open session of this id among these attempts, for the next attempt at its message.
@@ -134,7 +134,7 @@ def check_session(
         attempts: Those of the session, where they were loaded already.
 
     Raises:
-        SessionRefused: It cannot be continued; see `open_session`.
+        SessionRefused: It cannot be continued; see `find_open_session`.
     """
 
     def problem(last_attempt: CorrectionLog) -> str:
@@ -146,7 +146,7 @@ def check_session(
 
     if attempts is None:
         attempts = load_attempts(session=session)
-    return open_session(session, attempts, problem=problem)
+    return find_open_session(session, attempts, problem=problem)
 
 
 def as_uuid(session: str) -> uuid.UUID | None:
@@ -164,7 +164,7 @@ def open_sessions_of_run(run_id: int) -> dict[int, str]:
     return {channel: str(key) for channel, key in rows if channel is not None}
 
 
-def write(log: CorrectionLog, *, message: Message | None = None, best: int | None = None) -> CorrectionLog:
+def write_attempt(log: CorrectionLog, *, message: Message | None = None, best: int | None = None) -> CorrectionLog:
     """Store an attempt with its verdicts, and begin or end its session where it does that. One transaction.
 
     Where another process was faster with the same attempt of the same session this one becomes the next; where it ended the
@@ -179,11 +179,12 @@ def write(log: CorrectionLog, *, message: Message | None = None, best: int | Non
         IntegrityError: Of a message said already, and logged before; or a row it refers to is gone.
     """
     log.feedback = storable(log.feedback)
-    for _ in range(TRIES):
+    for _ in range(MOST_LOST_RACES):
         try:
             return _store(log, message, best)
         except IntegrityError:
-            if not _renumber(log):
+            is_free_now = _renumber(log)
+            if not is_free_now:  # the error has another cause
                 raise
     return _store(log, message, best)
 
@@ -250,7 +251,9 @@ def _renumber(log: CorrectionLog) -> bool:
     return True
 
 
-def end(session: GateSession, *, outcome: Outcome, message: Message | None = None, sent: int | None = None) -> bool:
+def end_session(
+    session: GateSession, *, outcome: Outcome, message: Message | None = None, sent: int | None = None
+) -> bool:
     """End an open session with its last attempt; return False when another process ended it.
 
     Args:
@@ -417,13 +420,13 @@ def _send_back(turn: Turn, draft: Draft, log: CorrectionLog, result: GateResult,
     """Store a failed attempt and answer with the feedback; `left` retries remain."""
     log.feedback = feedback(draft=draft.text, result=result, attempt=log.attempt, left=left)
     try:
-        write(log)
+        write_attempt(log)
     except KeyTaken:  # another process logged a draft of this key while this one was judged
         earlier = _with_key(turn, load_attempts(draft_key=turn.draft_key))
         if earlier is not None and _is_same_draft(turn, earlier):
             return _repeat(turn, earlier)
         log.draft_key = None
-        write(log)
+        write_attempt(log)
     turn.reports[REPORT] = report(log)
     turn.count(sent_back=1)
     return Revise(log.feedback, session=str(log.session.uuid), outcome=Outcome.CORRECTED)
@@ -437,9 +440,8 @@ def feedback(*, draft: str, result: GateResult, attempt: int, left: int, externa
 
     Args:
         left: Retries that are left, 1 or more; 0 only where another program decides what then happens.
-        external: Whether it is another program's draft: no tools of ours, and whether it is said is not our decision.
+        external: Whether it is another program's draft: no tools of ours, and whether it is sent is not our decision.
     """
-
     failed = [
         {
             "label": Dimension(dimension_result.dimension).label,
@@ -508,9 +510,9 @@ def committed(turn: Turn, message: Message) -> None:
             _close_unjudged(turn, message)
         return
     if closing.log is not None:
-        write(closing.log, message=message, best=closing.best)
+        write_attempt(closing.log, message=message, best=closing.best)
     else:
-        end(closing.session, outcome=Outcome.FORCED_THROUGH, message=message, sent=closing.best)
+        end_session(closing.session, outcome=Outcome.FORCED_THROUGH, message=message, sent=closing.best)
 
 
 def _close_unjudged(turn: Turn, message: Message) -> None:
@@ -529,7 +531,7 @@ def _close_unjudged(turn: Turn, message: Message) -> None:
         if message.text in (attempt.judged_text, attempt.original_text):
             sent_attempt = attempt.attempt
             outcome = Outcome.FORCED_THROUGH
-    end(session, outcome=outcome, message=message, sent=sent_attempt)
+    end_session(session, outcome=outcome, message=message, sent=sent_attempt)
 
 
 def finish(turn: Turn) -> None:
@@ -538,29 +540,29 @@ def finish(turn: Turn) -> None:
     left_open: dict[int, str] = {}
     if turn.run is not None and turn.run.attempt > 1:  # an earlier worker may have died between draft and commit
         left_open = open_sessions_of_run(turn.run.pk)
-    for channel_id, session in turn.sessions.items():
-        if session:
-            left_open[channel_id] = session
+    for channel_id, session_id in turn.sessions.items():
+        if session_id:
+            left_open[channel_id] = session_id
     if not left_open:
         turn.skip("nothing was left open")
         return
-    for channel_id, session in left_open.items():
+    for channel_id, session_id in left_open.items():
         channel: Channel | None = turn.channel
         if turn.channel.pk != channel_id:
             channel = Channel.objects.filter(pk=channel_id).first()
         if channel is not None:
-            _finish_session(turn, channel, session)
+            _finish_session(turn, channel, session_id)
 
 
-def _finish_session(turn: Turn, channel: Channel, session: str) -> None:
+def _finish_session(turn: Turn, channel: Channel, session_id: str) -> None:
     """Commit the best attempt of an open session, or abandon it."""
     try:
-        opened = check_session(session=session, agent=turn.agent, channel=channel)
+        session = check_session(session=session_id, agent=turn.agent, channel=channel)
     except SessionRefused:  # another process ended it, or it is no session of this agent's
         return
     turn.sessions.pop(channel.pk, None)
-    if turn.abandoned or not _commit_best(turn, channel, opened):
-        end(opened, outcome=Outcome.ABANDONED)
+    if turn.abandoned or not _commit_best(turn, channel, session):
+        end_session(session, outcome=Outcome.ABANDONED)
         turn.count(abandoned=1)
 
 

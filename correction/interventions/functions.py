@@ -233,7 +233,7 @@ class Indicators(Parameters):
 
 
 def message_count(context: InterventionContext, parameters: MessageCount) -> Finding:
-    """Messages ever committed in this channel, by the agent or by all."""
+    """Count the messages ever committed in this channel, by the agent or by all."""
     if parameters.of == "agent":
         count = context.surroundings.own_message_count
         whose = "of the agent in this channel"
@@ -244,7 +244,7 @@ def message_count(context: InterventionContext, parameters: MessageCount) -> Fin
 
 
 def vocabulary_similarity(context: InterventionContext, parameters: Similarity) -> Finding:
-    """How alike the words of the speakers of the last messages are, 0 to 1: the mean share of content words that two speakers share."""
+    """Compare the words of the speakers of the last messages, 0 to 1: the mean share of content words that two speakers share."""
     by_speaker: dict[str, list[str]] = {}
     for message in context.messages:
         by_speaker.setdefault(speaker(message), []).append(judged_text(message))
@@ -256,7 +256,7 @@ def vocabulary_similarity(context: InterventionContext, parameters: Similarity) 
 
 
 def silence(context: InterventionContext, parameters: AtLeast) -> Finding:
-    """Messages of others since the agent last spoke, as far as the window reaches."""
+    """Count the messages of others since the agent last spoke, as far as the window reaches."""
     since = 0
     for message in reversed(context.messages):
         if message.agent_id == context.agent.pk:
@@ -268,14 +268,14 @@ def silence(context: InterventionContext, parameters: AtLeast) -> Finding:
 
 
 def repetition(context: InterventionContext, parameters: Similarity) -> Finding:
-    """Share of 3-grams that recur across the agent's own last messages, 0 to 1."""
+    """Measure the share of 3-grams that recur across the agent's own last messages, 0 to 1."""
     own = [judged_text(message) for message in context.own_messages]
     share = compute_corpus_repetition(own)
     return Finding(share >= parameters.at_least, f"repetition {share:.2f}, at least {parameters.at_least:.2f}", share)
 
 
 def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
-    """In how many of the last messages at least one of the phrases occurs."""
+    """Count the last messages in which at least one of the phrases occurs."""
     count = 0
     undecided_reasons: list[str] = []  # of messages in which a pattern took too long and nothing else matched
     for message in context.messages:
@@ -290,7 +290,7 @@ def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
 
 
 def groupthink(context: InterventionContext, parameters: Indicators) -> Finding:
-    """Indicators of groupthink in the last complete round of the debate in this channel: high confidence, and no dissent.
+    """Count the indicators of groupthink in the last complete round of the debate in this channel: high confidence, and no dissent.
 
     Not known where the channel has no debate, and before its first round is complete; a blind poll is no round.
     """

@@ -75,7 +75,7 @@ def test_judges_and_sources_are_never_compared_with_each_other(ada: Agent) -> No
     assert seen() == []
 
 
-def test_a_budget_that_is_used_up_is_an_alert_until_it_is_not(ada: Agent) -> None:
+def test_a_used_up_budget_is_an_alert_while_it_lasts(ada: Agent) -> None:
     configure(agent=ada, changes={"budget_enabled": True, "daily_budget_usd": "1"})
     call(ada, cost="0.60", at=NOW)
     assert seen() == []

@@ -50,7 +50,7 @@ def check(action: Action = ACTION, *dimensions: str, hard: bool = False, **thres
     return check_action_quality(action, plan, work_id="t", deadline=5.0)
 
 
-def test_only_adherence_sees_the_persona_and_the_draft_is_no_part_of_the_trajectory(llm_server: LLMServer) -> None:
+def test_only_adherence_sees_the_persona(llm_server: LLMServer) -> None:
     llm_server.respond = judge(GOOD)
     check()
     for body in llm_server.bodies:
@@ -73,7 +73,7 @@ def test_hard_adherence_takes_off_for_flaws(llm_server: LLMServer) -> None:
     assert scores_of(check(ACTION, "adherence", hard=True).log(attempt=1).results) == {"adherence": 5}
 
 
-def test_a_judge_that_answers_with_the_four_fields_alone_decides_about_a_draft_ac_6_0_6(llm_server: LLMServer) -> None:
+def test_a_judge_s_four_fields_alone_decide_about_a_draft_ac_6_0_6(llm_server: LLMServer) -> None:
     agent, channel = gated("adherence")
     llm_server.respond = lambda body: {"json": {"reasoning": "r", "justification": "j", "value": 2, "confidence": 0.5}}
     assert not send(agent, channel, "I filed it!!!").committed

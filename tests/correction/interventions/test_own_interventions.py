@@ -50,7 +50,7 @@ def test_a_row_may_name_a_function_of_a_team_with_its_parameters(
     ]
 
 
-def test_a_function_that_is_not_named_is_unknown_and_wrong_parameters_are_refused(settings: Settings) -> None:
+def test_unknown_functions_and_wrong_parameters_are_refused(settings: Settings) -> None:
     unknown = Intervention(slug="a", function="asks_questions", function_parameters={"at_least": 0.5}, nudge="Hi.")
     assert "'asks_questions' is not registered; allowed: " in problems_of(unknown)["function"]
 
@@ -122,7 +122,7 @@ def test_a_batch_is_evaluated_with_the_rows_for_its_agents_alone(office: Channel
         ("variety_batch", "variety", "'variety' is the name of another intervention"),
     ],
 )
-def test_a_batch_that_cannot_be_used_says_so_in_the_log_and_costs_no_other_intervention(
+def test_an_unusable_batch_is_logged_and_harms_no_other_intervention(
     ada: Agent, office: Channel, settings: Settings, batch: str, name: str, why: str
 ) -> None:
     named(settings, batches=(batch,))
@@ -167,7 +167,7 @@ def test_the_example_of_the_documentation_works(ada: Agent, office: Channel, set
 
 # -- direct messages
 @pytest.mark.parametrize("builtin", ["anti_convergence", "variety"])
-def test_a_built_in_intervention_is_looked_at_in_direct_messages_where_an_agent_allows_it_ac_7_1_11(
+def test_a_built_in_intervention_runs_in_direct_messages_where_allowed_ac_7_1_11(
     llm_server: LLMServer, ada: Agent, builtin: str
 ) -> None:
     dm = make_channel("dm-ada-zed", kind="dm")
@@ -191,7 +191,7 @@ def evaluated(name: str, number: int, **fields: Any) -> None:
     )
 
 
-def test_the_page_of_an_intervention_says_how_often_it_was_evaluated_asked_and_fired(root: Client) -> None:
+def test_the_page_of_an_intervention_counts_its_evaluations(root: Client) -> None:
     quiet = row("quiet", function="silence", function_parameters={"at_least": 1})
     evaluated("quiet", 4)
     evaluated("quiet", 3, held=True, judge="m")
@@ -203,7 +203,7 @@ def test_the_page_of_an_intervention_says_how_often_it_was_evaluated_asked_and_f
     assert "variety 0 0 0 –" in built_in
 
 
-def test_the_list_shows_what_has_no_row_and_takes_the_same_statements_whatever_is_logged(root: Client) -> None:
+def test_the_list_counts_interventions_without_a_row_in_constant_queries(root: Client) -> None:
     evaluated("long-talks", 1)
     before = len(queries(root, list_of(Intervention)))
     evaluated("long-talks", 1_500, held=True)
