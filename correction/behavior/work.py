@@ -20,8 +20,9 @@ from agents.personas.persona import persona_digest
 from agents.turn.receive import text_addressed_to
 from correction.behavior.applying import settle_request
 from correction.behavior.models import BehaviorRequest
+from correction.behavior.own_words import own_words
+from correction.behavior.policy import requester_of, why_not_heard
 from correction.behavior.postponing import MOST_ATTEMPTS, NO_TRY, after_failure, one_call, over_budget
-from correction.behavior.rules import may_ask, own_words, requester_of
 from correction.behavior.scope import key_of, traits_in
 from correction.behavior.tiers import (
     JUDGED_WITHOUT_MODEL,
@@ -49,7 +50,7 @@ def hear(*, message: Message, agent: Agent) -> str:
     config = resolve_config(agent)
     if queue(message=message, agent=agent, config=config) is None:
         return ""
-    why = may_ask(requester_of(message), config)
+    why = why_not_heard(requester_of(message), config)
     return f"not read for behaviour requests: {why}" if why else ""
 
 
@@ -158,7 +159,7 @@ def _why_not(message: Message, agent: Agent) -> str:
     config = resolve_config(agent)
     if not config["behavior_requests_enabled"]:
         return "behavior_requests_enabled was switched off before it was read"
-    return may_ask(requester_of(message), config) if agent.is_active else "the agent is inactive"
+    return why_not_heard(requester_of(message), config) if agent.is_active else "the agent is inactive"
 
 
 def _store(request: BehaviorRequest, owner: str, **fields: Any) -> None:

@@ -36,8 +36,9 @@ from correction.behavior.applying import (
 )
 from correction.behavior.effects import plan_request, queue_effect, result_of
 from correction.behavior.models import MESSAGES, MOST_MESSAGES, UNFINISHED, BehaviorEffect, BehaviorRequest
-from correction.behavior.rules import name_key, stored_trait
 from correction.behavior.scope import holds_in, traits_in
+from correction.behavior.signs import name_key
+from correction.behavior.trait_change import stored_trait
 from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status
