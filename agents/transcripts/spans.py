@@ -21,7 +21,7 @@ from agents.kit.text.cleaner import Cleaner
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.transcripts.ingest import IngestRefused, Observer, store_ingested
 from agents.transcripts.prepare import Author, Preparer, Speakers, Targets, slug_of
-from agents.transcripts.readers.otel import AGENT, calls_in, named
+from agents.transcripts.readers.otel import AGENT, calls_in, with_conversations
 from agents.transcripts.readers.traces import ASSISTANT, Call, conversations
 from agents.transcripts.records import SourceMessage
 from agents.transcripts.store import Rights, check_rights
@@ -60,7 +60,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         NotEntitled: It needs a channel or a member more than `rights` allow.
         IngestRefused: A conversation has the name of a synthetic channel.
     """
-    calls = named(list(calls_in(Row(batch, path="the body", line=0, what="the body"))))
+    calls = with_conversations(list(calls_in(Row(batch, path="the body", line=0, what="the body"))))
     _check_size(len(calls), "spans", MOST_SPANS)
     clean = Cleaner().text
     calls = [
