@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from agents.admin.chat import ChatPages
 from agents.admin.display import agent_chip
 from agents.admin.transcript import add_notes, transcript_page, transcript_url
-from agents.chat import COPY
+from agents.chat import COPY_PREFIX
 from agents.kit.console import display
 from agents.kit.console.filters import number_in
 from agents.kit.console.forms import DistinctMembers
@@ -109,7 +109,7 @@ class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
         self, request: HttpRequest, queryset: QuerySet[Channel], search_term: str
     ) -> tuple[QuerySet[Channel], bool]:
         """Without the copies of chats in which a question was answered again: the chat leads to them."""
-        shown = queryset.exclude(synthetic=True, slug__startswith=COPY)
+        shown = queryset.exclude(synthetic=True, slug__startswith=COPY_PREFIX)
         return super().get_search_results(request, shown, search_term)
 
     def fill_in(self, rows: list[Any]) -> None:
