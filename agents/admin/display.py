@@ -1,4 +1,4 @@
-"""How agents look in the console: in columns, on pages, and as a filter of templates."""
+"""Agents as columns, on pages, and as a filter of templates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agents.models import Agent
 
 
 def agent_chip(agent: Agent | None) -> SafeString:
-    """An agent's dot and name, linked to its page."""
+    """Return an agent's dot and name, linked to its page."""
     if agent is None:
         return display.EMPTY
     return format_html(
