@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared_list
 from agents.kit.text.edits import GUARDS
-from agents.kit.text.reading import read
+from agents.kit.text.reading import parse_text
 from agents.models import Agent
 
 
@@ -37,8 +37,8 @@ def refusal(
         return "The polish is empty."
     if polished == draft:
         return ""
-    one = read(draft, names=names, context=f"{message}\n{preferences}")
-    other = read(polished, names=names)
+    one = parse_text(draft, names=names, context=f"{message}\n{preferences}")
+    other = parse_text(polished, names=names)
     for name, guard in GUARDS.items():
         difference = guard(one, other)
         for verb, items in (("adds", difference.added), ("loses", difference.lost)):
