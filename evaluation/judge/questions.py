@@ -746,19 +746,19 @@ class _Call:
 
     Attributes:
         question: What it asks.
-        full: The question it belongs to: the same, but for a second try of some of its propositions.
-        positions: Of its propositions in the full question.
+        whole_question: The same, but for a second try of some of its propositions.
+        positions: Of its propositions in the whole question.
         first_answer: Set for the second call of a double check.
     """
 
     question: Question
-    full: Question
+    whole_question: Question
     positions: tuple[int, ...]
     first_answer: _FirstAnswer | None = None
 
     @property
     def is_first_try(self) -> bool:
-        return self.question is self.full
+        return self.question is self.whole_question
 
 
 class _Calls:
@@ -769,7 +769,7 @@ class _Calls:
         self._double_checks: deque[_Call] = deque()
         self._second_tries: deque[_Call] = deque()
         self._in_flight: dict[int, _Call] = {}
-        self._first_tries = 0  # made and not ended
+        self._first_tries_open = 0  # made and not ended
         self._answered = 0
         self._tried_again = 0
         self._known_prefixes: set[Hashable] = {None}
@@ -794,9 +794,9 @@ class _Calls:
             return self._double_checks.popleft()
         question = self._next_question()
         if question is not None:
-            self._first_tries += 1
+            self._first_tries_open += 1
             return _Call(question, question, tuple(range(len(question.propositions))))
-        if self._second_tries and not self._first_tries:  # they come after everything else
+        if self._second_tries and not self._first_tries_open:  # they come after everything else
             return self._second_tries.popleft()
         return None
 
@@ -840,11 +840,11 @@ class _Calls:
         if not final:
             return None
         positions = tuple(call.positions[position] for position in final)
-        return Answered(call.full, positions, tuple(verdicts[position] for position in final))
+        return Answered(call.whole_question, positions, tuple(verdicts[position] for position in final))
 
     def _end_first_try(self, call: _Call, reply: Reply, verdicts: Sequence[Verdict]) -> list[int]:
         """Queue a second try for what is worth it; return the positions of its propositions."""
-        self._first_tries -= 1
+        self._first_tries_open -= 1
         if reply.ok:
             self._answered += 1
         are_exceptions = self._tried_again <= max(RETRIED_AT_LEAST, self._answered)
@@ -855,7 +855,7 @@ class _Calls:
             self._tried_again += 1
             propositions = tuple(call.question.propositions[position] for position in again)
             question = replace(call.question, propositions=propositions, max_tokens_factor=2)
-            self._second_tries.append(_Call(question, call.full, tuple(again)))
+            self._second_tries.append(_Call(question, call.whole_question, tuple(again)))
         return again
 
 

@@ -36,7 +36,7 @@ from evaluation.runs.planning import (
 from evaluation.runs.simulating import simulation_spec
 from evaluation.runs.summary import Spending, Usd, sum_if_all_priced
 from evaluation.scorers import SCORERS, ReadsAhead, ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, said
+from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, read_plain_messages
 from evaluation.simulation.conversations import TURN, Simulation, actor_of, prepare
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation
 
@@ -188,7 +188,7 @@ def _calls_for_ideas(
     stretches = list(ideas_quantity.stretches(subject))
     label = Label(purpose="estimate")
     for number, (first, last) in enumerate(stretches, 1):
-        messages = said(subject.said().filter(position__range=(first, last)))
+        messages = read_plain_messages(subject.messages().filter(position__range=(first, last)))
         request = listing_request(
             name=subject.name,
             proposition=proposition,

@@ -22,7 +22,7 @@ from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Idea, I
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.runs.summary import FAILURES
 from evaluation.scorers import ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, Event, Window, said
+from evaluation.scorers.subjects import ChannelSubject, Event, Window, read_plain_messages
 
 if TYPE_CHECKING:
     from evaluation.runs.judging import EvaluationContext
@@ -376,7 +376,9 @@ class _Count:
         for part in parts:
             if not context.may_ask():
                 return
-            messages = said(subject.said().filter(position__range=(part.first_position, part.last_position)))
+            messages = read_plain_messages(
+                subject.messages().filter(position__range=(part.first_position, part.last_position))
+            )
             asked.append(_AskedPart(part, [message.position for message in messages]))
             yield listing_request(
                 name=subject.name,

@@ -855,18 +855,17 @@ def spent_on(summaries: Iterable[RunSummary]) -> Used:
     """Add up what these evaluations used, with those of their channels, each once."""
     summaries = list(summaries)
     by_run = {summary.run.pk: summary for summary in (*summaries, *channels_of(summaries))}
-    used = list(by_run.values())
-    costs = [summary.cost_usd for summary in used if summary.cost_usd is not None and summary.calls]
-    cost = None
-    if costs or not any(summary.calls for summary in used):
-        cost = sum(costs, Decimal(0))
+    # One that made no call costs nothing; it must not give the others a price.
+    with_calls = [summary for summary in by_run.values() if summary.calls]
+    costs = [summary.cost_usd for summary in with_calls if summary.cost_usd is not None]
+    cost = sum(costs, Decimal(0)) if costs or not with_calls else None
     return Used(
-        calls=sum(summary.calls for summary in used),
-        input_tokens=sum(summary.input_tokens for summary in used),
-        output_tokens=sum(summary.output_tokens for summary in used),
-        cache_read_tokens=sum(summary.cache_read_tokens for summary in used),
-        cache_write_tokens=sum(summary.cache_write_tokens for summary in used),
-        unpriced_calls=sum(summary.unpriced_calls for summary in used),
+        calls=sum(summary.calls for summary in with_calls),
+        input_tokens=sum(summary.input_tokens for summary in with_calls),
+        output_tokens=sum(summary.output_tokens for summary in with_calls),
+        cache_read_tokens=sum(summary.cache_read_tokens for summary in with_calls),
+        cache_write_tokens=sum(summary.cache_write_tokens for summary in with_calls),
+        unpriced_calls=sum(summary.unpriced_calls for summary in with_calls),
         cost_usd=cost,
     )
 

@@ -116,7 +116,7 @@ def test_who_said_too_little_is_simulated_first_and_the_page_says_so(root: Clien
     assert EvaluationRun.objects.get().simulated
 
 
-def test_who_could_say_nothing_in_a_simulation_is_not_simulated_and_the_page_says_so(root: Client) -> None:
+def test_an_actor_without_lines_is_not_simulated_and_the_page_says_so(root: Client) -> None:
     bob = make_agent("bob")
     html = read(root, ask(bob, "capture"))
     assert "a worker simulates" not in html

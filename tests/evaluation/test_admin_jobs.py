@@ -141,7 +141,7 @@ def test_what_cannot_be_suggested_names_the_field_and_what_is_allowed(
 
 
 # -- checking a judge
-def test_a_judge_is_checked_by_workers_and_the_result_stands_beside_its_scores(
+def test_workers_check_a_judge_and_its_scores_show_the_result(
     root: Client, llm_server: LLMServer, judged_by_message: None
 ) -> None:
     cast("ada", "bob")
@@ -169,7 +169,7 @@ def test_a_check_of_which_an_evaluation_failed_says_so_and_stores_nothing(
     assert not JudgeCalibration.objects.exists()
 
 
-def test_who_may_only_look_sees_what_a_check_takes_and_cannot_ask_for_it(judged_by_message: None) -> None:
+def test_viewers_see_the_cost_of_a_check_and_cannot_ask(judged_by_message: None) -> None:
     cast("ada", "bob")
     client = signed_in(staff("evaluation.view_evaluationrun"))
     choices = {**CHECKING, "judge": OFFLINE}
@@ -241,7 +241,7 @@ def test_what_makes_no_sense_is_said_at_the_field(
 SITUATIONS = "situations:\n  - {id: late, lines: [Where is my parcel?, It is late.]}\n"
 
 
-def test_situations_of_one_s_own_are_simulated_as_often_as_asked_and_measured(
+def test_own_situations_are_simulated_as_often_as_asked_and_measured(
     root: Client, settings: Settings, propositions: PropositionFolder
 ) -> None:
     settings.JUDGE_MODEL, settings.ACTOR_MODEL = OFFLINE, "offline:scripted-1"

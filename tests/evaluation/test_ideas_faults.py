@@ -25,7 +25,7 @@ def judge(llm_server: LLMServer) -> LLMServer:
 
 
 # -- what goes wrong
-def test_a_part_that_cannot_be_read_leaves_no_count_and_is_all_that_is_asked_again(
+def test_an_unreadable_part_leaves_no_count_and_alone_is_asked_again(
     judge: LLMServer, settings: Settings
 ) -> None:
     settings.IDEAS_PART_CHARACTERS = 100

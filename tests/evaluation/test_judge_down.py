@@ -25,7 +25,7 @@ def _two_at_once(settings: Settings) -> None:
 
 
 # -- a judge that is down
-def test_a_judge_that_is_down_fails_the_run_and_leaves_the_rest_pending(llm_server: LLMServer, chatty: Agent) -> None:
+def test_a_judge_that_is_down_fails_the_run_rest_pending(llm_server: LLMServer, chatty: Agent) -> None:
     llm_server.always(status=401)
 
     run = measured(chatty, samples=30).summary.run

@@ -10,6 +10,7 @@ from django.utils import timezone
 from rich.markup import escape
 
 from agents.kit.commands import CodedCommand, console_on, print_table, unusable, wrong
+from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import as_text, check_batches, tag_pairs
 from evaluation.models import EvaluationSchedule
@@ -126,13 +127,17 @@ class Command(CodedCommand):
             self._show_changed(schedule, asked)
 
     def _save(self, schedule: EvaluationSchedule, asked: Namespace, *, is_new: bool) -> EvaluationSchedule:
-        """Store the schedule with what was asked for."""
-        if asked.every is not None or is_new:
+        """Store the schedule with what was asked for; a new one also with the defaults that depend on the time and the period."""
+        if is_new:
             schedule.every_minutes = parse_every(asked.every or "1d")
-        if asked.at is not None or is_new:
-            schedule.next_at = first_time(asked.at) if asked.at else timezone.now()
-        if asked.window is not None or is_new:
-            schedule.window = asked.window or default_window(schedule.every_minutes)
+            schedule.next_at = timezone.now()
+            schedule.window = default_window(schedule.every_minutes)
+        elif asked.every:
+            schedule.every_minutes = parse_every(asked.every)
+        if asked.at:
+            schedule.next_at = first_time(asked.at)
+        if asked.window:
+            schedule.window = asked.window
         if asked.dimensions is not None:
             named = [name.strip() for name in asked.dimensions.split(",") if name.strip()]
             schedule.dimensions = [] if named == ["all"] else named
@@ -144,10 +149,15 @@ class Command(CodedCommand):
         for field, value in given.items():
             if value is not None:
                 setattr(schedule, field, value)
-        agents = None
-        if asked.agents is not None:
-            agents = [] if asked.agents.strip().lower() == "all" else find_agents(asked.agents)
-        return save_schedule(schedule, agents=agents)
+        return save_schedule(schedule, agents=self._agents_asked(asked.agents))
+
+    def _agents_asked(self, slugs: str | None) -> list[Agent] | None:
+        """Return the agents named; an empty list means all, None that nothing was asked."""
+        if slugs is None:
+            return None
+        if slugs.strip().lower() == "all":
+            return []
+        return list(find_agents(slugs))
 
     def _remove(self, schedule: EvaluationSchedule, *, as_json: bool) -> None:
         document = schedule_json(schedule)

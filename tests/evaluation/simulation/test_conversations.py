@@ -171,7 +171,7 @@ def test_without_a_key_the_scripted_actor_goes_through_its_lines(scripted: Agent
     assert sorted(own) == [f"Line {n}." for n in range(6)], "every line once"
 
 
-def test_a_simulation_that_was_measured_is_simulated_again_unless_it_may_be_used_again(scripted: Agent) -> None:
+def test_a_measured_simulation_is_made_again_unless_reused(scripted: Agent) -> None:
     first = simulated(scripted)
     unmeasured = simulated(scripted)
     make_run(scripted, simulated=True, where={"simulation": first.id})
@@ -268,7 +268,7 @@ def test_an_inactive_agent_is_not_simulated(scripted: Agent) -> None:
     assert "agent 'ada' is inactive" in simulated(scripted).problem
 
 
-def test_a_budget_that_is_used_up_stops_a_simulation_of_a_paid_model(llm_server: LLMServer, ada: Agent) -> None:
+def test_a_used_up_budget_stops_a_simulation_of_a_paid_model(llm_server: LLMServer, ada: Agent) -> None:
     AgentEvaluationConfig.objects.create(agent=ada, budget_enabled=True, daily_budget_usd=0)
 
     result = simulated(ada)
