@@ -180,6 +180,7 @@ def test_a_message_deleted_meanwhile_is_unscored_and_stops_nothing(
 
     execute([run])
 
-    statuses = dict(EvaluationScore.objects.values_list("status", "reason"))
-    assert statuses == {"scored": "", "unscored": "the message was deleted before it was judged"}
+    reasons = dict(EvaluationScore.objects.values_list("status", "reason"))
+    assert reasons["scored"] == ""
+    assert "was deleted" in reasons["unscored"]
     assert run.status == "completed"

@@ -126,16 +126,6 @@ def test_an_actor_without_lines_is_not_simulated_and_the_page_says_so(root: Clie
     assert not EvaluationRun.objects.get().simulated
 
 
-@pytest.mark.parametrize("asked", [{"samples": "0"}, {"samples": "2001"}, {"samples": "x"}, {"dimensions": ["taste"]}])
-def test_what_makes_no_sense_is_refused_with_what_is_allowed(
-    root: Client, ada: Agent, asked: dict[str, object]
-) -> None:
-    page = confirm(root, ask(ada), **{**USUAL, **asked}).content.decode()
-
-    assert 'role="alert"' in page
-    assert not EvaluationRun.objects.exists()
-
-
 def test_a_proposition_file_that_cannot_be_used_is_named(root: Client, ada: Agent, tmp_path: Path) -> None:
     (tmp_path / "adherence" / "_default.yaml").write_text("dimension: adherence\npropositions: 7\n")
 

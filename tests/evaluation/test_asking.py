@@ -67,6 +67,7 @@ def agent_of(body: dict[str, Any]) -> str:
     return str(re.findall(r"agent-\d", prompt_of(body).lower())[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asking", "key", "expected"),
     [
@@ -117,7 +118,7 @@ def test_a_judge_without_answers_is_down_and_one_answer_prevents_it() -> None:
     for number in range(GIVE_UP_AFTER):
         assert not health.down, number
         health.note(failed=True, why="timeout: too slow")
-    assert health.down == "the judge answered none of the first calls; the last: timeout: too slow"
+    assert "too slow" in health.down
 
     other = JudgeHealth()
     other.note(failed=False, why="")

@@ -106,8 +106,9 @@ def test_a_pair_whose_message_was_deleted_is_not_judged(llm_server: LLMServer, o
 
     execute([run])
 
-    found = {row.status: row.reason for row in EvaluationScore.objects.all()}
-    assert found == {"scored": "", "unscored": "a message of the pair was deleted before it was judged"}
+    reasons = {row.status: row.reason for row in EvaluationScore.objects.all()}
+    assert reasons["scored"] == ""
+    assert "was deleted" in reasons["unscored"]
 
 
 def test_a_hostile_message_cannot_close_its_fence(llm_server: LLMServer, one_claim: object) -> None:

@@ -172,6 +172,7 @@ def test_demo_s_6_6_repeated_ideas_are_collapsed_offline(offline: None) -> None:
 
 
 # --- S-6.5: baselines
+@pytest.mark.slow
 @pytest.mark.parametrize("judge", [OFFLINE, "test-model"])
 def test_demo_s_6_5_three_baselines_and_a_later_delta(
     office: None, llm_server: LLMServer, settings: Settings, capsys: pytest.CaptureFixture[str], judge: str

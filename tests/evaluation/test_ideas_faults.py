@@ -73,7 +73,8 @@ def test_a_collapse_that_names_ideas_there_are_not_is_no_answer(judge: LLMServer
     ideas(brainstorm())
 
     reason = EvaluationScore.objects.get().reason
-    assert reason.startswith("malformed: collapsing the list: same: 99 and 1: the list has entries 1 to 8")
+    assert reason.startswith("malformed: ")
+    assert "99 and" in reason
 
 
 def test_entries_that_do_not_exist_cost_nothing(llm_server: LLMServer) -> None:
