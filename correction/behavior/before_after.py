@@ -26,7 +26,7 @@ from evaluation.budget import why_over_budget
 from evaluation.change.change import ChangeResult, Sample, change_of, mean_of
 from evaluation.dimensions import OF_PERSONA
 from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
-from evaluation.propositions.files import presence
+from evaluation.propositions.traits import presence
 from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM
 from evaluation.scorers.subjects import Context, Event, PlainMessage, Window, event_of, read_plain_messages
 from evaluation.statistics.bootstrap import Observation

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from agents.kit.bulk import update_rows
 from agents.kit.llm import Label, complete_many
-from agents.kit.running import OUTAGE, outlasting
+from agents.kit.running import OUTAGE, retry_on_outage
 from agents.kit.text.fences import new_nonce, one_line
 from agents.models import Agent, Channel, Message
 from agents.personas.persona import current_digest
@@ -299,7 +299,7 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
         tries += 1
         return update_rows(rows, _COLUMNS_STORED, where="status = 'pending'")
 
-    if outlasting(write) == len(rows):
+    if retry_on_outage(write) == len(rows):
         _count_timeouts(rows)
         return True
     # What the database did before its connection was lost counts, although its answer never came.

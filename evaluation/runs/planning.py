@@ -39,8 +39,9 @@ from evaluation.models import (
     procedure_name,
 )
 from evaluation.models.evaluations import PROCEDURE
-from evaluation.propositions.files import LoadedFile, PropositionError, load_all, propositions_for, with_traits
+from evaluation.propositions.files import LoadedFile, PropositionError, load_all, propositions_for
 from evaluation.propositions.schema import Proposition, digest_of_each, fill, propositions_digest
+from evaluation.propositions.traits import with_traits
 from evaluation.runs.summary import reopen_failed
 from evaluation.runs.swaps import choose_swaps, swapped_texts
 from evaluation.scorers import SCORERS

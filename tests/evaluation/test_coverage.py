@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 from scipy.stats import fisher_exact
 
-from evaluation.change.change import ScoredShare, lost_dimensions, lost_propositions
+from evaluation.change.lost import ScoredShare, lost_dimensions, lost_propositions
 from evaluation.change.models import Baseline
 from evaluation.runs.summary import Share, percent, why_too_little
 from tests.evaluation.conftest import PropositionFolder
