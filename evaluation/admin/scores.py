@@ -114,6 +114,7 @@ def _judged_text(score: EvaluationScore, message: Message) -> str:
 
 
 def _message_block(score: EvaluationScore, message: Message | None) -> SafeString:
+    """Show the text that was judged, with a link to its conversation."""
     if message is None:
         return display.EMPTY
     if _unread(score):
@@ -151,6 +152,7 @@ def judgement_notes(request: HttpRequest, messages: list[Message]) -> dict[int, 
 
 
 def _note(request: HttpRequest, message: Message, scores: list[Any]) -> SafeString:
+    """Render the note on a message: its lowest scores in its newest evaluation."""
     message_admin: Any = admin.site.get_model_admin(Message)
     scored = [score.score for score in scores if score.status == EvaluationScore.Status.SCORED]
     context = {

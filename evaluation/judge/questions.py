@@ -363,6 +363,7 @@ def _phrases_in(rule: Rule, text: str) -> list[str]:
 
 # An unusable confidence or advice must not cost the score beside it.
 def _usable_confidence(value: Any) -> float | None:
+    """Return a confidence of 0 to 1; None for anything else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and 0 <= value <= 1:
         return float(value)
@@ -433,6 +434,7 @@ def parse_answers(data: Any, propositions: Mapping[str, Proposition]) -> dict[st
 
 
 def _parse_entry(data: Any, proposition: Proposition) -> Answer | Abstention:
+    """Parse one claim's entry of a reply; one that is not valid becomes an `Abstention`."""
     if data is None:
         return Abstention("no entry for this claim", invalid=True)
     if _is_abstention(data):
@@ -491,6 +493,7 @@ def judged(entry: Answer | Abstention, proposition: Proposition, method: str = M
 
 
 def _verdict_of_abstention(entry: Abstention) -> Verdict:
+    """Return the unscored verdict of an entry without a value."""
     if entry.invalid:
         return unscored(f"malformed: {entry.reason}", cause=MALFORMED)
     if entry.out_of_reach:
@@ -790,6 +793,7 @@ class _Calls:
             yield self._build_request(call)
 
     def _next_call(self) -> _Call | None:
+        """Return the next call to make; None when all wait for replies."""
         if self._double_checks:
             return self._double_checks.popleft()
         question = self._next_question()
@@ -801,6 +805,7 @@ class _Calls:
         return None
 
     def _next_question(self) -> Question | None:
+        """Return a question that need not wait for the prompt cache; put aside those that must."""
         if self._released:
             return self._released.popleft()
         for question in self._questions:
@@ -810,6 +815,7 @@ class _Calls:
         return None
 
     def _build_request(self, call: _Call) -> LLMRequest:
+        """Build the request of a call; others of its prefix wait if it is the first and worth caching."""
         if call.first_answer is not None:
             return build_recheck(call.question, call.first_answer.reply)
         request = build_request(call.question)

@@ -170,6 +170,7 @@ def _cancel_batches(runs: Sequence[EvaluationRun]) -> None:
 
 
 def _cancel(runs: models.QuerySet[EvaluationRun]) -> int:
+    """Cancel those of these runs that have not ended; return how many."""
     return runs.filter(status__in=CANCELLABLE).update(
         status=Status.CANCELLED,
         error="cancelled on request",

@@ -101,6 +101,7 @@ def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
 
 
 def _estimate(plan: Plan, length: AnswerLength, window_ends: dict[tuple[object, ...], Ends]) -> Estimate:
+    """Estimate what a planned run would need."""
     spec, run = plan.spec, new_run(plan)
     subject = subject_of(run)
     if isinstance(subject, Subject):
@@ -147,6 +148,7 @@ def _calls_of_dimension(
 
 
 def _calls_for_question(question: Question, tokens_per_proposition: int) -> list[Call]:
+    """Return the calls that a question would take: a double check takes two."""
     number = len(question.propositions)
     sent = estimate_tokens(build_request(question))
     answered = number * tokens_per_proposition

@@ -183,6 +183,7 @@ class _Execution:
             raise
 
     def _judge_pending(self, run: EvaluationRun) -> EvaluationContext | None:
+        """Judge what is pending of a leased run; see `judge`."""
         if run.batch and is_waiting(run.work_id):  # a person chose this run: nothing of it is asked again meanwhile
             run.finish(owner=self.owner, status=Status.PENDING)
             return None

@@ -261,6 +261,7 @@ class Leases:
             return run.pk not in self._lost
 
     def _renew_all(self) -> None:
+        """Extend every lease; those that another worker took are lost."""
         for run in list(self._held.values()):
             if not run.extend_lease(owner=self.owner, lease=lease()):
                 del self._held[run.pk]

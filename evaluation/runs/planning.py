@@ -123,6 +123,7 @@ class RunSpec:
             object.__setattr__(self, "per_call", 1)
 
     def _check_dimensions(self) -> None:
+        """Refuse unknown dimensions, and none."""
         allowed = ", ".join(Dimension.values)
         if not self.dimensions:
             raise ValueError(f"dimensions none: allowed: {allowed}")
@@ -136,6 +137,7 @@ class RunSpec:
             raise ValueError(f"{name} {value}: {least} to {most}")
 
     def _check_target(self) -> None:
+        """Refuse a target that the dimensions, or a swap test, cannot measure."""
         if (self.agent is None) == (self.channel is None):
             raise ValueError("an evaluation targets an agent or a channel, exactly one of them")
         of_agents = [name for name in self.dimensions if name not in CHANNEL_DIMENSIONS]

@@ -265,6 +265,7 @@ class RunRequest(EvaluationRequest):
         return self
 
     def _check_fits_channel(self) -> None:
+        """Refuse what can be measured of agents only."""
         of_agents = [name for name in self.dimensions if name not in CHANNEL_DIMENSIONS]
         if of_agents:
             allowed = ", ".join(CHANNEL_DIMENSIONS)

@@ -762,6 +762,7 @@ def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
 
 
 def _run_summary(run: EvaluationRun, dimensions: dict[str, DimensionSummary], spent: ledger.Totals) -> RunSummary:
+    """Put together a run, its dimensions and what it used."""
     sent = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
     overall_score = None
     if run.status not in WITHOUT_SCORE:
@@ -889,6 +890,7 @@ def waiting_words(runs: Sequence[EvaluationRun]) -> dict[int, str]:
 
 
 def _batch_words(batch: LLMBatch) -> str:
+    """Say how far a batch is."""
     name = batch.batch_id or "(being submitted)"
     words = f"waiting for batch {name}: {batch.answered} of {batch.requests} answered"
     if batch.cancel_requested_at is not None:

@@ -86,6 +86,7 @@ class Measured(NamedTuple):
 
 @lru_cache(maxsize=64)  # the judge's evidence and the figures go by the same lines
 def _measure(lines: Lines) -> Measured:
+    """Measure the voices of the agents that say these lines."""
     texts_by_agent: dict[int, list[str]] = {}
     for agent_id, text in lines:
         texts_by_agent.setdefault(agent_id, []).append(text)

@@ -518,6 +518,7 @@ class Subject:
         return self._halves
 
     def _read_halves(self) -> Halves:
+        """Read what `halves` returns."""
         current = list(self.messages().values_list("pk", "channel_id"))
         if self._is_split():
             current = current[len(current) // 2 :]

@@ -76,6 +76,8 @@ class Command(CodedCommand):
         return parser
 
     def _add_fields(self, parser: ArgumentParser, *, is_new: bool) -> None:
+        """Add the options that set a schedule's fields; of a new one they have defaults."""
+
         def default(text: str) -> str:
             return f" (default: {text})" if is_new else ""
 
@@ -108,6 +110,7 @@ class Command(CodedCommand):
             raise wrong(error) from None
 
     def _do(self, asked: Namespace) -> None:
+        """Do what was asked for."""
         if asked.action == "list":
             self._list(as_json=asked.json)
             return
@@ -160,6 +163,7 @@ class Command(CodedCommand):
         return list(find_agents(slugs))
 
     def _remove(self, schedule: EvaluationSchedule, *, as_json: bool) -> None:
+        """Delete a schedule, and print what it was."""
         document = schedule_json(schedule)
         schedule.delete()
         if as_json:
@@ -168,6 +172,7 @@ class Command(CodedCommand):
             self.stdout.write(f"Removed {schedule.name}. What it measured stays.")
 
     def _show_changed(self, schedule: EvaluationSchedule, asked: Namespace) -> None:
+        """Print a schedule after a change, with a note where its window overlaps."""
         note = overlap_note(schedule)
         if asked.json:
             document: dict[str, Any] = {"schedule": schedule_json(schedule)}
@@ -180,6 +185,7 @@ class Command(CodedCommand):
             console_on(self.stdout).print(escape(note))
 
     def _list(self, *, as_json: bool) -> None:
+        """Print all schedules."""
         schedules = list(EvaluationSchedule.objects.prefetch_related("agents"))
         if as_json:
             self._print_json({"schedules": [schedule_json(schedule) for schedule in schedules]})
@@ -189,6 +195,7 @@ class Command(CodedCommand):
             self.stdout.write("No schedules yet. Make one: manage.py schedule add nightly --every 1d --at 03:00")
 
     def _show_fired(self, fired: Fired, *, as_json: bool) -> None:
+        """Print what came of firing a schedule."""
         if as_json:
             runs = [{"agent": run.agent.slug if run.agent else None, "evaluation_run": run.pk} for run in fired.runs]
             self._print_json({"schedule": fired.schedule.name, "runs": runs, "skipped": fired.skipped})
