@@ -81,7 +81,7 @@ TABLES = (
         order=1,
         tab_of="evaluation.EvaluationRun",
         title="Scores",
-        columns="pk=score outcome claimed said why judge_mark",
+        columns="pk=score outcome claimed judged why judge_mark",
         filters="run=evaluation_run? message? dimension status judge proposition_id height evaluation_run__agent message__tags "
         "evaluation_run__created_at",
         search="proposition_id*",

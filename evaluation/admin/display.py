@@ -142,7 +142,7 @@ def number(
 
 
 def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
-    """How it was judged, where that is not the usual way."""
+    """Show how it was judged, where that is not the usual way."""
     how = procedure.removesuffix(SIMULATED)
     marks: list[tuple[str, Tone, str]] = []
     if procedure.endswith(SIMULATED):

@@ -20,7 +20,7 @@ from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, SwapHa
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import rounded
 from evaluation.runs.swaps import foils_in
-from evaluation.scorers.subjects import spoken_by
+from evaluation.scorers.subjects import messages_of_agent
 from evaluation.statistics.separation import Stratum, area_of
 
 HIGH = 7  # "mostly true": a swapped text that scores this passes for the agent's own
@@ -102,7 +102,7 @@ class SwapTest(BaseModel):
 
 def said_something(spec: RunSpec) -> bool:
     """Return whether the agent of a spec said something where it looks."""
-    return spec.agent is not None and spoken_by(agent=spec.agent, window=spec.window, where=spec.where).exists()
+    return spec.agent is not None and messages_of_agent(agent=spec.agent, window=spec.window, where=spec.where).exists()
 
 
 def swap_specs(spec: RunSpec) -> tuple[RunSpec, RunSpec]:

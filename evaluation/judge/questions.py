@@ -363,6 +363,7 @@ def _phrases_in(rule: Rule, text: str) -> list[str]:
 
 # An unusable confidence or advice must not cost the score beside it.
 def _usable_confidence(value: Any) -> float | None:
+    """Return a confidence of 0 to 1; None for anything else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and 0 <= value <= 1:
         return float(value)
@@ -433,6 +434,7 @@ def parse_answers(data: Any, propositions: Mapping[str, Proposition]) -> dict[st
 
 
 def _parse_entry(data: Any, proposition: Proposition) -> Answer | Abstention:
+    """Parse one claim's entry of a reply; one that is not valid becomes an `Abstention`."""
     if data is None:
         return Abstention("no entry for this claim", invalid=True)
     if _is_abstention(data):
@@ -491,6 +493,7 @@ def judged(entry: Answer | Abstention, proposition: Proposition, method: str = M
 
 
 def _verdict_of_abstention(entry: Abstention) -> Verdict:
+    """Return the unscored verdict of an entry without a value."""
     if entry.invalid:
         return unscored(f"malformed: {entry.reason}", cause=MALFORMED)
     if entry.out_of_reach:
@@ -746,19 +749,19 @@ class _Call:
 
     Attributes:
         question: What it asks.
-        full: The question it belongs to: the same, but for a second try of some of its propositions.
-        positions: Of its propositions in the full question.
+        whole_question: The same, but for a second try of some of its propositions.
+        positions: Of its propositions in the whole question.
         first_answer: Set for the second call of a double check.
     """
 
     question: Question
-    full: Question
+    whole_question: Question
     positions: tuple[int, ...]
     first_answer: _FirstAnswer | None = None
 
     @property
     def is_first_try(self) -> bool:
-        return self.question is self.full
+        return self.question is self.whole_question
 
 
 class _Calls:
@@ -769,7 +772,7 @@ class _Calls:
         self._double_checks: deque[_Call] = deque()
         self._second_tries: deque[_Call] = deque()
         self._in_flight: dict[int, _Call] = {}
-        self._first_tries = 0  # made and not ended
+        self._first_tries_open = 0  # made and not ended
         self._answered = 0
         self._tried_again = 0
         self._known_prefixes: set[Hashable] = {None}
@@ -790,17 +793,19 @@ class _Calls:
             yield self._build_request(call)
 
     def _next_call(self) -> _Call | None:
+        """Return the next call to make; None when all wait for replies."""
         if self._double_checks:
             return self._double_checks.popleft()
         question = self._next_question()
         if question is not None:
-            self._first_tries += 1
+            self._first_tries_open += 1
             return _Call(question, question, tuple(range(len(question.propositions))))
-        if self._second_tries and not self._first_tries:  # they come after everything else
+        if self._second_tries and not self._first_tries_open:  # they come after everything else
             return self._second_tries.popleft()
         return None
 
     def _next_question(self) -> Question | None:
+        """Return a question that need not wait for the prompt cache; put aside those that must."""
         if self._released:
             return self._released.popleft()
         for question in self._questions:
@@ -810,6 +815,7 @@ class _Calls:
         return None
 
     def _build_request(self, call: _Call) -> LLMRequest:
+        """Build the request of a call; others of its prefix wait if it is the first and worth caching."""
         if call.first_answer is not None:
             return build_recheck(call.question, call.first_answer.reply)
         request = build_request(call.question)
@@ -840,11 +846,11 @@ class _Calls:
         if not final:
             return None
         positions = tuple(call.positions[position] for position in final)
-        return Answered(call.full, positions, tuple(verdicts[position] for position in final))
+        return Answered(call.whole_question, positions, tuple(verdicts[position] for position in final))
 
     def _end_first_try(self, call: _Call, reply: Reply, verdicts: Sequence[Verdict]) -> list[int]:
         """Queue a second try for what is worth it; return the positions of its propositions."""
-        self._first_tries -= 1
+        self._first_tries_open -= 1
         if reply.ok:
             self._answered += 1
         are_exceptions = self._tried_again <= max(RETRIED_AT_LEAST, self._answered)
@@ -855,7 +861,7 @@ class _Calls:
             self._tried_again += 1
             propositions = tuple(call.question.propositions[position] for position in again)
             question = replace(call.question, propositions=propositions, max_tokens_factor=2)
-            self._second_tries.append(_Call(question, call.full, tuple(again)))
+            self._second_tries.append(_Call(question, call.whole_question, tuple(again)))
         return again
 
 

@@ -190,12 +190,14 @@ def settle(
         return unscored("the message was deleted before it was judged")
     if judged_by == "pair" and (message is None or earlier is None):
         return unscored("a message of the pair was deleted before it was judged")
-    if message is not None and proposition.precondition:
+    if message is None:  # a window needs the judge
+        return None
+    if proposition.precondition:
         target = Target(message.text, message.channel.kind, message.parent_id is not None)
         holds = PRECONDITIONS[proposition.precondition]
         if not holds(target, additional or {}, variables_in(subject, message)):
             return trivial(f"precondition {proposition.precondition} does not hold")
-    if message is not None and proposition.rule:
+    if proposition.rule:
         return verdict_by_rule(proposition.rule, message.text, inverted=proposition.inverted)
     return None
 
@@ -259,6 +261,7 @@ class Leases:
             return run.pk not in self._lost
 
     def _renew_all(self) -> None:
+        """Extend every lease; those that another worker took are lost."""
         for run in list(self._held.values()):
             if not run.extend_lease(owner=self.owner, lease=lease()):
                 del self._held[run.pk]
