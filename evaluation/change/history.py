@@ -152,8 +152,8 @@ def histories(
     tags: Mapping[tuple[int, Tag], datetime],
     dimensions: Collection[str] = (),
     judged: Judged | None = None,
-    most_runs: int | None = None,
-    most: int | None = None,
+    most_runs: int = MOST_RUNS,
+    most: int = MOST_JUDGED,
 ) -> list[History]:
     """Return the histories of these agents (primary keys), those by models before heuristics, in at most eight queries whatever there is.
 
@@ -161,10 +161,8 @@ def histories(
         tags: What `first_of_tags` says of them: at each build a rolling mean starts again.
         dimensions: Only these; default all but counts.
         judged: Only by this judge and procedure.
-        most_runs, most: Of the agents together the newest evaluations and messages; default `MOST_RUNS` and `MOST_JUDGED`.
+        most_runs, most: So many of the newest evaluations, and messages, of the agents together.
     """
-    most_runs = MOST_RUNS if most_runs is None else most_runs
-    most = MOST_JUDGED if most is None else most
     runs = _newest_runs(agents, judged, most_runs)
     wanted = set()
     for run in runs.values():
@@ -259,12 +257,28 @@ def _points_of_messages(runs: Collection[int], dimensions: Collection[str], most
     return points
 
 
+class _WindowScore(NamedTuple):
+    """The score of a window or a channel, and when its newest message was said; None where that is not known."""
+
+    score: float | None
+    newest_message_at: datetime | None
+
+
 def _points_of_windows(runs: Mapping[int, EvaluationRun], dimensions: Collection[str]) -> Iterator[tuple[str, Scored]]:
     """Yield dimension and score of what was judged over a window or a channel as a whole, at its newest message."""
     if not runs:
         return
-    evidence = Evidence.objects.order_by().filter(dimension__in=dimensions)
-    own_evidence = evidence.filter(evaluation_run=OuterRef("evaluation_run"), dimension=OuterRef("dimension"))
+    scores = _scores_of_windows(runs, dimensions) | _scores_of_channels(runs, dimensions)
+    for (pk, name), (score, newest_message_at) in scores.items():
+        at = newest_message_at or runs[pk].window_end or runs[pk].created_at
+        yield name, Scored(at=at, score=score, run=pk)
+
+
+def _scores_of_windows(runs: Collection[int], dimensions: Collection[str]) -> dict[tuple[int, str], _WindowScore]:
+    """Return by evaluation and dimension the score of what was judged over its window."""
+    evidence = Evidence.objects.order_by().filter(
+        evaluation_run=OuterRef("evaluation_run"), dimension=OuterRef("dimension")
+    )
     judged_whole = EvaluationScore.objects.filter(
         Q(over_window=True) | ~Q(dimension__in=BY_MESSAGE),
         message__isnull=True,
@@ -272,26 +286,31 @@ def _points_of_windows(runs: Mapping[int, EvaluationRun], dimensions: Collection
         dimension__in=dimensions,
     )
     sums = judged_whole.order_by().values_list("evaluation_run", "dimension").annotate(**_SUMS)
-    scores: dict[tuple[int, str], float | None] = {}
-    newest: dict[tuple[int, str], datetime | None] = {}
-    newest_message_at = Subquery(own_evidence.values("newest_message_at")[:1])
-    for pk, name, weighted, weights, at in sums.annotate(newest=newest_message_at):
-        scores[pk, name] = _mean(weighted, weights)
-        newest[pk, name] = at
-    wanted_of_channels = set(dimensions) & set(CHANNEL_DIMENSIONS)
-    linked = [run for run in runs.values() if wanted_of_channels & set(run.dimensions)]
+    scores = {}
+    for pk, name, weighted, weights, at in sums.annotate(newest=Subquery(evidence.values("newest_message_at")[:1])):
+        scores[pk, name] = _WindowScore(_mean(weighted, weights), at)
+    return scores
+
+
+def _scores_of_channels(
+    runs: Mapping[int, EvaluationRun], dimensions: Collection[str]
+) -> dict[tuple[int, str], _WindowScore]:
+    """Return by evaluation and dimension the score that an agent has from the evaluations of its channels."""
+    wanted = set(dimensions) & set(CHANNEL_DIMENSIONS)
+    linked = [run for run in runs.values() if wanted & set(run.dimensions)]
     of_channels = linked_dimensions(linked[:MOST_LINKED])
+    if not of_channels:
+        return {}
+    rows = Evidence.objects.order_by().filter(evaluation_run__in=of_channels, dimension__in=dimensions)
+    newest: dict[tuple[int, str], datetime] = {}
+    for pk, name, at in rows.values_list("evaluation_run", "dimension", "newest_message_at"):
+        newest[pk, name] = at
+    scores = {}
     for pk, by_name in of_channels.items():
         for name, dimension in by_name.items():
             if name in dimensions:
-                scores[pk, name] = dimension.score
-    if of_channels:
-        rows = evidence.filter(evaluation_run__in=of_channels)
-        for pk, name, at in rows.values_list("evaluation_run", "dimension", "newest_message_at"):
-            newest[pk, name] = at
-    for (pk, name), score in scores.items():
-        at = newest.get((pk, name)) or runs[pk].window_end or runs[pk].created_at
-        yield name, Scored(at=at, score=score, run=pk)
+                scores[pk, name] = _WindowScore(dimension.score, newest.get((pk, name)))
+    return scores
 
 
 def _mean(weighted: float | None, weights: float | None) -> float | None:

@@ -521,9 +521,7 @@ def _changes_to_judge(run: EvaluationRun) -> list[_NewChange]:
 
 def _change_since(before: EvaluationRun, run: EvaluationRun, dimension: str) -> ChangeResult:
     """Return the change of one dimension from one evaluation to another."""
-    comparison = compare(
-        measurement_of(before, dimensions=[dimension]), measurement_of(run, dimensions=[dimension]), propositions=False
-    )
+    comparison = compare(measurement_of(before, dimensions=[dimension]), measurement_of(run, dimensions=[dimension]))
     (change,) = comparison.dimensions
     return change
 

@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from agents.builds import first_of_tags
 from agents.models import Agent
-from evaluation.change import history
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, histories
 from evaluation.change.stored import store_ended
@@ -140,11 +139,10 @@ def test_more_points_than_fit_are_means_of_days_and_lead_to_the_lowest_message()
     assert read(ada)[0].daily(2).older
 
 
-def test_only_the_newest_messages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MOST_JUDGED", 3)
+def test_only_the_newest_messages_are_read() -> None:
     ada = make_agent()
     imported(ada, [9, 8, 7, 6, 5])
-    (one,) = read(ada)
+    (one,) = read(ada, most=3)
 
     assert (values(one), one.older) == ([7, 6, 5], True)
 
