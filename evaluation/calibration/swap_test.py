@@ -21,7 +21,7 @@ from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import rounded
 from evaluation.runs.swaps import foils_in
 from evaluation.scorers.subjects import spoken_by
-from evaluation.statistics.separation import Compared, area_of
+from evaluation.statistics.separation import Stratum, area_of
 
 HIGH = 7  # "mostly true": a swapped text that scores this passes for the agent's own
 SAMPLES = 10
@@ -143,7 +143,7 @@ def _why_unscored(dimension: str, pairs: Sequence[Pair]) -> str:
     return unscored.order_by("pk").values_list("reason", flat=True).first() or ""
 
 
-def _compared(own: Sequence[Text], swapped: Sequence[Text]) -> tuple[Compared, float, float]:
+def _compared(own: Sequence[Text], swapped: Sequence[Text]) -> tuple[Stratum, float, float]:
     """Each own text with each swapped one, by the propositions scored for both; with the mean of either over these pairs.
 
     A text scored by an exact rule alone has a 9, one that the judge could say more about an 8: over different propositions that is
@@ -160,7 +160,7 @@ def _compared(own: Sequence[Text], swapped: Sequence[Text]) -> tuple[Compared, f
             seen[0].add(i)
             seen[1].add(j)
     own_mean, swapped_mean = (total / max(1, pairs) for total in totals)
-    return Compared(len(seen[0]), len(seen[1]), pairs, wins), own_mean, swapped_mean
+    return Stratum(len(seen[0]), len(seen[1]), pairs, wins), own_mean, swapped_mean
 
 
 def _mean(text: Text) -> float:

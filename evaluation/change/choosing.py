@@ -400,6 +400,7 @@ def _without_adherence(
     )
     tag_value = Cast(KeyTextTransform(name, "where"), TextField())  # else compared with JSON
     tagged = completed.annotate(tag_value=tag_value).filter(tag_value=value)
+    run: EvaluationRun
     for run in tagged.select_related("agent").order_by("-pk"):
         if run.procedure == way.procedure and ADHERENCE in run.dimensions:
             return run

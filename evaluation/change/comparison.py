@@ -197,9 +197,7 @@ def _shown_by_hits(change: ChangeResult) -> Shown:
 
 
 # -- two measurements
-def compare(
-    baseline: Measurement, candidate: Measurement, *, margin: float = MARGIN, propositions: bool = True
-) -> Comparison:
+def compare(baseline: Measurement, candidate: Measurement, *, margin: float = MARGIN) -> Comparison:
     """Return the change from one measurement to another, per dimension and per proposition.
 
     A dimension's change is that of the propositions that were asked in both and are still the same; where some are not, its scores
@@ -208,7 +206,6 @@ def compare(
     Args:
         baseline, candidate: What is compared with what.
         margin: Half-width of "no change", in points, more than 0.
-        propositions: Whether to look at each proposition, too.
 
     Raises:
         NotComparable: Another target, judge or procedure; names both.
@@ -230,8 +227,7 @@ def compare(
     for pair in pairs:
         lost = lost_by_dimension.get(pair.name)
         dimensions.append(pair.change(margin, lost))
-        if propositions:
-            by_dimension[pair.name] = pair.proposition_changes(margin)
+        by_dimension[pair.name] = pair.proposition_changes(margin)
         changed += pair.names_of(pair.reworded)
         scored_in_one += pair.names_of(pair.scored_in_one)
         over_window += pair.names_of(pair.over_window)

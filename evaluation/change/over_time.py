@@ -475,14 +475,8 @@ def _alert_for_sharp_fall(run: EvaluationRun, change: _NewChange) -> DriftAlert 
         since = first.said_at
         if first.sent_at is None:
             remark = "the messages are undated, that is when they were stored"
-    alert = DriftAlert(
-        evaluation_run=run,
-        schedule=run.schedule,
-        since=since,
-        before=change.result.baseline,
-        after=change.result.candidate,
-        **line,
-    )
+    scores: dict[str, Any] = {"before": change.result.baseline, "after": change.result.candidate}
+    alert = DriftAlert(evaluation_run=run, schedule=run.schedule, since=since, **scores, **line)
     return _announce(alert, remark=remark)
 
 
@@ -527,9 +521,7 @@ def _changes_to_judge(run: EvaluationRun) -> list[_NewChange]:
 
 def _change_since(before: EvaluationRun, run: EvaluationRun, dimension: str) -> ChangeResult:
     """Return the change of one dimension from one evaluation to another."""
-    comparison = compare(
-        measurement_of(before, dimensions=[dimension]), measurement_of(run, dimensions=[dimension]), propositions=False
-    )
+    comparison = compare(measurement_of(before, dimensions=[dimension]), measurement_of(run, dimensions=[dimension]))
     (change,) = comparison.dimensions
     return change
 

@@ -65,10 +65,12 @@ def p_values_elsewhere(agents: Collection[int], judged: Judged) -> tuple[list[fl
     """Return the p values of all other active agents' current dimensions, and of their propositions, by the same judge and procedure."""
     others = Agent.objects.listed().filter(is_active=True).exclude(pk__in=agents).order_by()
     rows = Change.objects.filter(current=True, judge=judged.judge, procedure=judged.procedure, agent__in=others)
-    tested = rows.filter(p_alone__isnull=False).exclude(dimension__in=COUNTED).order_by()
+    rows = rows.exclude(dimension__in=COUNTED).order_by()
     dimensions: list[float] = []
     propositions: list[float] = []
-    for proposition, p in tested.values_list("proposition", "p_alone"):
+    for proposition, p in rows.values_list("proposition", "p_alone"):
+        if p is None:
+            continue
         if proposition:
             propositions.append(p)
         else:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from scipy import stats
 
-from evaluation.change.change import mean_of
+from evaluation.change.change import change_of, mean_of
 from evaluation.change.comparison import adjusted, compare
 from evaluation.change.measurements import Measurement
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference
@@ -117,12 +117,14 @@ OFF_BY_CHANCE = 3 * (0.95 * 0.05 / TRIALS) ** 0.5  # three standard errors of a 
 
 
 def share_covered(make: Callable[[random.Random], tuple[Measurement, Measurement]], true_change: float) -> float:
-    rng, held = random.Random(2), 0
+    rng = random.Random(2)
+    covered = 0
     for _ in range(TRIALS):
-        interval = only(compare(*make(rng), propositions=False)).interval
+        before, now = (measured.dimensions["adherence"].sample for measured in make(rng))
+        interval = change_of(before, now, dimension="adherence", margin=0.5).interval
         assert interval is not None
-        held += interval.low <= true_change <= interval.high
-    return held / TRIALS
+        covered += interval.low <= true_change <= interval.high
+    return covered / TRIALS
 
 
 def noisy(rng: random.Random, mean: float, first: int, *, messages: int, repeats: int = 1) -> Measurement:
