@@ -374,7 +374,7 @@ def test_consistency_that_nothing_can_score_asks_for_no_cues(
     assert "write rules or cues" not in first
 
 
-LARGE = "large, but with no interval neither sure nor in the exit code:"
+LARGE = "large, but with no interval neither significant nor in the exit code:"
 
 
 def shown(*comparisons: Comparison) -> str:

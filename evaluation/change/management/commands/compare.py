@@ -467,7 +467,7 @@ def _large_without_interval(comparisons: Sequence[Comparison]) -> list[str]:
                 large.append(f"{comparison.target} {change.dimension} {_scores(change)}")
     if not large:
         return []
-    return [f"large, but with no interval neither sure nor in the exit code: {', '.join(large)}."]
+    return [f"large, but with no interval neither significant nor in the exit code: {', '.join(large)}."]
 
 
 def _scores(change: ChangeResult) -> str:
