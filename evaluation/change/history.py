@@ -12,9 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import NamedTuple
 
-from django.db.models import F, OuterRef, Q, Subquery, Sum
+from django.db.models import F, Q, Sum
 from django.utils import timezone
 
 from agents.builds import Tag
@@ -30,18 +29,31 @@ MOST_RUNS = 400  # the newest evaluations
 MOST_JUDGED = 2_000  # messages, the newest; an evaluation that judged one again makes it count again
 MOST_LINKED = 60  # evaluations whose channels are read
 ROLLING = 10  # messages in a rolling mean
-EVALUATION_COLUMNS = (
-    *("agent_id", "judge", "method", "hard", "double_check", "simulated", "swap_test", "dimensions"),
-    *("window_end", "created_at"),
+RUN_FIELDS = (
+    "agent_id",
+    "judge",
+    "method",
+    "hard",
+    "double_check",
+    "simulated",
+    "swap_test",
+    "dimensions",
+    "window_end",
+    "created_at",
 )
+_SCORED = Q(status="scored")
+SUM_OF_WEIGHTED_SCORES = Sum(F("weight") * F("score"), filter=_SCORED)
+SUM_OF_WEIGHTS = Sum("weight", filter=_SCORED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """What was scored at one time: `score` 0 to 9, None where nothing could be scored.
+    """What was scored at one time.
 
-    `message` (its primary key) is None of what is judged over a window. `of`: how many messages it is the mean of; `message` is then the
-    one that scored lowest.
+    Attributes:
+        score: 0 to 9; None where nothing could be scored.
+        message: Primary key; None of what is judged over a window. Of several messages the one that scored lowest.
+        messages: How many messages it is the mean of.
     """
 
     at: datetime
@@ -50,7 +62,7 @@ class Scored:
     message: int | None = None
     channel: int | None = None
     position: int = 0
-    of: int = 1
+    messages: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +109,10 @@ class History:
 
     @property
     def now(self) -> float | None:
-        """Return the newest rolling mean, of windows the newest score."""
+        """Return the newest rolling mean, of windows the newest score; None where nothing has a score."""
         if self.rolled:
             return self.rolled[-1].mean
-        for point in reversed(self.points):
-            if point.score is not None:
-                return point.score
-        return None
+        return next((point.score for point in reversed(self.points) if point.score is not None), None)
 
     def daily(self, most: int) -> History:
         """Return the same with a point a day where it has more than `most`; the newest `most` of them."""
@@ -111,39 +120,40 @@ class History:
             return self
         points_by_day: dict[date, list[Scored]] = defaultdict(list)
         for point in self.points:
-            points_by_day[timezone.localtime(point.at).date()].append(point)
-        points = [_mean_of_day(of_day) for of_day in points_by_day.values()]
-        newest = points[-most:]
-        last_rolled = {timezone.localtime(rolled.at).date(): rolled for rolled in self.rolled}
+            points_by_day[_day(point.at)].append(point)
+        days = [_mean_of_day(points) for points in points_by_day.values()]
+        drawn = days[-most:]
+        last_mean_of_day = {_day(rolled.at): rolled for rolled in self.rolled}
         return replace(
             self,
-            points=newest,
-            rolled=[rolled for rolled in last_rolled.values() if rolled.at >= newest[0].at],
+            points=drawn,
+            rolled=[rolled for rolled in last_mean_of_day.values() if rolled.at >= drawn[0].at],
             by_day=True,
-            older=self.older or len(points) > most,
+            older=self.older or len(days) > most,
         )
 
 
+def _day(at: datetime) -> date:
+    return timezone.localtime(at).date()
+
+
 def _mean_of_day(points: Sequence[Scored]) -> Scored:
-    """Return the mean of a day's points, with the message that scored lowest; unscored where none has a score."""
+    """Return the mean of a day, with the message that scored lowest; unscored where none of them has a score."""
     scored = [point for point in points if point.score is not None]
     if not scored:
-        return replace(points[-1], score=None, of=1)
+        return points[-1]
     lowest = min(scored, key=lambda point: point.score or 0.0)
     mean = sum(point.score or 0.0 for point in scored) / len(scored)
-    return replace(lowest, score=mean, of=len(scored))
+    return replace(lowest, score=mean, messages=len(scored))
 
 
-class _Line(NamedTuple):
-    """What tells the lines of a chart apart."""
+@dataclass(frozen=True, slots=True)
+class HistoryKey:
+    """What a history is of: an agent (primary key), by one judge and procedure, in one dimension."""
 
     agent: int
     judged: Judged
     dimension: str
-
-
-def _line_of(run: EvaluationRun, dimension: str) -> _Line:
-    return _Line(run.agent_id or 0, Judged(judge=run.judge, procedure=run.procedure), dimension)
 
 
 def histories(
@@ -161,187 +171,166 @@ def histories(
         tags: What `first_of_tags` says of them: at each build a rolling mean starts again.
         dimensions: Only these; default all but counts.
         judged: Only by this judge and procedure.
-        most_runs, most: So many of the newest evaluations, and messages, of the agents together.
+        most_runs, most: Of the agents together the newest evaluations and messages.
     """
     runs = _newest_runs(agents, judged, most_runs)
-    wanted = set()
-    for run in runs.values():
-        wanted |= {name for name in run.dimensions if name not in COUNTED and (not dimensions or name in dimensions)}
-    points_of_messages = _points_of_messages(runs, wanted & set(BY_MESSAGE), most)
-    by_message = _lines_of_messages(points_of_messages, runs)
-    of_windows: dict[_Line, list[Scored]] = defaultdict(list)
-    others = _with_other_lines(runs, wanted, by_message)
-    for name, point in _points_of_windows(others, wanted):
-        line = _line_of(runs[point.run], name)
-        if line not in by_message:
-            of_windows[line].append(point)
-    older = len(points_of_messages) == most or len(runs) == most_runs
-    builds: dict[int, list[datetime]] = defaultdict(list)
-    for (agent, _), at in tags.items():
-        builds[agent].append(at)
+    wanted = {name for run in runs.values() for name in run.dimensions if name not in COUNTED}
+    if dimensions:
+        wanted &= set(dimensions)
+    scored_messages = _scores_of_messages(runs, wanted & set(BY_MESSAGE), most)
+    by_message = _newest_scores(scored_messages, runs)
+    by_window: dict[HistoryKey, list[Scored]] = defaultdict(list)
+    for name, scored in _scores_of_windows(_runs_with_windows(runs, wanted, set(by_message)), wanted):
+        key = _key(runs[scored.run], name)
+        if key not in by_message:
+            by_window[key].append(scored)
+    older = len(scored_messages) == most or len(runs) == most_runs
     drawn = []
-    for line, points in by_message.items():
-        points.sort(key=_order_of_points)
-        rolled = _rolling_means(points, sorted(builds[line.agent]))
-        drawn.append(History(**line._asdict(), points=points, rolled=rolled, older=older))
-    for line, points in of_windows.items():
-        points.sort(key=_order_of_points)
-        drawn.append(History(**line._asdict(), points=points, rolled=[], older=older))
-    return sorted(
-        drawn, key=lambda history: (is_heuristic(history.judged.judge), str(history.judged), history.dimension)
-    )
+    for key, points in by_message.items():
+        builds = sorted(at for (agent, _), at in tags.items() if agent == key.agent)
+        points.sort(key=_by_time)
+        drawn.append(_history(key, points, older=older, rolled=_rolling_means(points, builds)))
+    for key, points in by_window.items():
+        points.sort(key=_by_time)
+        drawn.append(_history(key, points, older=older))
+    return sorted(drawn, key=_models_first)
 
 
-def _newest_runs(agents: Collection[int], judged: Judged | None, most_runs: int) -> dict[int, EvaluationRun]:
-    """Return the newest completed evaluations of real speech by primary key, the newest first."""
+def _newest_runs(agents: Collection[int], judged: Judged | None, most: int) -> dict[int, EvaluationRun]:
+    """Return the newest evaluations of these agents by primary key, without simulated speech, positions and swap tests."""
     completed = EvaluationRun.objects.filter(
         status=EvaluationRun.Status.COMPLETED, agent__in=agents, simulated=False, swap_test="", position_bins=[]
     )
     if judged is not None:
         completed = completed.filter(judge=judged.judge)
-    newest = completed.order_by("-created_at", "-pk").only(*EVALUATION_COLUMNS)[:most_runs]
+    newest = completed.order_by("-created_at", "-pk").only(*RUN_FIELDS)[:most]
     return {run.pk: run for run in newest if judged is None or run.procedure == judged.procedure}
 
 
-def _lines_of_messages(
-    points: Sequence[tuple[str, Scored]], runs: Mapping[int, EvaluationRun]
-) -> dict[_Line, list[Scored]]:
-    """Return the points of each line; of a message that was judged again that of the newest evaluation.
+def _key(run: EvaluationRun, dimension: str) -> HistoryKey:
+    return HistoryKey(run.agent_id or 0, Judged(judge=run.judge, procedure=run.procedure), dimension)
+
+
+def _newest_scores(
+    scored_messages: Sequence[tuple[str, Scored]], runs: Mapping[int, EvaluationRun]
+) -> dict[HistoryKey, list[Scored]]:
+    """Return each message's score in the newest evaluation that judged it.
 
     Args:
-        points: With their dimension, of the same message those of the newest evaluation first.
+        scored_messages: With their dimensions; of a message the newest evaluation first.
     """
-    newest: dict[tuple[_Line, int | None], Scored] = {}
-    for name, point in reversed(points):
-        newest[_line_of(runs[point.run], name), point.message] = point
-    lines: dict[_Line, list[Scored]] = defaultdict(list)
-    for (line, _), point in newest.items():
-        lines[line].append(point)
-    return lines
+    newest: dict[HistoryKey, dict[int | None, Scored]] = defaultdict(dict)
+    for name, scored in scored_messages:
+        newest[_key(runs[scored.run], name)].setdefault(scored.message, scored)
+    return {key: list(by_message.values()) for key, by_message in newest.items()}
 
 
-def _with_other_lines(
-    runs: Mapping[int, EvaluationRun], wanted: Collection[str], by_message: Collection[_Line]
+def _runs_with_windows(
+    runs: Mapping[int, EvaluationRun], wanted: set[str], by_message: set[HistoryKey]
 ) -> dict[int, EvaluationRun]:
     """Return the evaluations in which something was not judged message by message."""
     others = {}
     for pk, run in runs.items():
-        lines = {_line_of(run, name) for name in run.dimensions if name in wanted}
-        if any(line not in by_message for line in lines):
+        if any(_key(run, name) not in by_message for name in wanted.intersection(run.dimensions)):
             others[pk] = run
     return others
 
 
-_SCORED = Q(status="scored")
-_SUMS = {
-    "points": Sum(F("weight") * F("score"), filter=_SCORED),
-    "weights": Sum("weight", filter=_SCORED),
-}
-
-
-def _points_of_messages(runs: Collection[int], dimensions: Collection[str], most: int) -> list[tuple[str, Scored]]:
+def _scores_of_messages(runs: Collection[int], dimensions: Collection[str], most: int) -> list[tuple[str, Scored]]:
     """Return dimension and score of each judged message, the newest `most` of them, those of the newest evaluation first."""
     if not dimensions:
         return []
-    columns = ("evaluation_run", "dimension", "message", "message__said_at", "message__channel", "message__position")
-    judged = EvaluationScore.objects.filter(
-        evaluation_run__in=runs, dimension__in=dimensions, message__isnull=False, status__in=["scored", "unscored"]
+    rows = (
+        EvaluationScore.objects.filter(evaluation_run__in=runs, dimension__in=dimensions, message__isnull=False)
+        .filter(status__in=["scored", "unscored"])
+        .order_by("-message__said_at", "-message", "-evaluation_run")
+        .values("evaluation_run", "dimension", "message", "message__said_at", "message__channel", "message__position")
+        .annotate(points=SUM_OF_WEIGHTED_SCORES, weights=SUM_OF_WEIGHTS)
     )
-    newest = judged.order_by("-message__said_at", "-message", "-evaluation_run")
-    points = []
-    for run, name, message, at, channel, position, weighted, weights in newest.values_list(*columns).annotate(**_SUMS)[
-        :most
-    ]:
-        score = _mean(weighted, weights)
-        points.append((name, Scored(at=at, score=score, run=run, message=message, channel=channel, position=position)))
-    return points
+    scores = []
+    for row in rows[:most]:
+        scored = Scored(
+            at=row["message__said_at"],
+            score=_weighted_mean(row["points"], row["weights"]),
+            run=row["evaluation_run"],
+            message=row["message"],
+            channel=row["message__channel"],
+            position=row["message__position"],
+        )
+        scores.append((row["dimension"], scored))
+    return scores
 
 
-class _WindowScore(NamedTuple):
-    """The score of a window or a channel, and when its newest message was said; None where that is not known."""
-
-    score: float | None
-    newest_message_at: datetime | None
-
-
-def _points_of_windows(runs: Mapping[int, EvaluationRun], dimensions: Collection[str]) -> Iterator[tuple[str, Scored]]:
+def _scores_of_windows(runs: Mapping[int, EvaluationRun], dimensions: set[str]) -> Iterator[tuple[str, Scored]]:
     """Yield dimension and score of what was judged over a window or a channel as a whole, at its newest message."""
     if not runs:
         return
-    scores = _scores_of_windows(runs, dimensions) | _scores_of_channels(runs, dimensions)
-    for (pk, name), (score, newest_message_at) in scores.items():
-        at = newest_message_at or runs[pk].window_end or runs[pk].created_at
+    scores = _window_scores(runs, dimensions)
+    # An agent's scores of channel dimensions come from the evaluations of the channels.
+    of_channels = [run for run in runs.values() if dimensions & set(run.dimensions) & set(CHANNEL_DIMENSIONS)]
+    for pk, summaries in linked_dimensions(of_channels[:MOST_LINKED]).items():
+        for name, summary in summaries.items():
+            if name in dimensions:
+                scores[pk, name] = summary.score
+    newest_messages = _newest_messages(scores)
+    for (pk, name), score in scores.items():
+        at = newest_messages.get((pk, name)) or runs[pk].window_end or runs[pk].created_at
         yield name, Scored(at=at, score=score, run=pk)
 
 
-def _scores_of_windows(runs: Collection[int], dimensions: Collection[str]) -> dict[tuple[int, str], _WindowScore]:
-    """Return by evaluation and dimension the score of what was judged over its window."""
-    evidence = Evidence.objects.order_by().filter(
-        evaluation_run=OuterRef("evaluation_run"), dimension=OuterRef("dimension")
+def _window_scores(runs: Collection[int], dimensions: Collection[str]) -> dict[tuple[int, str], float | None]:
+    """Return by evaluation and dimension the mean of the judgements that are of no single message."""
+    whole = EvaluationScore.objects.filter(Q(over_window=True) | ~Q(dimension__in=BY_MESSAGE), message__isnull=True)
+    rows = (
+        whole.filter(evaluation_run__in=runs, dimension__in=dimensions)
+        .order_by()
+        .values("evaluation_run", "dimension")
+        .annotate(points=SUM_OF_WEIGHTED_SCORES, weights=SUM_OF_WEIGHTS)
     )
-    judged_whole = EvaluationScore.objects.filter(
-        Q(over_window=True) | ~Q(dimension__in=BY_MESSAGE),
-        message__isnull=True,
-        evaluation_run__in=runs,
-        dimension__in=dimensions,
-    )
-    sums = judged_whole.order_by().values_list("evaluation_run", "dimension").annotate(**_SUMS)
-    scores = {}
-    for pk, name, weighted, weights, at in sums.annotate(newest=Subquery(evidence.values("newest_message_at")[:1])):
-        scores[pk, name] = _WindowScore(_mean(weighted, weights), at)
+    scores: dict[tuple[int, str], float | None] = {}
+    for row in rows:
+        scores[row["evaluation_run"], row["dimension"]] = _weighted_mean(row["points"], row["weights"])
     return scores
 
 
-def _scores_of_channels(
-    runs: Mapping[int, EvaluationRun], dimensions: Collection[str]
-) -> dict[tuple[int, str], _WindowScore]:
-    """Return by evaluation and dimension the score that an agent has from the evaluations of its channels."""
-    wanted = set(dimensions) & set(CHANNEL_DIMENSIONS)
-    linked = [run for run in runs.values() if wanted & set(run.dimensions)]
-    of_channels = linked_dimensions(linked[:MOST_LINKED])
-    if not of_channels:
-        return {}
-    rows = Evidence.objects.order_by().filter(evaluation_run__in=of_channels, dimension__in=dimensions)
-    newest: dict[tuple[int, str], datetime] = {}
-    for pk, name, at in rows.values_list("evaluation_run", "dimension", "newest_message_at"):
-        newest[pk, name] = at
-    scores = {}
-    for pk, by_name in of_channels.items():
-        for name, dimension in by_name.items():
-            if name in dimensions:
-                scores[pk, name] = _WindowScore(dimension.score, newest.get((pk, name)))
-    return scores
+def _newest_messages(keys: Collection[tuple[int, str]]) -> dict[tuple[int, str], datetime | None]:
+    """Return by evaluation and dimension when the newest message was said that was judged."""
+    evidence = Evidence.objects.filter(evaluation_run__in={pk for pk, _ in keys}).order_by()
+    rows = evidence.values_list("evaluation_run", "dimension", "newest_message_at")
+    return {(pk, name): at for pk, name, at in rows}
 
 
-def _mean(weighted: float | None, weights: float | None) -> float | None:
-    """Return Σ weight · score ÷ Σ weight; None without scores."""
-    if weighted is None or not weights:
-        return None
-    return round(weighted / weights, 4)
-
-
-def _order_of_points(point: Scored) -> tuple[datetime, int]:
-    return point.at, point.message or point.run
+def _weighted_mean(points: float | None, weights: float | None) -> float | None:
+    return round(points / weights, 4) if points is not None and weights else None
 
 
 def _rolling_means(points: Sequence[Scored], builds: Sequence[datetime]) -> list[Rolled]:
-    """Return the rolling mean at each scored point.
-
-    Args:
-        points: Oldest first.
-        builds: When the builds were first used, in order; the mean starts again at each.
-    """
+    """Return the rolling mean at each scored point; it starts again where a build began."""
     means: list[Rolled] = []
     window: list[float] = []
-    build_before = -1
+    build = -1
     for point in points:
         if point.score is None:
             continue
-        build = bisect_right(builds, point.at)
-        starts = build != build_before
+        build_of_point = bisect_right(builds, point.at)
+        starts = build_of_point != build
         if starts:
             window = []
-            build_before = build
+            build = build_of_point
         window = [*window, point.score][-ROLLING:]
         means.append(Rolled(at=point.at, scores=tuple(window), starts=starts))
     return means
+
+
+def _history(key: HistoryKey, points: Sequence[Scored], *, older: bool, rolled: Sequence[Rolled] = ()) -> History:
+    return History(
+        agent=key.agent, judged=key.judged, dimension=key.dimension, points=points, rolled=rolled, older=older
+    )
+
+
+def _by_time(scored: Scored) -> tuple[datetime, int]:
+    return scored.at, scored.message or scored.run
+
+
+def _models_first(history: History) -> tuple[bool, str, str]:
+    return is_heuristic(history.judged.judge), str(history.judged), history.dimension

@@ -11,7 +11,7 @@ import pytest
 
 from agents.models import Agent, Message
 from evaluation.change.position import PositionProfile, position_profile
-from evaluation.ci.render import position_table
+from evaluation.ci.terminal import position_table
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.scorers.subjects import Bin, parse_bins, positions_of, sample_by_position, spoken_by
