@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, get_args
 
 from django.db.models import QuerySet
@@ -58,9 +59,15 @@ class CapturePermissions(ModelPermissions):
 
 
 def _read_margin(text: str) -> float:
-    if not 0 < float(text) <= MOST_MARGIN:  # which no "nan" is
+    """Read points; no "nan" lies between the limits.
+
+    Raises:
+        ValueError: It is no number that is allowed; the filter says what is.
+    """
+    margin = float(text)
+    if not 0 < margin <= MOST_MARGIN:
         raise ValueError
-    return float(text)
+    return margin
 
 
 class ComparisonFilters(Filters):
@@ -82,10 +89,8 @@ class ComparisonAnswer(BaseModel):
 
 
 def _agreement(baseline: Baseline, context: Context) -> JudgeCalibration | None:
-    agreement: JudgeCalibration | None = context["agreements"].get(
-        Key(baseline.judge, baseline.procedure, baseline.dimension)
-    )
-    return agreement
+    agreements: dict[Key, JudgeCalibration] = context["agreements"]
+    return agreements.get(Key(baseline.judge, baseline.procedure, baseline.dimension))
 
 
 def _coverage(baseline: Baseline, context: Context) -> float | None:
@@ -177,9 +182,9 @@ class Baselines(Listed):
         with reading_propositions():
             asked = self.read_body()
             if not asked.replace:
-                _keep_tags(asked.spec(agent=asked.agent))
-            run, again = request_evaluation(asked, agent=asked.agent, is_baseline=True)
-        return accepted(request, run, taken_up=again)
+                _refuse_dropped_tags(asked.spec(agent=asked.agent))
+            run, is_same = request_evaluation(asked, agent=asked.agent, is_baseline=True)
+        return accepted(request, run, taken_up=is_same)
 
     def retrieve(self, request: Request, agent: str) -> Response:
         """The current baselines of one agent: one per judge, procedure and dimension. Empty when none was captured yet."""
@@ -199,22 +204,31 @@ class Baselines(Listed):
         and `swap_test`, as in an evaluation; null: not known. 404 when there is nothing to compare, 409 when the two cannot be compared;
         the detail says why.
         """
-        named, pk, margin = or_404(the_agent, agent), self.query["run"], self.query["margin"] or MARGIN
-        run, runs = _newest(named) if pk is None else _chosen(named, pk)
+        named = or_404(the_agent, agent)
+        margin = self.query["margin"] or MARGIN
+        pk = self.query["run"]
+        compared = _newest_runs(named) if pk is None else _chosen_run(named, pk)
         try:
-            comparison = against_baselines(runs, margin=margin)
+            comparison = against_baselines(compared.by_dimension, margin=margin)
         except NotComparable as error:
             raise Conflict(str(error)) from None
         if comparison is None:
-            raise NotFound(_no_baseline(run))
+            raise NotFound(_no_baseline(compared.newest))
         document = comparison.model_dump(mode="json")
-        how = {"judge": comparison.judge, "procedure": comparison.procedure}
-        with_trust(document["dimensions"], **how, agent=named.slug)
-        row = EvaluationRow.of(run, self.row_context())
+        with_trust(document["dimensions"], judge=comparison.judge, procedure=comparison.procedure, agent=named.slug)
+        row = EvaluationRow.of(compared.newest, self.row_context())
         return Response({"agent": named.slug, "run": row, "comparison": document})
 
 
-def _keep_tags(spec: RunSpec) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsToCompare:
+    """The evaluations that are compared with an agent's baselines: one per dimension, and the newest of them."""
+
+    newest: EvaluationRun
+    by_dimension: dict[str, EvaluationRun]
+
+
+def _refuse_dropped_tags(spec: RunSpec) -> None:
     """Refuse a baseline that would replace one of messages with a tag, and would not ask for that tag.
 
     Raises:
@@ -227,35 +241,48 @@ def _keep_tags(spec: RunSpec) -> None:
         )
 
 
-def _newest(agent: Agent) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:
-    """The newest evidence of this agent where it has a baseline, by any judge and procedure."""
+def _newest_runs(agent: Agent) -> RunsToCompare:
+    """Return the newest evidence of this agent where it has a baseline, by any judge and procedure.
+
+    Raises:
+        NotFound: It has no baseline, or was not evaluated since.
+    """
     baselines = list(Baseline.objects.filter(agent=agent))
     if not baselines:
         raise NotFound(f"{agent.slug} has no baseline yet; POST to /api/evaluations/baselines/ captures one")
-    ways = sorted({(row.judge, row.procedure) for row in baselines})
-    runs = newest_of_ways([agent.pk], (Judged(judge=judge, procedure=how) for judge, how in ways)).get(agent.pk)
+    ways = sorted({(baseline.judge, baseline.procedure) for baseline in baselines})
+    judges = [Judged(judge=judge, procedure=procedure) for judge, procedure in ways]
+    runs = newest_of_ways([agent.pk], judges).get(agent.pk)
     if runs:
-        return [*runs.values()][-1], runs
+        return RunsToCompare(newest=list(runs.values())[-1], by_dimension=runs)
     raise NotFound(
         f"nothing to compare: no evaluation of {agent.slug} {nothing_newer(baselines)}; "
         f'POST /api/evaluations/ {{"agent": "{agent.slug}"}} evaluates it'
     )
 
 
-def _chosen(agent: Agent, pk: int) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:
+def _chosen_run(agent: Agent, pk: int) -> RunsToCompare:
+    """Return the evaluation that was asked for.
+
+    Raises:
+        NotFound: There is none of this agent.
+        Conflict: It is not completed.
+    """
     runs = EvaluationRun.objects.filter(agent=agent).select_related("agent", "channel")
     run: EvaluationRun | None = runs.filter(pk=pk).first()
     if run is None:
         raise NotFound(f"there is no evaluation {pk} of {agent.slug}")
     if run.status != EvaluationRun.Status.COMPLETED:
         raise Conflict(f"evaluation {pk} is {run.status}; only one that is completed can be compared")
-    return run, dict.fromkeys(run.dimensions, run)
+    return RunsToCompare(newest=run, by_dimension=dict.fromkeys(run.dimensions, run))
 
 
 def _no_baseline(run: EvaluationRun) -> str:
-    there = Baseline.objects.filter(agent=run.agent).order_by("judge", "procedure").values_list("judge", "procedure")
-    named = "; ".join(dict.fromkeys(f"{judge} by {procedure}" for judge, procedure in there)) or "none"
-    return f"no baseline by judge {run.judge} and procedure {run.procedure} to compare evaluation {run.pk} with; there are: {named}"
+    """Return by which judges there are baselines to compare, where there is none by the judge of this evaluation."""
+    baselines = Baseline.objects.filter(agent=run.agent).order_by("judge", "procedure")
+    names = [f"{judge} by {procedure}" for judge, procedure in baselines.values_list("judge", "procedure")]
+    there = "; ".join(dict.fromkeys(names)) or "none"
+    return f"no baseline by judge {run.judge} and procedure {run.procedure} to compare evaluation {run.pk} with; there are: {there}"
 
 
 # -- changes

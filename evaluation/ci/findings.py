@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agents.kit.text.wording import interval_text, number, signed
 from evaluation.change.change import ChangeResult
-from evaluation.change.comparison import ONLY_BEFORE, shown_by
+from evaluation.change.comparison import ONLY_BEFORE, Shown, shown_by
 from evaluation.change.dimension_pair import NONE_IN_COMMON
 from evaluation.change.examples import WorstMessage, lowest_messages, worst_message
 from evaluation.ci.limits import OVERALL, Limits
@@ -469,29 +469,37 @@ def find_one_sided(results: Sequence[AgentResult]) -> list[Finding]:
     for result in results:
         for shown in result.comparison.shown if result.comparison else ():
             summary = result.summary.dimensions.get(shown.dimension)
-            if shown.proposition or (summary is not None and summary.reason):
-                continue
-            only_before = shown.verdict == ONLY_BEFORE
-            lowest = [] if only_before else lowest_messages(result.run.pk, shown.dimension)
-            missing = result.missing(shown.dimension)
-            data = shown.model_dump(exclude={"dimension"})
-            data["missing"] = missing
-            data["messages"] = [message.model_dump() for message in lowest]
-            findings.append(
-                Finding(
-                    kind="one_sided",
-                    verdict=shown.verdict,
-                    agent=result.agent,
-                    dimension=shown.dimension,
-                    before=shown.figures if only_before else "",
-                    now="" if only_before else shown.figures,
-                    why=missing,
-                    worst=lowest[0] if lowest else None,
-                    messages=tuple(lowest[1:]),
-                    data=data,
-                )
-            )
+            too_little_now = summary is not None and summary.reason
+            if not shown.proposition and not too_little_now:
+                findings.append(_one_sided(result, shown))
     return findings
+
+
+def _one_sided(result: AgentResult, shown: Shown) -> Finding:
+    before = ""
+    now = ""
+    lowest: list[WorstMessage] = []
+    if shown.verdict == ONLY_BEFORE:
+        before = shown.figures
+    else:
+        now = shown.figures
+        lowest = lowest_messages(result.run.pk, shown.dimension)
+    missing = result.missing(shown.dimension)
+    data = shown.model_dump(exclude={"dimension"})
+    data["missing"] = missing
+    data["messages"] = [message.model_dump() for message in lowest]
+    return Finding(
+        kind="one_sided",
+        verdict=shown.verdict,
+        agent=result.agent,
+        dimension=shown.dimension,
+        before=before,
+        now=now,
+        why=missing,
+        worst=lowest[0] if lowest else None,
+        messages=tuple(lowest[1:]),
+        data=data,
+    )
 
 
 def find_undecided(results: Sequence[AgentResult], limits: Limits) -> list[Finding]:

@@ -116,9 +116,12 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
         captured = Baseline.objects.filter(agent=agent, judge=settings.JUDGE_MODEL).values_list("dimension", flat=True)
         form = measuring_form(request, usual=set(captured), is_baseline=is_baseline)
         name = display.marked(agent.display_name)
-        title, verb = f"Evaluate {name} now", "Evaluate now"
         if is_baseline:
-            title, verb = f"Capture a baseline of {name}", "Capture baseline"
+            title = f"Capture a baseline of {name}"
+            verb = "Capture baseline"
+        else:
+            title = f"Evaluate {name} now"
+            verb = "Evaluate now"
 
         def estimate() -> CostPreview:
             with refusing_files():
@@ -220,16 +223,16 @@ def _then_and_now(baseline: Baseline, change: Change | None) -> SafeString | str
     """Return both scores as the comparison has them; of a dimension that nothing newer was scored in, the baseline's."""
     if baseline.count is not None:
         return f"{baseline.count:,}"
-    if change is None or change.candidate is None:
-        if baseline.score is None:
-            return "unscored"
-        before, now = baseline.score, meter(None, why="nothing newer was scored")
-    elif change.result.of_words:
-        before, now = change.baseline, of_words(change.candidate)
+    if change is not None and change.candidate is not None:
+        before = change.baseline
+        now = of_words(change.candidate) if change.result.of_words else meter(change.candidate)
+    elif baseline.score is not None:
+        before = baseline.score
+        now = meter(None, why="nothing newer was scored")
     else:
-        before, now = change.baseline, meter(change.candidate)
-    score = "–" if before is None else f"{before:.1f}"
-    return format_html('{} <span aria-hidden="true">→</span> {}', score, now)
+        return "unscored"
+    text = "–" if before is None else f"{before:.1f}"
+    return format_html('{} <span aria-hidden="true">→</span> {}', text, now)
 
 
 # -- on an agent's page

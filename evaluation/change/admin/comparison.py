@@ -265,12 +265,15 @@ def _missing_side(request: HttpRequest, form: CompareForm, name: str, tag: str) 
     agent = form.chosen_agent
     page = "evaluate"
     if tag:
-        words, label = f"The messages of {agent} with {tag} have not been evaluated yet.", f"Evaluate {tag}"
+        words = f"The messages of {agent} with {tag} have not been evaluated yet."
+        label = f"Evaluate {tag}"
     elif name == "baseline":
+        words = f"{agent} has no baseline."
+        label = "Capture a baseline"
         page = "capture"
-        words, label = f"{agent} has no baseline.", "Capture a baseline"
     else:
-        words, label = f"No evaluation of {agent} scored messages newer than the baseline's.", "Evaluate now"
+        words = f"No evaluation of {agent} scored messages newer than the baseline's."
+        label = "Evaluate now"
     if agent is None or not request.user.has_perm(MEASURE):
         return {"words": words}
     url = reverse(f"admin:evaluation_agent_{page}", args=[agent.pk])
@@ -498,9 +501,11 @@ def _csv_response(pair: ComparedPair) -> HttpResponse:
     """Return a line for each dimension and proposition, with the numbers of `compare --json`."""
     comparison = pair.comparison
     rows = [_csv_row(change, pair) for change in (*comparison.dimensions, *comparison.proposition_changes)]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    complete = ({name: row.get(name) for name in columns} for row in rows)
-    response = HttpResponse("".join(csv_lines(complete, columns)), content_type="text/csv; charset=utf-8")
+    empty_row: dict[str, Any] = {}  # with the columns of all rows: counts have one more
+    for row in rows:
+        empty_row |= dict.fromkeys(row)
+    lines = csv_lines(({**empty_row, **row} for row in rows), list(empty_row))
+    response = HttpResponse("".join(lines), content_type="text/csv; charset=utf-8")
     filename = f"comparison-{comparison.target.removeprefix('#')}.csv"
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
     return response

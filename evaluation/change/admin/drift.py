@@ -157,13 +157,13 @@ def _point_note(scored: Scored) -> str:
 
 def points_text(history: History) -> str:
     """Return what the points of a chart are, how many have no score, and what is not drawn."""
+    scored = len(history.points) - history.unscored
     if history.by_day:
-        unit, explained = "day", " (mean of each)"
+        sentences = [f"{counted(scored, 'day')} (mean of each)"]
     elif history.rolled:
-        unit, explained = "message", ""
+        sentences = [counted(scored, "message")]
     else:
-        unit, explained = "evaluation", ""
-    sentences = [counted(len(history.points) - history.unscored, unit) + explained]
+        sentences = [counted(scored, "evaluation")]
     if history.unscored:
         sentences.append(f"{history.unscored:,} unscored")
     if history.rolled:

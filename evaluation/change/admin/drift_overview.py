@@ -45,7 +45,7 @@ PROPOSITION_HEADINGS = ("Proposition", "Baseline", "Now", "Change", "Judged, bas
 ACTIVE_CHOICES = (("", "active agents"), ("all", "all agents"), ("no", "inactive agents"))
 STATES: dict[State, tuple[Tone, str]] = {
     "drifted": ("bad", "a proposition or a dimension fell significantly among all that were compared"),
-    "possibly drifted": ("warning", "a proposition fell by half a point or more; too little was judged to be sure"),
+    "possibly drifted": ("warning", "a proposition fell by half a point or more; too little was judged to decide"),
     "not enough data": (
         "plain",
         "nothing fell significantly, but too little was judged to call it steady, or much less is scored than in the baseline",
@@ -169,7 +169,7 @@ def _card(drift: AgentDrift, steps: Sequence[Step]) -> dict[str, Any]:
         "drift": drift,
         "badge": display.badge(drift.state, *STATES[drift.state]),
         "sentence": sentence_of(drift),
-        "sure": why_drifted(drift),
+        "certainty": why_drifted(drift),
         "scores_url": scores_behind(drift.main),
         "compare_url": _compare_url_of(drift),
         "quotes": [(name, quote) for name, quote in quotes if quote is not None],

@@ -31,7 +31,7 @@ def compare(model_admin: Any, request: HttpRequest, queryset: QuerySet[Evaluatio
 
 
 def compare_buttons(request: HttpRequest, run: EvaluationRun) -> list[Button]:
-    """The way from an evaluation of an agent to its comparison."""
+    """Return the way from an evaluation of an agent to its comparison."""
     if run.agent is None or run.is_baseline:
         return []
     url = compare_url(agent=run.agent.slug, candidate=run.pk)
@@ -39,26 +39,26 @@ def compare_buttons(request: HttpRequest, run: EvaluationRun) -> list[Button]:
 
 
 def compare_view(request: HttpRequest) -> HttpResponse:
-    """Compare any two measurements."""
+    """Show the comparison of any two measurements."""
     if not request.user.has_perm("evaluation.view_evaluationrun"):
         raise PermissionDenied
     run_admin: Any = admin.site.get_model_admin(EvaluationRun)
     return compare_page(run_admin, request)
 
 
-def _urls() -> list[URLPattern]:
+def _compare_urls() -> list[URLPattern]:
     page = admin.site.admin_view(compare_view)
     return [path("evaluation/evaluationrun/compare/", page, name="evaluation_evaluationrun_compare")]
 
 
-add_pages(_urls)
+add_pages(_compare_urls)
 
 
 # -- schedules
 def fill_unseen(schedules: list[Any]) -> None:
     """Set `unseen` of schedules: how many of their alerts nobody acknowledged."""
-    new = DriftAlert.objects.filter(schedule__in=schedules, acknowledged_at=None).order_by()
-    unseen = dict(new.values_list("schedule").annotate(n=Count("pk")))
+    alerts = DriftAlert.objects.filter(schedule__in=schedules, acknowledged_at=None).order_by()
+    unseen = dict(alerts.values_list("schedule").annotate(n=Count("pk")))
     for schedule in schedules:
         schedule.unseen = unseen.get(schedule.pk, 0)
 
@@ -72,5 +72,6 @@ def new_alerts(schedule: Any) -> SafeString | str:
 
 
 def alerts_buttons(request: HttpRequest, schedule: EvaluationSchedule) -> list[Button]:
-    """The way from a schedule to its alerts."""
-    return [Button(label="Its alerts", url=display.list_url(DriftAlert, schedule__id__exact=schedule.pk))]
+    """Return the way from a schedule to its alerts."""
+    url = display.list_url(DriftAlert, schedule__id__exact=schedule.pk)
+    return [Button(label="Its alerts", url=url)]

@@ -185,12 +185,9 @@ def _chart_context(request: HttpRequest, offered: Sequence[Agent], drifts: Seque
 
     What the form does not offer is as if it were not given.
     """
-    dimension = request.GET.get("dimension", "")
-    if dimension not in DIMENSION_NAMES:
-        dimension = Dimension.ADHERENCE.value
+    dimension = _chosen_dimension(request)
     label = DIMENSION_NAMES[dimension]
-    slugs = request.GET.getlist("agent")
-    chosen = [agent for agent in offered if agent.slug in slugs][:MOST_LINES]
+    chosen = _chosen_agents(request, offered)
     agents = chosen or _agents_who_lost_most(drifts) or _agents_measured_last()
     keys = [agent.pk for agent in agents]
     tags = first_of_tags(keys) if keys else {}
@@ -202,18 +199,33 @@ def _chart_context(request: HttpRequest, offered: Sequence[Agent], drifts: Seque
     for history in scored:
         if history.judged == judged:
             drawn[history.agent] = history.daily(MOST_POINTS // len(agents))
-    return {
+    context: dict[str, Any] = {
         "dimensions": [(value, name, value == dimension) for value, name in DIMENSION_NAMES.items()],
-        "ways": [(str(judge), judge_name(judge), judge == judged) for judge in judges],
+        "judges": [(str(judge), judge_name(judge), judge == judged) for judge in judges],
         "choices": [(agent.slug, display.isolated(agent.display_name), agent in chosen) for agent in offered],
         "most": MOST_LINES,
-        "chart": _chart(request, agents, drawn, drifts, dimension, tags) if drawn else "",
-        "what": _caption(label, drawn.values(), len(offered)),
-        "judge": judged_by(judged) if judged else "",
-        "empty": f"{label} has no score{' of these agents' if agents else ''} yet.",
         "agents_url": display.list_url(Agent, is_active__exact=1),
         "runs_url": display.list_url(EvaluationRun),
     }
+    if drawn:
+        context["judge"] = judged_by(judged)
+        context["chart"] = _chart(request, agents, drawn, drifts, dimension, tags)
+        context["caption"] = _caption(label, drawn.values(), len(offered))
+    elif agents:
+        context["empty"] = f"{label} has no score of these agents yet."
+    else:
+        context["empty"] = f"{label} has no score yet."
+    return context
+
+
+def _chosen_dimension(request: HttpRequest) -> str:
+    chosen = request.GET.get("dimension", "")
+    return chosen if chosen in DIMENSION_NAMES else Dimension.ADHERENCE.value
+
+
+def _chosen_agents(request: HttpRequest, offered: Sequence[Agent]) -> list[Agent]:
+    slugs = request.GET.getlist("agent")
+    return [agent for agent in offered if agent.slug in slugs][:MOST_LINES]
 
 
 def _agents_who_lost_most(drifts: Sequence[AgentDrift]) -> list[Agent]:

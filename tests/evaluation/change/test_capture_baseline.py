@@ -27,27 +27,17 @@ def cast(settings: Settings, propositions: PropositionFolder) -> dict[str, Agent
 
 
 # -- --json
-RUN_FIELDS = (
-    "agent evaluation_run status error persona_digest overall_score coverage dimensions calls tokens cost_usd unpriced_calls "
-    "cache_read_share observations"
-)
-
-
-def test_json_is_one_object_with_the_documented_keys(llm_server: LLMServer, capfd: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_with_the_scores_of_each_dimension(
+    llm_server: LLMServer, capfd: pytest.CaptureFixture[str]
+) -> None:
     llm_server.respond = answers(lambda claim: 8 if "voice" in claim else 6 if "mood" in claim else 3)
 
     call_command("capture_baseline", "--no-simulate", "--json")
 
     out, _ = capfd.readouterr()
     document = json.loads(out)
-    assert list(document) == ["judge", "runs", "estimate", "actual"]
     assert document["judge"] == "test-model"
     assert [run["agent"] for run in document["runs"]] == ["ada", "bob"]
-    for run in document["runs"]:
-        assert list(run) == RUN_FIELDS.split()
-        for name, dimension in run["dimensions"].items():
-            keys = "score scored trivial unscored coverage propositions calibration".split()  # noqa: SIM905
-            assert list(dimension) == [*keys, *(["swap_test"] if name == "adherence" else [])]
     ada = document["runs"][0]
     assert ada["dimensions"]["adherence"] == {
         "score": pytest.approx((4 * 8 + 4 * 6 + 9 + 0 + 9 + 0) / 12, abs=1e-4),
@@ -73,25 +63,14 @@ def test_json_can_be_written_to_a_file_too(llm_server: LLMServer, tmp_path: Path
 
 
 # -- for people
-def test_the_table_shows_scores_counts_judge_cost_and_the_weakest_proposition(llm_server: LLMServer) -> None:
+def test_the_table_names_judge_cost_and_the_weakest_proposition(llm_server: LLMServer) -> None:
     llm_server.respond = answers(lambda claim: 2 if "mood" in claim else 8)
 
     out = command()
 
-    assert "Baseline by test-model, 0 to 9, higher is better" in out
-    for heading in (
-        "Agent",
-        "Overall",
-        "Adherence",
-        "Fluency",
-        "Scored",
-        "Unsc.",
-        "Cost",
-    ):
-        assert heading in out
-    assert "unpriced" in out
-    assert "bob" in out
-    weakest = out[out.index("Weakest proposition") :]
+    for word in ("test-model", "Adherence", "Fluency", "unpriced", "bob"):
+        assert word in out
+    weakest = out.partition("Weakest proposition")[2]
     assert "mood" in weakest
     assert "No." in weakest
     assert "heuristic" not in out
@@ -136,27 +115,6 @@ def test_one_that_said_nothing_is_a_note_unless_it_was_named(
     code, words = refused("--where", "build=99")
     assert (code, "ada" in words) == (2, True), "nothing at all was measured"
     assert set(Baseline.objects.values_list("agent__slug", flat=True)) == {"ada", "bob"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--agents", "zed"], "no agent 'zed'; agents: ada, bob"),
-        (["--dimensions", "vibes"], "--dimensions 'vibes': allowed: 'adherence', 'consistency'"),
-        (["--dimensions", ","], "--dimensions []: allowed: at least 1 item"),
-        (["--window", "soon"], "window 'soon' is not understood; allowed: all, last:N"),
-        (["--samples", "0"], "--samples 0: allowed: greater than or equal to 1"),
-        (["--per-call", "11"], "--per-call 11: allowed: less than or equal to 10"),
-        (["--where", "build"], "--where 'build': write tag=value"),
-        (["--where", "=41"], "write tag=value"),
-    ],
-)
-def test_wrong_usage_is_refused_with_what_is_allowed(llm_server: LLMServer, arguments: list[str], words: str) -> None:
-    code, found = refused(*arguments)
-
-    assert code in (2, 3)
-    assert words in found
-    assert llm_server.calls == 0
 
 
 def test_a_broken_file_about_everybody_ends_it_with_3_before_anything_is_asked(

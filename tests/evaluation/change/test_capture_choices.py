@@ -75,9 +75,7 @@ def test_a_duration_reaches_back_from_now(llm_server: LLMServer, time_machine: A
 
 
 @pytest.mark.parametrize("dimension", ["adherence", "fluency", "consistency", "convergence"])
-def test_a_stretch_of_time_without_messages_says_whether_they_have_no_time_or_are_older(
-    llm_server: LLMServer, dimension: str
-) -> None:
+def test_a_window_without_messages_says_whether_they_have_no_time(llm_server: LLMServer, dimension: str) -> None:
     Message.objects.filter(agent__slug="ada").update(sent_at=None)
 
     code, undated = refused("--agents", "ada", "--dimensions", dimension, "--window", "7d")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from scipy import stats
 
-from evaluation.change.change import mean_of
+from evaluation.change.change import change_of, mean_of
 from evaluation.change.comparison import adjusted, compare
 from evaluation.change.measurements import Measurement
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference
@@ -84,6 +84,7 @@ def steady(rng: random.Random, target: str, first: int) -> Measurement:
     return measurement({"adherence": rows}, target=target)
 
 
+@pytest.mark.slow
 def test_sixteen_steady_agents_with_ten_propositions_each_are_rarely_accused() -> None:
     """Holm's corrected p alone: the verdict asks for more than that. The figures stand in docs/explanation/scores.md."""
     rng = random.Random(6)
@@ -117,12 +118,14 @@ OFF_BY_CHANCE = 3 * (0.95 * 0.05 / TRIALS) ** 0.5  # three standard errors of a 
 
 
 def share_covered(make: Callable[[random.Random], tuple[Measurement, Measurement]], true_change: float) -> float:
-    rng, held = random.Random(2), 0
+    rng = random.Random(2)
+    covered = 0
     for _ in range(TRIALS):
-        interval = only(compare(*make(rng), propositions=False)).interval
+        before, now = (measured.dimensions["adherence"].sample for measured in make(rng))
+        interval = change_of(before, now, dimension="adherence", margin=0.5).interval
         assert interval is not None
-        held += interval.low <= true_change <= interval.high
-    return held / TRIALS
+        covered += interval.low <= true_change <= interval.high
+    return covered / TRIALS
 
 
 def noisy(rng: random.Random, mean: float, first: int, *, messages: int, repeats: int = 1) -> Measurement:
@@ -136,7 +139,7 @@ def noisy(rng: random.Random, mean: float, first: int, *, messages: int, repeats
     return measurement({"adherence": rows})
 
 
-@pytest.mark.parametrize(("messages", "repeats"), [(12, 1), (12, 3), (30, 1)])
+@pytest.mark.parametrize(("messages", "repeats"), [(12, 1), (12, 3), pytest.param(30, 1, marks=pytest.mark.slow)])
 def test_scores_of_one_message_belong_together(messages: int, repeats: int) -> None:
     """95 % intervals (94.7 % in 4,500 trials); were each score counted alone, three times as many would give some 75 %."""
 

@@ -106,7 +106,7 @@ def test_what_was_measured_before_is_not_asked_again_until_more_is_said(llm_serv
     assert llm_server.calls > asked
 
 
-def test_agents_who_said_nothing_on_a_side_cannot_be_compared_and_end_with_2(llm_server: LLMServer, ada: Agent) -> None:
+def test_agents_who_said_nothing_on_a_side_cannot_be_compared(llm_server: LLMServer, ada: Agent) -> None:
     judge(llm_server, voice=8)
 
     code, out, err = ran("--a", "build=1", "--b", "build=77")
@@ -271,16 +271,9 @@ def test_a_channel_is_compared_by_tags(llm_server: LLMServer, propositions: Prop
         ([*TAGS, "--runs", "1", "2"], "one way of comparing at a time"),
         (["--channel", "office"], "--channel goes with --a and --b"),
         ([*TAGS, "--channel", "nowhere"], "no channel 'nowhere'; channels: "),
-        ([*TAGS, "--agents", "zed"], "no agent 'zed'; agents: ada"),
         ([*TAGS, "--dimensions", "charm"], "--dimensions 'charm': allowed: adherence"),
-        ([*TAGS, "--margin", "0"], "--margin 0.0: allowed: more than 0"),
         ([*TAGS, "--detect", "nan"], "--detect nan: allowed: more than 0"),
-        ([*TAGS, "--baseline", "b.json"], "one way of comparing at a time"),
-        (["--baseline", "/nowhere/b.json"], "/nowhere/b.json: No such file"),
         ([*TAGS, "--samples", "0"], "samples 0: 1 to 100000"),
-        ([*TAGS, "--window", "soon"], "window 'soon' is not understood"),
-        (["--runs", "0", "0"], "--runs 0: no such evaluation"),
-        (["--runs", "1", "x"], "invalid int value"),
     ],
 )
 def test_wrong_usage_is_refused_and_says_what_is_allowed(ada: Agent, arguments: list[str], message: str) -> None:
@@ -331,7 +324,7 @@ def test_a_score_of_far_less_than_before_is_not_shown_and_ends_with_2(settings: 
     assert "less than half as much is scored as in the baseline" in " ".join(text.split())
 
 
-def test_a_build_of_which_nothing_is_scored_is_compared_with_the_baseline_all_the_same(
+def test_a_build_of_which_nothing_is_scored_is_compared_all_the_same(
     settings: Settings, propositions: PropositionFolder
 ) -> None:
     settings.JUDGE_MODEL = OFFLINE
@@ -364,7 +357,7 @@ def test_a_build_of_which_nothing_is_scored_is_compared_with_the_baseline_all_th
     assert [one["proposition"] for one in comparison["not_enough_data"]] == ["", "greets"]
 
 
-def test_self_consistency_that_nothing_can_score_says_why_and_asks_for_no_cues(
+def test_consistency_that_nothing_can_score_asks_for_no_cues(
     settings: Settings, propositions: PropositionFolder
 ) -> None:
     settings.JUDGE_MODEL = OFFLINE
@@ -381,7 +374,7 @@ def test_self_consistency_that_nothing_can_score_says_why_and_asks_for_no_cues(
     assert "write rules or cues" not in first
 
 
-LARGE = "large, but with no interval neither sure nor in the exit code:"
+LARGE = "large, but with no interval neither significant nor in the exit code:"
 
 
 def shown(*comparisons: Comparison) -> str:
@@ -411,6 +404,7 @@ def test_a_baseline_that_is_too_small_leads_to_detect() -> None:
     assert "--detect 0.5 says how many messages a baseline takes." in text
 
 
+@pytest.mark.slow
 def test_those_who_lose_their_voice_are_found_and_nobody_else_is_accused_ac_6_5_4(settings: Settings) -> None:
     settings.JUDGE_MODEL, settings.PROPOSITION_DIRS = "offline:lexical-1", []
     loader.seed()
@@ -431,7 +425,7 @@ def test_those_who_lose_their_voice_are_found_and_nobody_else_is_accused_ac_6_5_
 
 
 @pytest.mark.parametrize("dated", [True, False])
-def test_comparing_two_builds_alerts_nobody_and_says_where_messages_have_no_time(
+def test_comparing_builds_raises_no_alert_and_notes_messages_without_time(
     llm_server: LLMServer, propositions: PropositionFolder, dated: bool
 ) -> None:
     propositions.claims("adherence/_default.yaml", "dry")

@@ -28,7 +28,7 @@ def in_group(name: str) -> Client:
     return signed_in(user)
 
 
-def test_a_card_tells_who_went_flat_in_what_with_quotes_and_what_to_do(root: Client, overview_url: str) -> None:
+def test_a_card_shows_who_drifted_in_what_with_quotes_and_steps(root: Client, overview_url: str) -> None:
     ada, bob = make_agent(title="Clerk"), make_agent("bob")
     flattened(ada)
     page = read(root, overview_url)
@@ -113,9 +113,7 @@ def test_texts_of_agents_and_people_stay_texts(root: Client, overview_url: str) 
 
 
 @pytest.mark.parametrize(("group", "steps"), [("Viewer", False), ("Operator", True), ("Editor", True)])
-def test_every_group_sees_the_cast_and_is_offered_only_what_it_may_do(
-    overview_url: str, group: str, steps: bool
-) -> None:
+def test_every_group_sees_the_cards_and_steps_it_may_take(overview_url: str, group: str, steps: bool) -> None:
     bob = make_agent("bob")
     flattened(make_agent())
     page = read(in_group(group), overview_url)
@@ -134,7 +132,7 @@ def test_without_the_right_to_read_messages_there_are_no_quotes(overview_url: st
 
 
 @pytest.mark.parametrize("rights", [[], ["change.view_baseline"], ["agents.view_agent"]])
-def test_who_may_not_see_baselines_of_agents_sees_no_cast(overview_url: str, rights: list[str]) -> None:
+def test_without_the_right_to_see_baselines_and_agents_it_is_refused(overview_url: str, rights: list[str]) -> None:
     assert signed_in(staff(*rights)).get(overview_url).status_code == 403
 
 

@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.evaluation.ci.test_files import NO_SERVER, ROOT, files  # noqa: F401 (a fixture)
 
+pytestmark = pytest.mark.slow  # each starts several processes
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 IN_CHARACTER = """
 from evaluation.ci.pytest import Unjudged, in_character

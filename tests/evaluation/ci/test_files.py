@@ -75,6 +75,7 @@ def evaluate(options: Sequence[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_build_is_gated_by_files_alone_though_the_configured_database_is_not_there(files: Path) -> None:
     baseline = files / "baseline.json"
 
@@ -149,6 +150,7 @@ def waiting(server: LLMServer, files: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_in_the_middle_it_leaves_nothing_behind(files: Path, number: signal.Signals) -> None:
     (files / "tmp").mkdir()
@@ -162,7 +164,7 @@ def test_stopped_in_the_middle_it_leaves_nothing_behind(files: Path, number: sig
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_in_the_middle_of_a_statement_is_a_stop_and_no_error_of_the_database(number: signal.Signals) -> None:
+def test_a_stop_in_the_middle_of_a_statement_is_no_error_of_the_database(number: signal.Signals) -> None:
     database = sqlite3.connect(":memory:")
     database.create_function("interrupted", 0, lambda: signal.raise_signal(number))
 

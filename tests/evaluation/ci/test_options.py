@@ -20,11 +20,6 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("--agents nobody", "no agent 'nobody'"),
-        ("--agents ,", "no agent named"),
-        ("--dimensions charm", "allowed: 'adherence'"),
-        ("--window yesterday", "allowed: all, last:N"),
-        ("--where build", "write tag=value"),
         ("--threshold 12", "a number from 0 to 9"),
         ("--threshold fluency=4 --dimensions adherence", "not among the dimensions measured"),
         ("--regression-delta 0", "--regression-delta 0: allowed: above 0"),
@@ -32,11 +27,6 @@ pytestmark = pytest.mark.django_db
         ("--margin 10", "--margin 10: allowed"),
         ("--max-unscored half", "invalid float value"),
         ("--max-unscored 2", "allowed: 0 to 1"),
-        ("--repeats 0", "--repeats 0: allowed: greater than or equal to 1"),
-        ("--samples 0", "--samples 0: allowed: greater than or equal to 1"),
-        ("--per-call 11", "--per-call 11: allowed: less than or equal to 10"),
-        ("--by day", "--by 'day': allowed: 'position'"),
-        ("--by position --bins 5-1", "allowed: up to 12 stretches"),
         ("--by position --dimensions consistency", "--by position needs one of adherence"),
         ("--by position --baseline b.json", "not with a --baseline"),
         ("--baseline no-such.json", "no-such.json"),
@@ -46,12 +36,8 @@ pytestmark = pytest.mark.django_db
         ("--personas no-such --transcript t", "--personas no-such"),
         ("--propositions no-such", "no such folder"),
         ("--map a=b", "--map is for --transcript"),
-        ("--actor-model m", "--actor-model is for simulations"),
-        ("--simulate no-such.yaml", "no-such.yaml"),
-        ("--simulate evaluation/simulation/situations.yaml --where build=1", "measures all that was simulated"),
         ("--dry-run --junit x.xml", "nothing to write"),
         ("--junit /no/such/folder/x.xml", "--junit /no/such/folder/x.xml"),
-        ("--nonsense", "there is no option --nonsense"),
     ],
 )
 def test_wrong_usage_is_refused_and_asks_nothing(two: Agent, llm_server: LLMServer, arguments: str, said: str) -> None:

@@ -164,7 +164,7 @@ def test_the_same_low_message_is_not_shown_twice(regressed: Agent, llm_server: L
 
 # -- what there is no second score of
 @pytest.mark.django_db
-def test_hits_on_one_side_stand_in_every_report_with_their_messages_and_fail_the_build(
+def test_hits_on_one_side_stand_in_every_report_and_fail_the_build(
     propositions: PropositionFolder, settings: Settings, tmp_path: Path
 ) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
@@ -267,7 +267,7 @@ def test_a_score_on_one_side_only_is_no_plain_tick_and_stands_in_every_report(
 
 @pytest.mark.django_db
 @pytest.mark.usual_minimum
-def test_what_is_left_of_a_lost_persona_is_no_score_in_any_report_and_ends_with_2(
+def test_what_is_left_of_a_lost_persona_is_no_score(
     propositions: PropositionFolder, settings: Settings, tmp_path: Path
 ) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"

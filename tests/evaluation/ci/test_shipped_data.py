@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from django.core.management import call_command
@@ -15,7 +17,7 @@ from tests.evaluation.ci.building import report, run
 from tests.factories import make_channel, talk
 from tests.once import rows_for_all
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usual_minimum]
+pytestmark = [pytest.mark.django_db, pytest.mark.usual_minimum, pytest.mark.slow]
 LOSE_THEIR_VOICE = {"michael", "dwight", "angela", "stanley", "kevin"}
 ASKED = ("--dimensions", "adherence,fluency", "--samples", "100")
 # Nothing that a persona of an office would say, and nothing that breaks a rule of theirs either.
@@ -69,12 +71,12 @@ def test_build_40_against_itself_passes() -> None:
 
 
 @pytest.mark.parametrize("slug", ["jim", "pam", "ryan", "toby"])
-def test_who_says_nothing_of_their_own_any_more_does_not_pass(slug: str) -> None:
+def test_who_says_nothing_of_their_own_any_more_does_not_pass(slug: str, tmp_path: Path) -> None:
     talk(Agent.objects.get(slug=slug), OFF_TOPIC, channel=make_channel("off"), tags={"build": "42"})
-    asked = ("--agents", slug, "--where", "build=42", *ASKED)
+    result = tmp_path / "result.json"
 
-    document = report(*asked)
-    code, out, said = run(*asked)
+    code, out, said = run("--agents", slug, "--where", "build=42", *ASKED, "--out", str(result))
+    document = json.loads(result.read_text(encoding="utf-8"))
 
     adherence = document["runs"][0]["dimensions"]["adherence"]
     assert (document["summary"]["verdict"], document["summary"]["exit_code"]) == ("not enough data", 2)

@@ -80,7 +80,7 @@ def result(change: ChangeResult | None, *, failed: int = 0, slug: str = "ada") -
         (None, 0, {}, True, "cannot tell yet", 2),
     ],
 )
-def test_what_could_not_be_judged_comes_first_then_regressions_then_thresholds(
+def test_unjudged_comes_before_regressions_and_these_before_thresholds(
     change: ChangeResult | None, failed: int, thresholds: dict[str, float], strict: bool, verdict: str, code: int
 ) -> None:
     findings = decide([result(change, failed=failed)], Limits(thresholds=thresholds, strict=strict))
@@ -88,7 +88,7 @@ def test_what_could_not_be_judged_comes_first_then_regressions_then_thresholds(
     assert (findings.verdict, findings.exit_code) == (verdict, code)
 
 
-def test_a_fall_that_chance_gives_among_so_many_is_suspected_and_fails_nothing() -> None:
+def test_a_fall_that_chance_gives_among_so_many_is_only_suspected() -> None:
     taken_back = replace(FELL, verdict="possibly drifted", p_value=0.02, p_adjusted=0.4, reason="among 20")
 
     findings = decide([result(taken_back)], Limits())
@@ -112,14 +112,14 @@ def regressions(findings: Findings) -> list[tuple[str, str | None]]:
     return [(entry["scope"], entry["proposition"]) for entry in findings.model_dump()["regressions"]]
 
 
-def test_a_claim_that_surely_fell_is_named_and_not_one_that_only_fell_further() -> None:
+def test_a_proposition_that_fell_significantly_is_named_not_one_that_only_fell_further() -> None:
     findings = decide([with_claims(FELL, UNSURE, replace(FELL, proposition="brief"))], Limits())
 
     assert regressions(findings) == [("dimension", "brief")]
     assert "fell_most" not in findings.model_dump()["regressions"][0]
 
 
-def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim_is_called_worse() -> None:
+def test_where_no_proposition_fell_significantly_the_dimension_is_the_regression() -> None:
     less = replace(UNSURE, proposition="kind", candidate=4.5, interval=Interval(-7.5, 0.5))
 
     findings = decide([with_claims(FELL, less, UNSURE)], Limits())
@@ -138,9 +138,7 @@ def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim
     ("delta", "interval", "seen"),
     [(-9.0, None, "⚠️"), (-1.0, None, "⚠️"), (-0.9, None, "✅"), (9.0, None, "✅"), (-1.2, Interval(-3.0, 0.6), "✅")],
 )
-def test_a_pass_is_no_plain_tick_where_a_score_fell_by_a_point_without_an_interval(
-    delta: float, interval: Interval | None, seen: str
-) -> None:
+def test_a_pass_with_an_unexplained_fall_has_no_tick(delta: float, interval: Interval | None, seen: str) -> None:
     moved = replace(UNSURE, proposition="", candidate=8.0 + delta, interval=interval)
 
     findings = decide([_fluent(moved)], Limits())
@@ -156,7 +154,7 @@ def _fluent(change: ChangeResult) -> AgentResult:
     return replace(given, comparison=replace(given.comparison, dimensions=(replace(change, dimension="fluency"),)))
 
 
-def test_a_score_over_other_claims_than_its_change_says_so() -> None:
+def test_a_score_over_other_propositions_than_its_change_is_noted() -> None:
     given = result(replace(FELL, baseline=9.0, candidate=3.0))
     assert given.comparison is not None
     change = replace(given.comparison.dimensions[0], dimension="adherence")
@@ -183,9 +181,7 @@ def test_a_score_over_other_claims_than_its_change_says_so() -> None:
     ("expected", "scored", "verdict"),
     [(True, 3, "not enough data"), (True, 0, "pass"), (False, 3, "pass")],
 )
-def test_an_agent_that_must_have_a_score_is_no_pass_where_too_little_of_a_dimension_was_scored(
-    expected: bool, scored: int, verdict: str
-) -> None:
+def test_an_agent_that_must_have_a_score_is_no_pass_with_too_little(expected: bool, scored: int, verdict: str) -> None:
     one = result(None)
     little = DimensionSummary(
         dimension="fluency", scored=scored, reason=f"not enough data: {scored} of 6 judgements scored"

@@ -103,7 +103,7 @@ class Command(CodedCommand):
         """Ask whether baselines of some messages shall be replaced by baselines of all.
 
         Raises:
-            CommandError: No, or nobody is there to be asked; exit code 2.
+            CommandError: The answer is no, or there is no terminal to ask at; exit code 2.
         """
         if not dropped:
             return

@@ -259,20 +259,25 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
     if not comparisons:
         return
     console = console_on(out)
-    judge, procedure = comparisons[0].judge, comparisons[0].procedure
     _print_without_scores(comparisons, console)
     _print_dimensions(comparisons, console)
     _print_propositions(comparisons, console)
     _print_examples(comparisons, console)
     for line in _explanations(comparisons):
         console.print(escape(line))
-    dimensions = [change.dimension for comparison in comparisons for change in comparison.dimensions]
-    agent = comparisons[0].target if len(comparisons) == 1 else ""
-    for line in trust_notes(judge, procedure, dimensions, agent=agent):
+    for line in _trust_lines(comparisons):
         console.print(escape(line))
     console.print()
-    if is_heuristic(judge):
+    if is_heuristic(comparisons[0].judge):
         console.print("heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.")
+
+
+def _trust_lines(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return how far the judge can be trusted in these dimensions; of a single agent also for that one."""
+    first = comparisons[0]
+    dimensions = [change.dimension for comparison in comparisons for change in comparison.dimensions]
+    agent = first.target if len(comparisons) == 1 else ""
+    return trust_notes(first.judge, first.procedure, dimensions, agent=agent)
 
 
 def _print_without_scores(comparisons: Sequence[Comparison], console: Console) -> None:
@@ -425,7 +430,9 @@ def _print_examples(comparisons: Sequence[Comparison], console: Console) -> None
 def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
     """Return sentences: on the scale, on power, on verdicts, then the notes of each comparison."""
     margin = comparisons[0].margin
-    changes = [change for comparison in comparisons for change in comparison.dimensions]
+    changes: list[ChangeResult] = []
+    for comparison in comparisons:
+        changes += comparison.dimensions
     lines = [
         "Scores of 0 to 9, higher is better; in % the share of judgements scored, of the propositions this judge can score at all.",
         *_large_without_interval(comparisons),
@@ -460,7 +467,7 @@ def _large_without_interval(comparisons: Sequence[Comparison]) -> list[str]:
                 large.append(f"{comparison.target} {change.dimension} {_scores(change)}")
     if not large:
         return []
-    return [f"large, but with no interval neither sure nor in the exit code: {', '.join(large)}."]
+    return [f"large, but with no interval neither significant nor in the exit code: {', '.join(large)}."]
 
 
 def _scores(change: ChangeResult) -> str:

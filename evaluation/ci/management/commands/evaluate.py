@@ -200,7 +200,7 @@ class Verdict(CommandError):
 class Command(CodedCommand):
     help = (
         "Measure agents, compare them with their baseline and thresholds, and end with a verdict for a build. Exit code: 0 pass, "
-        "1 a sure regression or a score below its threshold, 2 not enough could be judged to say. When both hold it is 2 where something "
+        "1 a significant regression or a score below its threshold, 2 not enough could be judged to say. When both hold it is 2 where something "
         "could not be judged enough, and 1 where a dimension only lost its score. 3 something that was named or "
         "set cannot be used; where it is proposition files of some agents, the others are evaluated, and something worse among them is 1. "
         "The same command resumes an evaluation that was interrupted, or whose calls failed."
@@ -221,7 +221,7 @@ class Command(CodedCommand):
             **file,
             help="what an earlier evaluate --json or capture_baseline --json printed (default: the current baselines)",
         )
-        fall = f"a sure fall of this much is a regression (default: {REGRESSION_DELTA:g})"
+        fall = f"a significant fall of this much is a regression (default: {REGRESSION_DELTA:g})"
         add("--regression-delta", **points, default=REGRESSION_DELTA, help=fall)
         add("--margin", **points, default=MARGIN, help=f"a change within ± this is none (default: {MARGIN:g})")
         add(
