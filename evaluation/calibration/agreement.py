@@ -14,7 +14,7 @@ from django.utils import timezone
 from pydantic import BaseModel, Field, computed_field
 
 from agents.kit.text.wording import counted, decimal
-from evaluation.calibration.labels import Key, judged, population_of
+from evaluation.calibration.labels import Key, population_of, scored_judgements
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.judge.questions import MAX_SCORE
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method, procedure_fields, procedure_name
@@ -294,8 +294,8 @@ class JudgeAgreement(BaseModel):
 
     def _needed_for_kappa(self) -> str:
         if self.items < LEAST_ITEMS:
-            more = _more_labels(LEAST_ITEMS - self.items)
-            return f"{more} until kappa is shown with the judge's scores ({LEAST_ITEMS})"
+            missing = _more_labels(LEAST_ITEMS - self.items)
+            return f"{missing} until kappa is shown with the judge's scores ({LEAST_ITEMS})"
         if self.kappa.interval is None:
             return f"kappa has no interval: {self.kappa.reason}" if self.kappa.reason else ""
         low, high = self.kappa.interval
@@ -367,7 +367,7 @@ def compute_agreement(
     Raises:
         ValueError: A procedure or number that is not allowed.
     """
-    scores = judged(judge=judge, procedure=procedure, dimension=dimension)
+    scores = scored_judgements(judge=judge, procedure=procedure, dimension=dimension)
     labels = ScoreLabel.objects.filter(evaluation_score__in=scores, withdrawn=False)
     label_sets = LabelSet.objects.filter(judge=judge, procedure=procedure, dimension=dimension).order_by("name")
     if label_set is not None:
@@ -403,8 +403,14 @@ def _labelled_judgements(labels: QuerySet[ScoreLabel]) -> _Labelled:
     raw_scores: dict[int, int] = {}
     inverted_ones: set[int] = set()
     cannot_tell = not_blind = 0
-    columns = ("evaluation_score", "annotator", "value", "blind")
-    columns += ("evaluation_score__raw_score", "evaluation_score__inverted")
+    columns = (
+        "evaluation_score",
+        "annotator",
+        "value",
+        "blind",
+        "evaluation_score__raw_score",
+        "evaluation_score__inverted",
+    )
     rows = labels.order_by("evaluation_score", "annotator").values_list(*columns)
     for pk, annotator, value, is_blind, raw_score, inverted in rows:
         if not is_blind:

@@ -199,7 +199,7 @@ def _header_problem(header: Sequence[str]) -> str:
 # -- import
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did: labels `added`, `replaced`, already there (`unchanged`), rows without a value (`empty`)."""
+    """The outcome of an import: labels `added`, `replaced`, already there (`unchanged`), rows without a value (`empty`)."""
 
     path: str
     added: int

@@ -54,6 +54,7 @@ class Key(NamedTuple):
 
 
 def key_of(score: EvaluationScore) -> Key:
+    """Return what a label of this judgement changes the figures of."""
     run = score.evaluation_run
     return Key(run.judge, run.procedure, score.dimension)
 
@@ -84,7 +85,7 @@ def check_dimension(dimension: str) -> str:
     return dimension
 
 
-def judged(*, judge: str, procedure: str, dimension: str) -> QuerySet[EvaluationScore]:
+def scored_judgements(*, judge: str, procedure: str, dimension: str) -> QuerySet[EvaluationScore]:
     """Return judgements with a raw score by that judge: no exact rules, nothing trivial or unscored, of repeats the first."""
     fields = {f"evaluation_run__{name}": value for name, value in procedure_fields(procedure).items()}
     fields["evaluation_run__swap_test"] = ""  # swapped texts stand nowhere to be read and labelled
@@ -98,7 +99,7 @@ def population(
     *, judge: str, procedure: str, dimension: str, runs: Sequence[int], until: datetime | None = None
 ) -> QuerySet[EvaluationScore]:
     """Return what is drawn from: of each message and claim the newest judgement in these runs, of windows every one."""
-    scores = judged(judge=judge, procedure=procedure, dimension=dimension).filter(evaluation_run__in=runs)
+    scores = scored_judgements(judge=judge, procedure=procedure, dimension=dimension).filter(evaluation_run__in=runs)
     if until is not None:
         scores = scores.filter(Q(judged_at__isnull=True) | Q(judged_at__lte=until))
     if dimension not in BY_MESSAGE:
@@ -197,7 +198,7 @@ def drawn_ids(label_set: LabelSet) -> list[int]:
 
 def _run_ids(kind: dict[str, str], runs: Sequence[EvaluationRun] | None, agents: Sequence[Agent] | None) -> list[int]:
     """Return the ids of the evaluations that are drawn from: those with such judgements, narrowed."""
-    chosen = EvaluationRun.objects.filter(pk__in=judged(**kind).order_by().values("evaluation_run"))
+    chosen = EvaluationRun.objects.filter(pk__in=scored_judgements(**kind).order_by().values("evaluation_run"))
     if runs is not None:
         chosen = chosen.filter(pk__in=[run.pk for run in runs])
     if agents is not None:
@@ -253,20 +254,21 @@ def save_label(
     """
     fields = {"value": checked_value(value), "note": checked_note(note), "withdrawn": False, "user": user}
     annotator = checked_annotator(annotator)
-    if why := why_not_labelled(score):
-        raise ValueError(f"score {score.pk}: {why}")
+    why_not = why_not_labelled(score)
+    if why_not:
+        raise ValueError(f"score {score.pk}: {why_not}")
     try:
         with transaction.atomic():  # no label without its mark that figures changed
             label, created = ScoreLabel.objects.get_or_create(
                 evaluation_score=score, annotator=annotator, defaults={**fields, "blind": blind}
             )
             if not created:
-                if not label.withdrawn and label.value == value and label.note == fields["note"]:
+                is_same = label.value == value and label.note == fields["note"]
+                if is_same and not label.withdrawn:
                     return label
-                is_from_files = (
-                    label.user_id is None and user is None
-                )  # an account has seen the judge's score meanwhile
-                label.blind = blind and label.blind and is_from_files
+                # An account has seen the judge's score meanwhile.
+                has_account = label.user_id is not None or user is not None
+                label.blind = blind and label.blind and not has_account
                 for name, new in fields.items():
                     setattr(label, name, new)
                 label.save()
@@ -295,7 +297,7 @@ def open_figures(*, label_set: LabelSet, user: User) -> None:
     ScoreLabel.objects.bulk_create(rows, batch_size=500, ignore_conflicts=True)
 
 
-def begun(label_set: LabelSet, annotator: str) -> bool:
+def has_begun(label_set: LabelSet, annotator: str) -> bool:
     """Return whether that annotator has labelled anything of a set."""
     labels = ScoreLabel.objects.filter(evaluation_score__label_sets=label_set, annotator=annotator)
     return labels.filter(withdrawn=False).exists()
@@ -316,13 +318,17 @@ def checked_value(value: object) -> int | None:
     """
     if value is None:
         return None
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if is_whole and MIN_SCORE <= value <= MAX_SCORE:  # type: ignore[operator]  # it is a number then
-        return value  # type: ignore[return-value]
+    if isinstance(value, int) and not isinstance(value, bool) and MIN_SCORE <= value <= MAX_SCORE:
+        return value
     raise ValueError(f"value {value!r}: allowed: whole numbers 0 to 9, or none for cannot tell")
 
 
 def checked_annotator(name: str) -> str:
+    """Return the name of an annotator, cleaned.
+
+    Raises:
+        ValueError: It is empty or too long.
+    """
     name = Cleaner().text(name).strip()
     if not 1 <= len(name) <= 150:
         raise ValueError(f"annotator {name[:20]!r}: 1 to 150 characters")
@@ -330,6 +336,11 @@ def checked_annotator(name: str) -> str:
 
 
 def checked_note(note: str) -> str:
+    """Return a note, cleaned.
+
+    Raises:
+        ValueError: It is too long.
+    """
     note = Cleaner().text(note).strip().replace("\r\n", "\n")
     if len(note) > MOST_NOTE:
         raise ValueError(f"note of {len(note):,} characters: at most {MOST_NOTE:,}")
@@ -338,7 +349,7 @@ def checked_note(note: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far one annotator is in a label set: `labelled` of `drawn`, `cannot_tell` among them."""
+    """The progress of one annotator in a label set: `labelled` of `drawn`, `cannot_tell` among them."""
 
     annotator: str
     labelled: int

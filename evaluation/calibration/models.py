@@ -99,7 +99,7 @@ class ScoreLabel(models.Model):
 
 
 class JudgeCalibration(models.Model):
-    """How far a judge can be trusted in one dimension, as it was last computed: what is shown beside the judge's scores.
+    """The trust in a judge in one dimension, as it was last computed: what is shown beside the judge's scores.
 
     Its agreement with people, and its swap test (`manage.py check_judge`), of which there may be one without the other.
 
@@ -140,10 +140,10 @@ class JudgeCalibration(models.Model):
 
     @property
     def enough(self) -> bool:
-        """Whether there are labels enough for the figure to be shown."""
+        """Return whether there are labels enough for the figure to be shown."""
         return self.items >= LEAST_ITEMS and self.kappa is not None
 
     @property
     def is_stale(self) -> bool:
-        """Whether labels changed since the figures were computed."""
+        """Return whether labels changed since the figures were computed."""
         return self.changes != self.computed_changes

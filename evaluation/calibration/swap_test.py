@@ -33,7 +33,7 @@ Pair = tuple[EvaluationRun, EvaluationRun]
 
 @dataclass(frozen=True, slots=True)
 class _PropositionScore:
-    """What a proposition scored a text: its weight, and the mean of its repeats."""
+    """The score of a text by one proposition: the proposition's weight, and the mean of its repeats."""
 
     weight: float
     score: float

@@ -11,11 +11,14 @@ from evaluation.tables import scores_there
 
 
 def _their_labels(person: Person) -> Q:
-    return Q(user=person.user.pk) if person.user is not None else Q(pk=None)
+    """Return the labels of a person's account; none without an account."""
+    if person.user is None:
+        return Q(pk=None)
+    return Q(user=person.user.pk)
 
 
 def _labels_by_name(person: Person) -> Q:
-    """A username stays what it is, and with it the annotator's, unless the account is closed."""
+    """Return the labels whose annotator's name is erased: a username stays what it is, unless the account is closed."""
     return _their_labels(person) if person.deactivate else Q(pk=None)
 
 

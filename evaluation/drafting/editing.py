@@ -48,7 +48,7 @@ class CannotSave(Exception):
 
 
 class Decision(StrEnum):
-    """What a person decides about a proposition."""
+    """A decision of a person about a proposition."""
 
     ACCEPT = "accept"
     REJECT = "reject"
@@ -59,7 +59,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _DecisionRule:
-    """What a decision takes and does: the states it is allowed in, and the fields it sets in the file."""
+    """The rule of a decision: the states it is allowed in, and the fields it sets in the file."""
 
     allowed_states: tuple[str, ...]
     fields: Mapping[str, bool]

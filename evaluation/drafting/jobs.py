@@ -41,7 +41,7 @@ class SuggestionsRequest(NamedAgents):
 
 
 class Suggested(BaseModel):
-    """What came of asking for suggestions about one agent: how many can be used and were written, and why there are no more."""
+    """The outcome of asking for suggestions about one agent: how many can be used and were written, and why there are no more."""
 
     agent: str
     written: int

@@ -170,7 +170,7 @@ class Dropped(BaseModel):
 
 
 class Suggestions(BaseModel):
-    """What the judge suggested about one agent, as `--json` prints it.
+    """The judge's suggestions about one agent, as `--json` prints it.
 
     Attributes:
         suggestions: Entries of a file. `usable`: the same, as the loader reads them, too.
@@ -310,7 +310,7 @@ class Unusable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """What can be used of a model's answers, and the others each with the reason against it."""
+    """The answers of a model that can be used, and the others each with the reason against it."""
 
     usable: list[Suggestion]
     dropped: list[Dropped]

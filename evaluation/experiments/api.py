@@ -68,7 +68,7 @@ class Experiments(Rows):
     bodies: ClassVar = {"create": ExperimentRequest}
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
-        """An export answers in the form that `as` names and not in that of its `Accept`."""
+        """Answer an export in the form that `as` names and not in that of its `Accept`."""
         return super().perform_content_negotiation(request, force=force or self.action == "export")
 
     @answers({201: ExperimentRow})

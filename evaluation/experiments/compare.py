@@ -92,7 +92,7 @@ class Row(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """What is compared. `heuristic`: its values are an offline judge's, of which nothing is claimed."""
+    """A measure in which arms are compared. `heuristic`: its values are an offline judge's, of which nothing is claimed."""
 
     id: str
     label: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
+from dataclasses import dataclass
 
 from django.db import transaction
 from pydantic import BaseModel, ConfigDict
@@ -18,13 +18,14 @@ from evaluation.experiments.scenario import Scenario
 from evaluation.experiments.starting import STEP_TAG, start_experiment
 from evaluation.models import is_heuristic
 from evaluation.runs.estimate import STAND_IN, estimate_all, estimated, prompt_tokens
+from evaluation.runs.summary import Spending
 from evaluation.simulation.conversations import actor_of
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.statistics.arms import detectable_d, pairs_for_a_verdict, pairs_needed
 
 
 class ExperimentEstimate(BaseModel):
-    """What would be played and paid, and what it could show.
+    """The estimate of an experiment: what is played and paid, and what it could show.
 
     Tokens are estimates; what gate, nudges and swarm ask comes on top.
 
@@ -66,9 +67,10 @@ class ExperimentEstimate(BaseModel):
             yield f"No verdict is possible: {few}, and 80 % power at 1 standard deviation {self.pairs_needed}."
         else:
             size = f"{self.pairs} conversations an arm, {counted(self.comparisons, 'comparison')}"
-            found = f"80 % power to find a difference of {self.detectable_d:.2f} standard deviations of paired conversations"
-            further = f"; for one of 1 it takes {self.pairs_needed}" if self.detectable_d > 1 else ""
-            yield f"{size}: {found}{further}."
+            power = f"80 % power to find a difference of {self.detectable_d:.2f} standard deviations of paired conversations"
+            if self.detectable_d > 1:
+                power += f"; for one of 1 it takes {self.pairs_needed}"
+            yield f"{size}: {power}."
         if self.repeats > 1:
             yield f"{self.repeats} repeats make each conversation's scores steadier; they add no conversations to compare."
 
@@ -79,57 +81,88 @@ def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str
     Raises:
         ExperimentRefused: It cannot be played here.
     """
-    one = scenario.model_copy(update={"repeats": 1, "environments": 1})
-    if scenario.population is not None:
-        one = scenario.scaled(2 / scenario.environments).model_copy(update={"repeats": 1})
-    with transaction.atomic():
-        try:
-            experiment = start_experiment(one, judge=judge, actor_model=actor_model)
-            environment = experiment.environments.select_related("channel").filter(number=1).order_by("pk").first()
-            assert environment is not None  # noqa: S101 (a scenario has one at least)
-            sent = _play_stand_ins(environment, scenario)
-            experiment.environments.exclude(pk=environment.pk).delete()
-            judging = estimated(estimate_all([spec for _, spec in specs(experiment)]))
-            agent = Agent.objects.get(pk=environment.agents[0])
-            model = actor_of(agent, str(scenario.arms[0].overrides.get("model", "")) or actor_model)
-        finally:
-            transaction.set_rollback(True)
-    times, turns = scenario.conversations, scenario.conversations * scenario.agents * len(scenario.steps)
-    said = turns * REPLY_TOKENS
-    read = times * sent * CALLS_PER_LINE
-    acting = ledger.estimate_cost(model, read, said)
-    usd: Decimal | None = None if acting is None or judging.cost_usd is None else acting + times * judging.cost_usd
+    conversation = _estimate_conversation(scenario, judge=judge, actor_model=actor_model)
+    conversations = scenario.conversations
+    turns = conversations * scenario.agents * len(scenario.steps)
+    actor_input_tokens = conversations * conversation.actor_tokens * CALLS_PER_LINE
+    actor_output_tokens = turns * REPLY_TOKENS
+    judging = conversation.judging
+    actor_usd = ledger.estimate_cost(conversation.actor_model, actor_input_tokens, actor_output_tokens)
+    usd = None
+    if actor_usd is not None and judging.cost_usd is not None:
+        usd = float(actor_usd + conversations * judging.cost_usd)
     return ExperimentEstimate(
-        conversations=times,
+        conversations=conversations,
         turns=turns,
-        actor_model=model,
+        actor_model=conversation.actor_model,
         actor_calls=turns * CALLS_PER_LINE,
-        actor_tokens=read + said,
-        judge=experiment.judge,
-        judge_calls=times * judging.calls,
-        judge_tokens=times * (judging.input_tokens + judging.output_tokens),
-        usd=None if usd is None else float(usd),
+        actor_tokens=actor_input_tokens + actor_output_tokens,
+        judge=conversation.judge,
+        judge_calls=conversations * judging.calls,
+        judge_tokens=conversations * (judging.input_tokens + judging.output_tokens),
+        usd=usd,
         pairs=scenario.environments,
         repeats=scenario.repeats,
         comparisons=scenario.comparisons,
-        heuristic=is_heuristic(experiment.judge),
+        heuristic=is_heuristic(conversation.judge),
         pairs_for_a_verdict=pairs_for_a_verdict(scenario.comparisons),
         pairs_needed=pairs_needed(1.0, scenario.comparisons),
         detectable_d=detectable_d(scenario.environments, scenario.comparisons),
     )
 
 
-def _play_stand_ins(environment: ExperimentEnvironment, scenario: Scenario) -> int:
+@dataclass(frozen=True, slots=True)
+class _ConversationEstimate:
+    """The estimate of one conversation.
+
+    Attributes:
+        actor_tokens: Of the prompts that its turns begin with.
+    """
+
+    judge: str
+    actor_model: str
+    actor_tokens: int
+    judging: Spending
+
+
+def _estimate_conversation(scenario: Scenario, *, judge: str, actor_model: str) -> _ConversationEstimate:
+    """Start the smallest form of an experiment, say stand-ins in one conversation, estimate its evaluations, and roll all back."""
+    if scenario.population is None:
+        smallest = scenario.model_copy(update={"repeats": 1, "environments": 1})
+    else:
+        smallest = scenario.scaled(2 / scenario.environments).model_copy(update={"repeats": 1})
+    with transaction.atomic():
+        try:
+            experiment = start_experiment(smallest, judge=judge, actor_model=actor_model)
+            environment = experiment.environments.select_related("channel").filter(number=1).order_by("pk").first()
+            assert environment is not None  # noqa: S101 (a scenario has one at least)
+            experiment.environments.exclude(pk=environment.pk).delete()
+            actor_tokens = _say_stand_ins(environment, scenario)
+            agent = Agent.objects.get(pk=environment.agents[0])
+            return _ConversationEstimate(
+                judge=experiment.judge,
+                actor_model=actor_of(agent, str(scenario.arms[0].overrides.get("model", "")) or actor_model),
+                actor_tokens=actor_tokens,
+                judging=estimated(estimate_all([spec for _, spec in specs(experiment)])),
+            )
+        finally:
+            transaction.set_rollback(True)
+
+
+def _say_stand_ins(environment: ExperimentEnvironment, scenario: Scenario) -> int:
     """Store what might be said in an environment; return the tokens of the prompts that its turns begin with."""
-    channel, position, tokens = environment.channel, environment.channel.next_position, 0
+    channel = environment.channel
+    position = channel.next_position
+    tokens = 0
     agents = Agent.objects.in_bulk(environment.agents)
     for number, step in enumerate(scenario.steps, 1):
         common = {"channel": channel, "synthetic": True, "tags": {**channel.tags, STEP_TAG: str(number)}}
         trigger = Message.objects.create(
             position=position, outsider=scenario.facilitator, text=step.says or "…", **common
         )
-        for place, pk in enumerate(environment.agents, position + 1):
+        for pk in environment.agents:
+            position += 1
             tokens += prompt_tokens(agents[pk], trigger)
-            Message.objects.create(position=place, agent=agents[pk], text=STAND_IN, **common)
-        position += 1 + len(environment.agents)
+            Message.objects.create(position=position, agent=agents[pk], text=STAND_IN, **common)
+        position += 1
     return tokens

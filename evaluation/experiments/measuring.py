@@ -20,7 +20,7 @@ from evaluation.propositions.files import load_all
 from evaluation.runs.execute import execute
 from evaluation.runs.planning import Plan, RunSpec, create_run, make_plan
 
-# Environments and evaluations that go on when a person says so.
+# Environments and evaluations that a person has to resume.
 STOPPED = (ExperimentEnvironment.Status.PAUSED_BUDGET, ExperimentEnvironment.Status.ERRORED)
 SAMPLES_PER_STEP = 5  # messages of an agent
 

@@ -58,11 +58,13 @@ class Experiment(Leasable):
 
     @property
     def state(self) -> str:
-        """How far it is: playing, judging, paused, reported, or cancelled."""
+        """Return how far it is: playing, judging, paused, reported, or cancelled."""
         if self.report:
             return "reported"
-        if self.cancelled_at or self.paused:
-            return "cancelled" if self.cancelled_at else "paused"
+        if self.cancelled_at:
+            return "cancelled"
+        if self.paused:
+            return "paused"
         return "judging" if self.measured_at else "playing"
 
 
@@ -105,7 +107,7 @@ class ExperimentEnvironment(Leasable):
 
     @classmethod
     def leasable(cls) -> Q:
-        """As of all work, once the people of the experiment have their personas."""
+        """Return environments that may be leased: of experiments whose people have their personas."""
         ready = Experiment.objects.filter(pk=OuterRef("experiment"), status=Leasable.Status.COMPLETED)
         return super().leasable() & Q(Exists(ready))
 

@@ -22,7 +22,7 @@ from evaluation.judge.offline import rules_of
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an environment's turns came to, as its columns hold it.
+    """The outcome of an environment's turns, as its columns hold it.
 
     Attributes:
         counters: How often which stage did what, by ``stage.counter``.

@@ -122,16 +122,16 @@ def cancel(experiment: Experiment) -> Experiment:
 # -- work
 def work_one(*, owner: str) -> bool:
     """Have the personas of an experiment written, or play the environment that has waited longest; return whether there was one."""
-    done = do_next(Experiment, partial(_write_personas, owner=owner), owner=owner, lease=LEASE) or do_next(
-        ExperimentEnvironment, partial(_play, owner=owner), owner=owner, lease=LEASE
-    )
+    done = do_next(Experiment, partial(_write_personas, owner=owner), owner=owner, lease=LEASE)
+    if not done:
+        done = do_next(ExperimentEnvironment, partial(_play, owner=owner), owner=owner, lease=LEASE)
     if done:
         _note_stopped()
     return done
 
 
 def _note_stopped() -> None:
-    """Store why experiments do not go on by themselves, where that is not stored yet."""
+    """Store why experiments wait for a person to resume them, where that is not stored yet."""
     environments = ExperimentEnvironment.objects.filter(
         status__in=STOPPED, experiment__paused="", experiment__cancelled_at=None
     )

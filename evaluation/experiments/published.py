@@ -34,10 +34,13 @@ class _Metric(BaseModel):
 
     def values(self, arm: Literal["treatment", "control"]) -> Values:
         """Return the scores of an arm, each for itself, and how many are missing."""
-        scores = self.treatment if arm == "treatment" else self.control
-        left_out = self.missing_treatment if arm == "treatment" else self.missing_control
-        there = [score for score in scores if score is not None]
-        return Values(arm, as_arm(there), left_out + len(scores) - len(there))
+        scores = self.control
+        missing = self.missing_control
+        if arm == "treatment":
+            scores = self.treatment
+            missing = self.missing_treatment
+        known = [score for score in scores if score is not None]
+        return Values(arm, as_arm(known), missing + len(scores) - len(known))
 
 
 class _Experiment(BaseModel):
@@ -84,7 +87,10 @@ class Figure(BaseModel):
 def figures() -> dict[str, dict[str, Figure]]:
     """Return the paper's own figures by experiment (``exp-1``) and dimension."""
     content = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
-    return {name: {d: Figure.model_validate(row) for d, row in rows.items()} for name, rows in content.items()}
+    figures_by_experiment: dict[str, dict[str, Figure]] = {}
+    for experiment, rows in content.items():
+        figures_by_experiment[experiment] = {dimension: Figure.model_validate(row) for dimension, row in rows.items()}
+    return figures_by_experiment
 
 
 def read_published(path: Path) -> PublishedReport:
@@ -95,22 +101,31 @@ def read_published(path: Path) -> PublishedReport:
     """
     if path.stat().st_size > MOST_BYTES:
         raise ValueError(f"{path.name} has more than {MOST_BYTES:,} bytes")
-    try:
-        content = _File.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except (ValidationError, ValueError) as error:
-        if isinstance(error, ValidationError):
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise ValueError(f"{path.name}: {place}: {first['msg']}") from None
-        raise ValueError(f"{path.name} is no JSON: {error}") from None
-    labels = dict(Dimension.choices)
+    content = _read_file(path)
     rows = []
-    for name, experiments in content.sets.items():
-        for experiment, one in experiments.items():
-            for metric, scores in one.metrics.items():
-                measure = Measure(id=metric, label=str(labels.get(metric, metric)), unit="scores")
-                row = describe(measure, scores.values("treatment"), scores.values("control"))
-                if not row.why:
-                    row = row.model_copy(update={"why": NO_CONVERSATIONS})
-                rows.append(PublishedRow(set=name, experiment=experiment, row=row))
+    for set_name, experiments in content.sets.items():
+        for experiment, published in experiments.items():
+            for metric, scores in published.metrics.items():
+                rows.append(PublishedRow(set=set_name, experiment=experiment, row=_compared(metric, scores)))
     return PublishedReport(rows=rows)
+
+
+def _read_file(path: Path) -> _File:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path.name} is no JSON: {error}") from None
+    try:
+        return _File.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{path.name}: {place}: {first['msg']}") from None
+
+
+def _compared(metric: str, scores: _Metric) -> Row:
+    """Compare the scores of one metric; there is no verdict, for the file does not say which are of one conversation."""
+    label = str(dict(Dimension.choices).get(metric, metric))
+    measure = Measure(id=metric, label=label, unit="scores")
+    row = describe(measure, scores.values("treatment"), scores.values("control"))
+    return row if row.why else row.model_copy(update={"why": NO_CONVERSATIONS})

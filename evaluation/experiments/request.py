@@ -56,7 +56,7 @@ def why_not_callable(role: Role, name: str, *, may_be_file: bool) -> str:
 
 
 class PlayingRequest(Body):
-    """How a scenario is played and judged."""
+    """The part of a request that says how a scenario is played and judged."""
 
     scale: float = Field(1.0, gt=0, le=1, description="a share of its conversations, above 0, at most 1 (default: 1)")
     seed: int = Field(ABSENT, ge=0, lt=2**63, description="of what is drawn (default: the scenario's)")

@@ -25,7 +25,7 @@ AGREEMENT_HEADS = ["Dimension", "Judges", ">Pairs", ">κ", "95 % interval", ">Sp
 
 
 class JudgesAgree(BaseModel):
-    """How far two judges agree on a dimension, over judgements of the same proposition about the same speech."""
+    """The agreement of two judges on a dimension, over judgements of the same proposition about the same speech."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -47,7 +47,7 @@ class Rescored(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _EvaluationKey:
-    """What an evaluation measures, and by which judge: the same for the order of it (`RunSpec`) and for the evaluation itself."""
+    """Whom and where an evaluation measures, and by which judge: the same for the order of it (`RunSpec`) and for the evaluation itself."""
 
     judge: str
     agent: int | None
@@ -107,7 +107,7 @@ def rescore(experiment: Experiment, judges: Sequence[str], *, progress: Progress
 
 
 class _JudgedThing(NamedTuple):
-    """What two judges both scored: a proposition about the same speech."""
+    """A proposition about some speech, which two judges may both have scored."""
 
     dimension: str
     agent: int | None
@@ -135,8 +135,17 @@ def _scores_by(experiment: Experiment, judge: str) -> dict[_JudgedThing, float]:
         "raw_score",
     )
     scores: dict[_JudgedThing, list[float]] = {}
-    for *ids, where, raw_score in judgements.order_by("pk").values_list(*columns):
-        thing = _JudgedThing(*ids, tuple(sorted(where.items())))
+    rows = judgements.order_by("pk").values_list(*columns)
+    for dimension, agent, channel, proposition, message, compared_with, where, raw_score in rows:
+        thing = _JudgedThing(
+            dimension=dimension,
+            agent=agent,
+            channel=channel,
+            proposition=proposition,
+            message=message,
+            compared_with=compared_with,
+            where=tuple(sorted(where.items())),
+        )
         scores.setdefault(thing, []).append(raw_score)
     return {thing: sum(values) / len(values) for thing, values in scores.items()}
 

@@ -272,12 +272,18 @@ def _contradictions(data: Any) -> Iterator[ScenarioProblem]:
 
 
 def _repeated_names(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
-    arms = {("arms", number, "name"): arm.get("name") for number, arm in _mappings_in(data.get("arms"))}
-    dimensions = {
-        ("dimensions", number, "id"): dimension.get("id") for number, dimension in _mappings_in(data.get("dimensions"))
-    }
-    cast = {("cast", number): slug for number, slug in _cast_in(data).items()}
-    quotas = {("population", "quotas", number, "property"): quota.get("property") for number, quota in _quotas_in(data)}
+    arms: dict[FieldPath, Any] = {}
+    for number, arm in _mappings_in(data.get("arms")):
+        arms["arms", number, "name"] = arm.get("name")
+    dimensions: dict[FieldPath, Any] = {}
+    for number, dimension in _mappings_in(data.get("dimensions")):
+        dimensions["dimensions", number, "id"] = dimension.get("id")
+    cast: dict[FieldPath, Any] = {}
+    for number, slug in _cast_in(data).items():
+        cast["cast", number] = slug
+    quotas: dict[FieldPath, Any] = {}
+    for number, quota in _quotas_in(data):
+        quotas["population", "quotas", number, "property"] = quota.get("property")
     yield from _named_twice("arm", arms)
     yield from _named_twice("dimension", dimensions)
     yield from _named_twice("agent", cast)

@@ -210,7 +210,7 @@ def check_rule(rule: Rule, text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a precondition looks at: the text under judgement and where it was said."""
+    """The target of a precondition: the text under judgement and where it was said."""
 
     text: str
     channel_kind: str = ""

@@ -31,10 +31,10 @@ from evaluation.calibration.labels import (
     MOST_DRAWN,
     Progress,
     all_done,
-    begun,
     draw_label_set,
     drawn_ids,
     figures_opened,
+    has_begun,
     open_figures,
     progress,
     save_label,
@@ -260,7 +260,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """A form for the draw."""
+        """Show the form of a draw; POST draws."""
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = DrawForm(request.POST or None, initial={"name": f"labels {LabelSet.objects.count() + 1}"})
@@ -306,7 +306,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
     def open_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show the figures to a user who may label but has not: later labels are not blind."""
         label_set = self._label_set(request, pk)
-        if request.user.has_perm(LABELLING) and not begun(label_set, user_of(request).get_username()):
+        if request.user.has_perm(LABELLING) and not has_begun(label_set, user_of(request).get_username()):
             open_figures(label_set=label_set, user=user_of(request))
         return HttpResponseRedirect(_url("change", label_set))
 

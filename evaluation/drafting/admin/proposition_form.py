@@ -318,5 +318,5 @@ def _description(name: str) -> str | None:
     raise KeyError(name)
 
 
-def _growing(rows: int, placeholder: str) -> GrowingTextarea:
+def _growing(rows: int, placeholder: str) -> forms.Widget:
     return GrowingTextarea(attrs={"rows": rows, "placeholder": placeholder})

@@ -66,7 +66,7 @@ TRIAL_PERMISSIONS = ("evaluation.add_evaluationrun", "agents.view_message")  # c
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """How a state of propositions is shown."""
+    """A state of propositions as pages show it."""
 
     heading: str
     tone: Tone
@@ -216,7 +216,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         return False
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """What the history of decisions is about: Django logs them by the agent's slug."""
+        """Return what the history of decisions is about: Django logs them by the agent's slug."""
         return models.Proposition(pk=object_id)
 
     def _may_suggest(self, request: HttpRequest) -> bool:

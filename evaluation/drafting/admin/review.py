@@ -20,12 +20,12 @@ from evaluation.drafting.admin.propositions import PAGES, card_of, carry_out, ma
 from evaluation.drafting.editing import CannotSave
 from evaluation.models import PatternTimeout
 from evaluation.propositions.entries import Entry, all_entries
-from evaluation.propositions.files import PropositionError, load_all
+from evaluation.propositions.files import LoadedFile, PropositionError, load_all
 from evaluation.propositions.schema import AGENT_NAME
 
 
 def suggestions(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    """Suggestions in the files' order; none where files cannot be used, which the first page says."""
+    """Return suggestions in the files' order; none where files cannot be used, which the first page says."""
     waits = []
     for entry in _entries(in_files_with="suggested"):
         if entry.state == "suggested" and (not agent or entry.owner == agent):
@@ -41,45 +41,54 @@ def _entries(in_files_with: str = "") -> list[Entry]:
         files = load_all()
         if in_files_with:
             # Few files have a suggestion, and the first page waits for this.
-            files = [file for file in files if any(each.state == in_files_with for each in file.inactive)]
+            files = [file for file in files if _has_state(file, in_files_with)]
         return all_entries(files)
     except PropositionError:
         return []
 
 
+def _has_state(file: LoadedFile, state: str) -> bool:
+    return any(proposition.state == state for proposition in file.inactive)
+
+
 def _key(entry: Entry) -> str:
+    """Return what the review queue knows a suggestion by."""
     return f"{entry.owner}:{entry.key}"
 
 
-class Suggested(NamedTuple):
+class WaitingSuggestion(NamedTuple):
     """A suggestion, and the name of the agent it is about."""
 
     entry: Entry
     name: str
 
 
-def _suggestions(keys: Collection[str]) -> dict[str, Suggested]:
-    entries = {key: entry for entry in _entries() if (key := _key(entry)) in keys}
-    agents = Agent.objects.filter(slug__in={entry.owner for entry in entries.values()})
+def _suggestions(keys: Collection[str]) -> dict[str, WaitingSuggestion]:
+    entries = [entry for entry in _entries() if _key(entry) in keys]
+    agents = Agent.objects.filter(slug__in={entry.owner for entry in entries})
     names = dict(agents.values_list("slug", "display_name"))
-    return {key: Suggested(entry, names.get(entry.owner, "the agent")) for key, entry in entries.items()}
+    return {_key(entry): WaitingSuggestion(entry, names.get(entry.owner, "the agent")) for entry in entries}
 
 
-def _claim(row: Suggested) -> SafeString:
+def _claim(row: WaitingSuggestion) -> SafeString:
     claim = row.entry.proposition.claim.replace(AGENT_NAME, row.name)
     return format_html('<span dir="auto">{}</span> {}', display.visible(claim), marks_of(row.entry))
 
 
-def _show_suggestion(request: HttpRequest, row: Suggested) -> SafeString:
+def _show_suggestion(request: HttpRequest, row: WaitingSuggestion) -> SafeString:
     entry = row.entry
     agent = Agent.objects.filter(slug=entry.owner).prefetch_related("traits").first()
-    persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()) if agent else None
+    persona = None
+    if agent is not None:
+        persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
     card = card_of(entry, agent, persona, PatternTimeout.of([entry.proposition.id]))
     return SafeString(render_to_string(f"{PAGES}card.html", {"card": card, "may_change": False}))
 
 
 def _deciding(decision: editing.Decision) -> Callable[..., None]:
-    def act(request: HttpRequest, row: Suggested, note: str = "") -> None:
+    """Return what the review queue calls to carry this decision out."""
+
+    def act(request: HttpRequest, row: WaitingSuggestion, note: str = "") -> None:
         try:
             carry_out(request, owner=row.entry.owner, mark=row.entry.mark, decision=decision)
         except (CannotSave, PropositionError) as problem:

@@ -71,7 +71,7 @@ def test_judge_and_people_are_two_raters_of_alpha() -> None:
 
 
 # -- what is compared
-def test_labels_are_about_the_claim_as_written_and_bias_about_what_is_better() -> None:
+def test_labels_are_about_the_claim_bias_about_what_is_better() -> None:
     scores = judgements([8, 8, 2, 2], inverted=[True, True, False, False])
     label_all(scores, [6, 6, 2, 2])
     row = figures()
@@ -91,7 +91,7 @@ def test_several_annotators_stand_as_their_mean() -> None:
     assert (figures().labels, figures().items, figures().annotators) == (8, 4, 2)
 
 
-def test_what_cannot_be_told_and_what_was_not_blind_is_in_no_figure() -> None:
+def test_cannot_tell_and_labels_that_are_not_blind_are_in_no_figure() -> None:
     scores = judgements([0, 3, 6, 9])
     user = superuser("ann")
     label_all(scores, [1, 3, 5, None], "ann", user=user)
@@ -160,7 +160,7 @@ def test_a_biased_judge_is_corrected_and_the_interval_covers_the_truth(inverted:
     assert result.mean.interval[0] <= true_mean <= result.mean.interval[1]
 
 
-def test_fewer_than_50_labels_give_no_prediction_powered_mean_and_say_how_many_more() -> None:
+def test_fewer_than_50_labels_give_no_prediction_powered_mean() -> None:
     truth, judge = biased(np.random.default_rng(3), 100)
     label_set = powered_set(truth, judge, n=80)
     for score in drawn(label_set)[49:]:
@@ -264,7 +264,7 @@ def test_the_page_of_an_evaluation_has_the_figure_of_its_judge() -> None:
     assert "not calibrated" in read(root, page_of(other))
 
 
-def test_baselines_have_the_figure_of_their_judge_in_a_constant_number_of_queries() -> None:
+def test_baselines_have_the_figure_of_their_judge_in_constant_queries() -> None:
     calibrated()
     root = signed_in(superuser())
     agents = [make_agent(f"agent-{n}") for n in range(4)]

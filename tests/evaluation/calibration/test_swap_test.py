@@ -114,7 +114,7 @@ def test_a_judge_that_knows_is_told_from_one_that_does_not(
     assert {one["agent"]: one["auc"] for one in result["agents"]} == dict.fromkeys(("ada", "bob", "cy"), auc)
 
 
-def test_each_of_the_messages_has_a_text_of_somebody_else_amid_the_same_conversation(llm_server: LLMServer) -> None:
+def test_each_message_is_swapped_amid_the_same_conversation(llm_server: LLMServer) -> None:
     cast("ada", "bob")
     llm_server.respond = KNOWS
 
@@ -221,7 +221,7 @@ def test_a_team_with_one_persona_is_checked_with_the_foils(llm_server: LLMServer
 
 
 @pytest.mark.parametrize("samples", [5, 80])
-def test_the_voice_measure_does_not_learn_from_the_texts_that_are_swapped_in(
+def test_the_voice_measure_does_not_learn_from_swapped_texts(
     settings: Settings, propositions: PropositionFolder, samples: int
 ) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
@@ -268,7 +268,7 @@ def test_a_swapped_text_that_was_deleted_meanwhile_is_unscored(
 
 
 # -- what it costs, and going on
-def test_a_broken_file_of_one_agent_ends_it_with_3_and_the_judge_is_checked_on_the_others(
+def test_a_broken_file_of_one_agent_leaves_the_others_to_check(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
     cast("ada", "bob", "eve")
@@ -323,24 +323,12 @@ def test_the_budget_stops_it_and_the_same_command_goes_on(llm_server: LLMServer,
     assert set(LLMCall.objects.values_list("agent__slug", flat=True)) == {"ada", "bob"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "expected"),
-    [
-        (["--dimensions", "fluency"], 2, "'fluency': allowed: 'adherence'"),
-        (["--dimensions", "charm"], 2, "charm"),
-        (["--samples", "0"], 2, "samples 0"),
-        (["--agents", "nobody"], 3, "nobody"),
-        (["--where", "build=1"], 2, "no message of the agent in the window"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_before_anything_is_asked(
-    llm_server: LLMServer, arguments: list[str], code: int, expected: str
-) -> None:
+def test_without_a_message_nothing_is_asked(llm_server: LLMServer) -> None:
     cast("ada", "bob")
-    with pytest.raises(CommandError, match=expected) as caught:
-        command(*arguments)
+    with pytest.raises(CommandError, match="no message of the agent in the window") as caught:
+        command("--where", "build=1")
 
-    assert (caught.value.returncode, llm_server.calls) == (code, 0)
+    assert (caught.value.returncode, llm_server.calls) == (2, 0)
 
 
 # -- it is a test of the judge, and in no figure of the agent
@@ -369,9 +357,7 @@ def shown(dimension: str) -> str:
     return swap_text(calibration_of("test-model", "plumbline").get(dimension))
 
 
-def test_it_stands_beside_the_scores_of_that_judge_and_not_checked_where_it_never_ran(
-    llm_server: LLMServer, root: Client
-) -> None:
+def test_it_stands_beside_the_scores_of_that_judge(llm_server: LLMServer, root: Client) -> None:
     ada, _ = cast("ada", "bob")
     llm_server.respond = KNOWS
     (before,) = capture([RunSpec(agent=ada, dimensions=("adherence", "consistency"), is_baseline=True)])
@@ -413,17 +399,6 @@ def test_it_stands_beside_every_verdict_with_the_agents_own_figure(llm_server: L
     assert comparison["dimensions"]["adherence"]["swap_test"]["agent_auc"] == 1.0
     assert comparison["dimensions"]["adherence"]["calibration"] is None
     assert "its judge: not calibrated, swap test AUC 1.00 [" in Alert.objects.get().title
-
-
-def test_a_check_without_people_leaves_the_judge_uncalibrated(llm_server: LLMServer) -> None:
-    cast("ada", "bob")
-    llm_server.respond = SAYS_EIGHT
-    checked("--dimensions", "adherence")
-
-    (row,) = JudgeCalibration.objects.all()
-    assert (row.labels, row.is_stale, row.kappa) == (0, False, None)
-    assert "no better than chance" in shown("adherence")
-    assert shown("consistency") == "not checked"
 
 
 def test_messages_of_other_agents_without_a_time_can_be_swapped_in(llm_server: LLMServer) -> None:

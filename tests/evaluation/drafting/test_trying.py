@@ -49,7 +49,7 @@ def by_line(body: dict[str, Any]) -> dict[str, Any]:
     return {"json": entry(3 if "2" in line else 8, reasoning=f"Reads like {line}.")}
 
 
-def test_a_draft_is_judged_on_ten_messages_and_nothing_but_the_calls_is_stored(
+def test_a_draft_is_judged_on_ten_messages_and_only_calls_are_stored(
     llm_server: LLMServer, speaker: Agent, file: Path
 ) -> None:
     llm_server.respond = by_line

@@ -49,7 +49,7 @@ def test_as_many_conversations_as_asked_for_find_it() -> None:
     assert compared(1, 8, higher=9.5)[0].verdict == "gain"
 
 
-def test_no_row_states_power_for_a_difference_that_it_has_and_did_not_find() -> None:
+def test_no_row_states_power_for_a_difference_it_did_not_find() -> None:
     for seed in range(60):
         for row in compared(seed, 8 + seed % 8, higher=1.3):
             if row.verdict == "no difference seen" and row.detectable is not None:

@@ -11,7 +11,7 @@ from evaluation.experiments.play import play
 from evaluation.experiments.report import report
 from evaluation.experiments.starting import start_experiment
 from tests.console import list_of, page_of, plain, queries, read, signed_in, superuser
-from tests.evaluation.experiments.test_play import scenario
+from tests.evaluation.experiments.playing import scenario
 
 pytestmark = pytest.mark.django_db
 

@@ -18,7 +18,7 @@ from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.play import play, work_one
 from evaluation.experiments.report import report
 from evaluation.experiments.starting import start_experiment
-from tests.evaluation.experiments.test_play import scenario
+from tests.evaluation.experiments.playing import scenario
 
 pytestmark = pytest.mark.django_db
 
@@ -79,7 +79,7 @@ def test_a_report_asks_as_much_for_many_people_as_for_few() -> None:
     assert few <= 15
 
 
-def test_workers_play_it_and_plan_what_is_judged_of_each_environment_when_it_ends() -> None:
+def test_workers_play_it_and_plan_the_evaluations_of_each_environment() -> None:
     experiment = started(2)
 
     assert work_one(owner="one"), "the people"

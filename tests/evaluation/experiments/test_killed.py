@@ -1,4 +1,4 @@
-"""Experiments whose process is killed, or that several play at once: real processes on a database of the configured kind."""
+"""An experiment whose process is killed again and again: real processes on a database of the configured kind."""
 
 from __future__ import annotations
 
@@ -15,19 +15,14 @@ from typing import Any
 import pytest
 
 from tests.agents.debates.test_killed import Installation
-from tests.evaluation.experiments.test_planted import scored
+from tests.evaluation.experiments.playing import scored
 from tests.llm_server import LLMServer, example_of
-from tests.machinery import THOROUGH, wait_until
+from tests.machinery import THOROUGH
 
 MAKE = """
 import json, sys, django; django.setup()
 from evaluation.experiments.starting import start_experiment
-from agents.models import Agent
-from tests.evaluation.experiments.test_play import scenario
-from tests.factories import make_agent
-if not Agent.objects.exists():
-    for n in range(6):
-        make_agent(f"agent-{n}", sample_lines=[f"Number {n} says line {line}, as always." for line in range(5)])
+from tests.evaluation.experiments.playing import scenario
 print(json.dumps(start_experiment(scenario(environments=3, **json.loads(sys.argv[1]))).pk))
 """
 PLAY = """
@@ -85,7 +80,8 @@ print(json.dumps({
     "report": re.sub(r"talk-[0-9]+-", "talk-", json.dumps(shown)),
 }))
 """  # noqa: E501
-CAST = {"population": None, "cast": [f"agent-{n}" for n in range(6)]}
+THREADS = 4
+DEATHS = 6 if THOROUGH else 3
 EQUAL = {
     "population": {"size": 6, "about": "people of one street"},
     "arms": [{"name": "north"}, {"name": "south"}],
@@ -93,17 +89,13 @@ EQUAL = {
 
 
 @pytest.fixture
-def install(tmp_path: Path, database_url: str) -> Iterator[Callable[..., Installation]]:
-    installed: list[Installation] = []
-
-    def make(server: LLMServer | None = None, **environment: str) -> Installation:
-        models = {"ACTOR_MODEL": "plain-model", "JUDGE_MODEL": "judge-model"} if server else {}
-        installed.append(Installation(tmp_path, database_url, server, **models, **environment))
-        return installed[-1]
-
-    yield make
-    for each in installed:
-        each.plumbline.stop()
+def installation(tmp_path: Path, database_url: str, llm_server: LLMServer) -> Iterator[Installation]:
+    models = {"ACTOR_MODEL": "plain-model", "JUDGE_MODEL": "judge-model"}
+    installed = Installation(
+        tmp_path, database_url, llm_server, WORKER_THREADS=str(THREADS), LLM_MAX_CONCURRENCY="4", **models
+    )
+    yield installed
+    installed.plumbline.stop()
 
 
 def question(body: dict[str, Any]) -> str:
@@ -153,67 +145,21 @@ def moments(deaths: int, writes: int) -> list[int]:
     return [chance.randint(1, writes // deaths) for _ in range(deaths)]
 
 
-def test_killed_at_random_moments_an_experiment_comes_to_the_same_report(
-    install: Callable[..., Installation],
-) -> None:
-    installation = install(WORKER_THREADS="1")
-    calm, killed = (installation.asks(MAKE, json.dumps(CAST)) for _ in range(2))
-    writes = played_in_peace(installation, calm)
-
-    killed_again_and_again(installation, killed, moments(20 if THOROUGH else 5, writes))
-
-    assert differing(installation.asks(LOOK, calm), installation.asks(LOOK, killed)) == {}
-
-
-@pytest.mark.parametrize("threads", [1, 4] if THOROUGH else [4])
-def test_killed_while_models_think_only_the_calls_that_were_lost_are_made_again(
-    threads: int, install: Callable[..., Installation], llm_server: LLMServer
+@pytest.mark.slow
+def test_killed_while_models_think_only_the_lost_calls_are_made_again(
+    installation: Installation, llm_server: LLMServer
 ) -> None:
     llm_server.respond = respond
-    installation, deaths = (
-        install(llm_server, WORKER_THREADS=str(threads), LLM_MAX_CONCURRENCY="4"),
-        6 if THOROUGH else 3,
-    )
-    calm, killed = (installation.asks(MAKE, json.dumps(EQUAL)) for _ in range(2))
+    calm = installation.asks(MAKE, json.dumps(EQUAL))
+    killed = installation.asks(MAKE, json.dumps(EQUAL))
     writes = played_in_peace(installation, calm)
     wanted = Counter(map(question, llm_server.bodies))
     llm_server.bodies.clear()
 
-    killed_again_and_again(installation, killed, moments(deaths, writes))
+    killed_again_and_again(installation, killed, moments(DEATHS, writes))
 
     asked = Counter(map(question, llm_server.bodies))
     assert asked.keys() == wanted.keys()
     assert set(wanted.values()) == {1}
-    assert asked.total() - wanted.total() <= deaths * threads, "a call in flight, or an answer that was not stored yet"
+    assert asked.total() - wanted.total() <= DEATHS * THREADS, "a call in flight, or an answer that was not stored yet"
     assert differing(installation.asks(LOOK, calm), installation.asks(LOOK, killed)) == {}
-
-
-def test_two_workers_and_a_command_at_once_ask_every_question_once(
-    install: Callable[..., Installation], llm_server: LLMServer
-) -> None:
-    llm_server.respond = respond
-    installation = install(llm_server, WORKER_THREADS="4")
-    calm = installation.asks(MAKE, json.dumps(EQUAL))
-    played_in_peace(installation, calm)
-    wanted = Counter(map(question, llm_server.bodies))
-    llm_server.bodies.clear()
-    workers = [
-        installation.plumbline.start(name, "manage.py", "work", "--poll", "0.1", "--skip-checks")
-        for name in ("one", "two")
-    ]
-    for name in ("one", "two"):
-        wait_until(
-            lambda name=name: "Working as" in installation.plumbline.log_of(name),  # type: ignore[misc]
-            timeout=120,
-            what="the worker has started",
-        )
-
-    shared = installation.asks(MAKE, json.dumps(EQUAL))
-    installation.plumbline.start_and_wait("command", "-c", PLAY, str(shared), "0")
-
-    for worker in workers:
-        worker.send_signal(signal.SIGTERM)
-        assert worker.wait(60) == 0
-    installation.plumbline.start_and_wait("last", "-c", PLAY, str(shared), "0")
-    assert Counter(map(question, llm_server.bodies)) == wanted
-    assert differing(installation.asks(LOOK, calm), installation.asks(LOOK, shared)) == {}

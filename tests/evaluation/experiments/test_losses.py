@@ -17,8 +17,7 @@ from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.play import play, resume_experiment, work_one
 from evaluation.experiments.report import ExperimentReport, report
 from evaluation.experiments.starting import start_experiment
-from tests.evaluation.experiments.test_planted import respond
-from tests.evaluation.experiments.test_play import scenario
+from tests.evaluation.experiments.playing import respond, scenario
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
@@ -55,9 +54,7 @@ def reported(experiment: Experiment) -> ExperimentReport:
 
 
 @pytest.mark.parametrize(("failing", "verdict"), [(2, "gain"), (3, "not enough data")])
-def test_agents_that_fail_are_counted_as_missing_and_above_a_tenth_there_is_no_verdict(
-    llm_server: LLMServer, failing: int, verdict: str
-) -> None:
+def test_more_than_a_tenth_of_failed_agents_leave_no_verdict(llm_server: LLMServer, failing: int, verdict: str) -> None:
     def some_fail(body: dict[str, Any]) -> dict[str, Any]:
         acted = "tools" in body and body["model"] == "other-model"
         named = json.dumps(body["system"])

@@ -68,9 +68,7 @@ def test_every_metric_is_a_row_with_means_deviations_difference_and_p(file: Path
     ],
     ids=["as nulls", "as a number"],
 )
-def test_scores_that_are_missing_are_shown_and_too_many_leave_no_verdict_as_in_a_run(
-    ideas: dict[str, Any], tmp_path: Path
-) -> None:
+def test_missing_scores_are_shown_and_too_many_leave_no_verdict(ideas: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "october.json"
     path.write_text(json.dumps({"sets": {"october": {"exp1": {"metrics": {"ideas_quantity": ideas}}}}}))
 

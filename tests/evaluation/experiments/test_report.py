@@ -13,7 +13,7 @@ from evaluation.experiments.play import play
 from evaluation.experiments.printed import as_markdown, show
 from evaluation.experiments.report import ExperimentReport, report
 from evaluation.experiments.starting import start_experiment
-from tests.evaluation.experiments.test_play import scenario
+from tests.evaluation.experiments.playing import scenario
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +30,7 @@ def reported(**changes: object) -> ExperimentReport:
     return report(experiment)
 
 
-def test_an_offline_judge_makes_no_claim_and_what_is_counted_stands_beside_it() -> None:
+def test_an_offline_judge_makes_no_claim_but_counts_stand() -> None:
     shown = reported()
 
     assert shown.unfinished == ""
@@ -49,7 +49,7 @@ def test_an_arm_whose_treatment_left_no_trace_makes_the_report_void() -> None:
     assert "gated was not treated" in shown.void[0]
 
 
-def test_how_far_the_judge_can_be_trusted_stands_in_every_form_of_the_report() -> None:
+def test_every_form_of_the_report_says_how_far_to_trust_the_judge() -> None:
     shown = reported()
 
     out = StringIO()

@@ -45,7 +45,7 @@ def doors(tmp_path: Path) -> list[Door]:
 
 
 @pytest.mark.parametrize(("asked", "parts"), CASES)
-def test_what_cannot_be_played_is_refused_at_every_door_by_field_and_with_what_is_allowed(
+def test_what_cannot_be_played_is_refused_at_every_door_by_field(
     doors: list[Door], asked: dict[str, Any], parts: tuple[str, ...]
 ) -> None:
     for door in doors:
@@ -62,7 +62,7 @@ def test_a_route_takes_a_scenario_or_the_name_of_one(body: dict[str, Any]) -> No
     assert said == ("scenario", "exactly one of scenario and shipped is needed")
 
 
-def test_the_name_of_a_shipped_scenario_sent_as_a_scenario_is_told_its_field() -> None:
+def test_a_shipped_name_sent_as_a_scenario_is_told_its_field() -> None:
     field, sentence = RouteDoor(program(superuser()), ROUTE, {}).refusal({"scenario": SHIPPED})
 
     assert field == "scenario"
@@ -83,9 +83,7 @@ def test_a_scenario_that_is_typed_takes_the_place_of_the_chosen_one() -> None:
         ({"arms": [{"name": "plain"}, {"name": "plain"}]}, ("arms[1].name", "named twice; allowed: once")),
     ],
 )
-def test_what_is_wrong_with_a_scenario_is_named_on_the_page_and_nothing_is_written(
-    broken: dict[str, Any], parts: tuple[str, ...]
-) -> None:
+def test_problems_of_a_scenario_are_named_on_the_page(broken: dict[str, Any], parts: tuple[str, ...]) -> None:
     field, sentence = PageDoor(signed_in(superuser()), PAGE, {}).refusal(
         {"scenario": json.dumps({**SCENARIO, **broken})}
     )

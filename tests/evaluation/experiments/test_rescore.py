@@ -16,8 +16,7 @@ from evaluation.experiments.models import Experiment
 from evaluation.experiments.play import play
 from evaluation.experiments.report import report
 from evaluation.experiments.starting import start_experiment
-from tests.evaluation.experiments.test_planted import respond
-from tests.evaluation.experiments.test_play import scenario
+from tests.evaluation.experiments.playing import respond, scenario
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db

@@ -19,8 +19,7 @@ from evaluation.experiments.scenario import read_scenario, shipped
 from evaluation.experiments.starting import start_experiment
 from evaluation.statistics.arms import pairs_needed
 from tests.agents.swarm.speaking import READING
-from tests.evaluation.experiments.test_planted import respond
-from tests.evaluation.experiments.test_play import scenario
+from tests.evaluation.experiments.playing import respond, scenario
 from tests.factories import make_agent
 from tests.llm_server import LLMServer, example_of
 
@@ -77,24 +76,27 @@ def test_each_plays_enough_conversations_to_find_a_difference_of_one_standard_de
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
-        ({}, "too few conversations (2) for 2 comparisons; a significant result takes 7"),
+        ({}, {"pairs": 2, "comparisons": 2, "pairs_for_a_verdict": 7, "pairs_needed": 13, "detectable_d": None}),
         (
             {"environments": 7, "population": {"size": 14, "about": "a street"}},
-            "find a difference of 1.85 standard deviations",
+            {"detectable_d": pytest.approx(1.85, abs=0.01)},
         ),
-        ({"repeats": 3}, "they add no conversations to compare"),
+        ({"repeats": 3}, {"pairs": 2, "repeats": 3, "conversations": 12}),
     ],
     ids=["too few", "enough for a large difference", "repeats"],
 )
-def test_a_dry_run_says_what_the_experiment_could_show(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_a_dry_run_says_what_the_experiment_could_show(
+    changes: dict[str, Any], expected: dict[str, Any], tmp_path: Path
+) -> None:
     path, out = tmp_path / "mine.yaml", StringIO()
     path.write_text(scenario(**changes).model_dump_json())
 
-    call_command("experiment", "run", str(path), "--dry-run", stdout=out)
+    call_command("experiment", "run", str(path), "--dry-run", "--json", stdout=out)
 
-    assert said in " ".join(out.getvalue().split())
+    estimate = json.loads(out.getvalue())
+    assert {name: estimate[name] for name in expected} == expected
 
 
 def test_the_start_of_a_run_says_when_no_verdict_is_possible(settings: Settings, tmp_path: Path) -> None:
@@ -104,10 +106,8 @@ def test_the_start_of_a_run_says_when_no_verdict_is_possible(settings: Settings,
 
     call_command("experiment", "run", str(path), stdout=out)
 
-    said, _, _ = " ".join(out.getvalue().split()).partition("Ctrl-C stops it")
-    assert "No verdict is possible: too few conversations (2)" in said
-    assert "and 80 % power at 1 standard deviation 13" in said
-    assert "No verdict on scores is possible: offline:lexical-1 is an offline heuristic" in said
+    before_it_starts, _, _ = out.getvalue().partition("Ctrl-C")
+    assert before_it_starts.count("No verdict") == 2, "too few conversations, and an offline judge"
 
 
 @pytest.mark.parametrize("name", ["swarm-on-off", "debate-or-vote"])
@@ -147,9 +147,7 @@ def test_a_swarm_belongs_to_the_people_made_for_the_experiment_alone() -> None:
         ({"population": {"size": 4, "about": "x", "swarms": ["magic"]}}, "swarm 'magic' is unknown"),
     ],
 )
-def test_an_arm_with_a_swarm_that_nobody_has_is_refused_before_anything_is_paid(
-    changes: dict[str, Any], named: str
-) -> None:
+def test_an_arm_with_a_swarm_that_nobody_has_is_refused(changes: dict[str, Any], named: str) -> None:
     for slug in ("ada", "bob", "eve", "joe"):
         make_agent(slug)
     arms = [{"name": "plain"}, {"name": "swarm", "treatment": ["calibration"]}]

@@ -19,8 +19,7 @@ from evaluation.experiments.measuring import judge_here
 from evaluation.experiments.play import play
 from evaluation.experiments.report import report
 from evaluation.experiments.starting import start_experiment
-from tests.evaluation.experiments.test_planted import respond
-from tests.evaluation.experiments.test_play import scenario
+from tests.evaluation.experiments.playing import respond, scenario
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
@@ -97,7 +96,7 @@ def test_the_real_conversation_and_the_agents_stay_byte_for_byte(office: Channel
     assert ChannelMember.objects.filter(channel=office).count() == 4
 
 
-def test_an_environment_begins_with_what_was_said_up_to_there_and_speaks_on(office: Channel) -> None:
+def test_an_environment_begins_with_what_was_said_up_to_there(office: Channel) -> None:
     experiment = play(
         start_experiment(scenario(population=None, cast=["ada", "bob", "eve", "joe"], start_from="office@8"))
     )

@@ -15,7 +15,7 @@ from evaluation.experiments.models import Experiment
 from evaluation.experiments.play import play
 from evaluation.experiments.report import report
 from evaluation.experiments.starting import start_experiment
-from tests.evaluation.experiments.test_play import scenario
+from tests.evaluation.experiments.playing import scenario
 
 pytestmark = pytest.mark.django_db
 GONE = ("agents.debates", "agents.swarm")

@@ -123,7 +123,7 @@ def test_two_people_at_once_do_not_undo_each_other(root: Client, file: Path) -> 
     assert LogEntry.objects.count() == 1, "what was refused is not logged as done"
 
 
-def test_a_file_that_cannot_be_written_is_a_message_and_no_log_entry(root: Client, file: Path) -> None:
+def test_an_unwritable_file_is_a_message_and_no_log_entry(root: Client, file: Path) -> None:
     (file.parent / f".{file.name}.new").mkdir()
     html = press(root, "accept", "ada-talk")
 

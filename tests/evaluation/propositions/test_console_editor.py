@@ -148,7 +148,7 @@ def test_who_may_only_view_reads(team: PropositionFolder) -> None:
     assert path.read_text() == before
 
 
-def test_an_editor_who_may_not_ask_for_evaluations_saves_but_does_not_try(team: PropositionFolder) -> None:
+def test_an_editor_without_the_right_to_evaluate_only_saves(team: PropositionFolder) -> None:
     team.claims("adherence/ada.yaml", "dry")
     editor = signed_in(staff(*EDITOR))
     assert 'name="_try"' not in read(editor, url_of("edit", name="dry"))

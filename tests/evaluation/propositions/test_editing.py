@@ -194,7 +194,7 @@ def test_changing_a_plain_value_is_always_possible(file: tuple[str, list[str]], 
 
 
 # -- where it goes
-def test_a_new_one_makes_a_file_in_the_teams_folder_and_the_next_joins_it(team: PropositionFolder) -> None:
+def test_a_new_one_makes_a_file_and_the_next_joins_it(team: PropositionFolder) -> None:
     path = save(rule={"max_words": 5})
     save(id="dry", claim="{{agent_name}} is dry", active=False)
 
@@ -204,7 +204,7 @@ def test_a_new_one_makes_a_file_in_the_teams_folder_and_the_next_joins_it(team: 
     assert [p.id for p in load_file(path).inactive] == ["dry"]
 
 
-def test_one_of_ours_is_replaced_in_the_teams_folder_and_means_the_same_but_for_the_change(
+def test_a_shipped_one_is_replaced_in_the_teams_folder_and_means_the_same(
     propositions: PropositionFolder, team: PropositionFolder
 ) -> None:
     ours = propositions.write(
@@ -377,7 +377,7 @@ def test_a_key_names_one_place_and_no_file_that_is_not_read(team: PropositionFol
     assert entry_at(entry.key, "bob", files=files) is None
 
 
-def test_a_pattern_that_stood_there_before_does_not_stop_a_change_of_something_else(team: PropositionFolder) -> None:
+def test_an_older_slow_pattern_does_not_stop_another_change(team: PropositionFolder) -> None:
     team.write("adherence/ada.yaml", "propositions:\n- id: brief\n  claim: c\n  cues: {supports: ['/(a+)+b/']}\n")
     save(mark=mark_of("brief"), cues={"supports": ["/(a+)+b/"]}, weight=2.0)
 

@@ -51,7 +51,7 @@ def test_an_unknown_field_is_reported_with_its_line_and_the_allowed_ones(proposi
     )
 
 
-def test_an_unknown_field_of_the_file_is_told_apart_from_one_of_a_proposition(propositions: PropositionFolder) -> None:
+def test_an_unknown_field_of_the_file_names_the_files_fields(propositions: PropositionFolder) -> None:
     path = propositions.write("adherence/ada.yaml", GOOD + "last: 5\n")
 
     assert problems(path) == [
@@ -102,7 +102,7 @@ def test_every_problem_of_a_file_is_reported_at_once(propositions: PropositionFo
     assert len(problems(path)) == 3
 
 
-def test_what_a_file_does_not_allow_of_its_propositions_has_the_line_of_each(propositions: PropositionFolder) -> None:
+def test_problems_of_propositions_in_their_file_have_the_line_of_each(propositions: PropositionFolder) -> None:
     lines = ("  - {id: first, claim: 'Says {{action}}.'}", "  # a line", "  - {id: terse, claim: Twice.}")
     last = "  - {id: last, claim: 'Says {{action}}.'}"
     path = propositions.write("adherence/ada.yaml", GOOD + "\n".join((*lines, last)) + "\n")
@@ -169,7 +169,7 @@ def test_no_text_at_all_makes_the_loader_crash(propositions: PropositionFolder, 
         load_file(path)
 
 
-def test_the_same_id_in_the_defaults_and_in_an_agents_file_is_an_error(propositions: PropositionFolder) -> None:
+def test_an_id_in_the_defaults_and_an_agents_file_is_an_error(propositions: PropositionFolder) -> None:
     propositions.claims("adherence/_default.yaml", "terse", "kind")
     propositions.claims("adherence/ada.yaml", "dry", "terse")
 
@@ -363,7 +363,7 @@ def test_the_command_lists_what_there_is_and_fails_on_a_broken_file(propositions
         ("cues: {supports: ['/(?:a{999}){999}/']}", "cues.supports[0] (odd): /(?:a{999}){999}/ is too large"),
     ],
 )
-def test_a_pattern_that_cannot_be_used_is_named_with_its_file_and_proposition(
+def test_an_unusable_pattern_is_named_with_file_and_proposition(
     propositions: PropositionFolder, fields: str, said: str
 ) -> None:
     propositions.write("adherence/ada.yaml", f"propositions:\n  - id: odd\n    claim: c\n    {fields}\n")

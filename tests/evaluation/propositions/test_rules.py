@@ -101,7 +101,7 @@ def test_a_guard_that_does_not_exist_is_named_with_those_that_do() -> None:
         Rule.model_validate({"only": {"prices": "5 dollars"}})
 
 
-def test_a_rule_gives_nine_or_nothing_and_is_flipped_when_inverted_ac_6_0_3a() -> None:
+def test_a_rule_gives_nine_or_nothing_flipped_when_inverted_ac_6_0_3a() -> None:
     rule = Rule(max_words=2)
     holds, breaks = (verdict_by_rule(rule, text, inverted=False) for text in ("one two", "one two three"))
 
@@ -153,7 +153,7 @@ A = "-" * 30_000
         ({"not_matches": "(?:a|aa)+$", "no_emoji": True}, "a" * 19_000 + "🎉", 0),
     ],
 )
-def test_a_pattern_that_cannot_say_leaves_the_rule_unscored_unless_something_else_is_broken(
+def test_an_undecided_pattern_leaves_the_rule_unscored_unless_it_is_broken(
     rule: dict[str, Any], text: str, value: int | None
 ) -> None:
     verdict = verdict_by_rule(Rule.model_validate(rule), text, inverted=False)

@@ -44,7 +44,7 @@ def complaint(*specs: dict[str, Any], **fields: Any) -> str:
 
 
 # -- what is left out
-def test_defaults_are_those_of_the_specification_ac_6_0_9_ac_6_0_12() -> None:
+def test_defaults_of_the_specification_ac_6_0_9_ac_6_0_12() -> None:
     result = resolved()
 
     assert (result.first_n, result.last_n) == (10, 100)
@@ -55,7 +55,7 @@ def test_defaults_are_those_of_the_specification_ac_6_0_9_ac_6_0_12() -> None:
     assert (draft.first_n, draft.last_n) == (5, 10)
 
 
-def test_a_proposition_overrides_its_file_which_overrides_the_defaults_ac_6_0_12() -> None:
+def test_a_proposition_overrides_its_file_which_overrides_defaults_ac_6_0_12() -> None:
     file = {"first_n": 3, "last_n": 7, "include_personas": False}
 
     assert (resolved(file).first_n, resolved(file).last_n, resolved(file).include_personas) == (3, 7, False)
@@ -173,9 +173,7 @@ def test_filling_touches_nothing_but_variables(name: str, around: str) -> None:
         ("has_ten_words", Target("one two three four five six seven eight nine"), False),
     ],
 )
-def test_preconditions_look_at_the_message_and_where_it_was_said_ac_6_0_15(
-    name: str, target: Target, holds: bool
-) -> None:
+def test_preconditions_look_at_the_message_and_its_place_ac_6_0_15(name: str, target: Target, holds: bool) -> None:
     assert PRECONDITIONS[name](target, {}, {}) is holds
 
 
@@ -200,7 +198,7 @@ def test_whatever_can_change_a_score_changes_the_digest(change: dict[str, Any]) 
     assert propositions_digest([resolved()]) != propositions_digest([resolved(**change)])
 
 
-def test_a_new_prompt_of_the_judge_changes_the_digest_of_what_a_judge_scores(
+def test_a_new_judge_prompt_changes_the_digest_of_judged_claims(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged, ruled = resolved(), resolved(rule={"max_words": 3})

@@ -41,7 +41,7 @@ def test_only_adherence_is_shipped_with_personas_ac_6_0_9_ac_6_2_4_ac_6_3_5_ac_6
     assert not personas & {(name, True) for name in ("consistency", "fluency", "convergence", "ideas_quantity")}
 
 
-def test_what_is_measured_of_a_channel_is_shipped_as_environment_ac_6_4_5_ac_6_6_5() -> None:
+def test_channel_dimensions_are_shipped_as_environment_ac_6_4_5_ac_6_6_5() -> None:
     targets = {(p.dimension, p.target_type) for path in shipped() for p in load_file(path).propositions}
 
     assert {d for d, target in targets if target == "environment"} >= {"convergence", "ideas_quantity"}
@@ -56,7 +56,7 @@ def test_each_of_the_sixteen_agents_has_propositions_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("slug", AGENTS)
-def test_an_agents_own_file_holds_six_to_ten_with_an_anti_pattern_among_them(slug: str) -> None:
+def test_an_agents_file_holds_six_to_ten_and_an_anti_pattern(slug: str) -> None:
     asked = propositions_for(agent_slug=slug, dimension="adherence", seeded=True)
     own = [p for p in asked if p.source.startswith(slug)]
 

@@ -115,9 +115,7 @@ def linked(**fields: Any) -> Proposition:
         (0.9, {"trait_stopped": True}, ["trait-dry-wit"]),
     ],
 )
-def test_a_claim_that_names_a_trait_stands_in_its_place_while_it_speaks_of_it(
-    strength: float, fields: dict[str, Any], asked: list[str]
-) -> None:
+def test_a_claim_that_names_a_trait_takes_its_place(strength: float, fields: dict[str, Any], asked: list[str]) -> None:
     trait = TraitValue("Dry wit", "Jokes.", 0.0, strength)
 
     assert [p.id for p in with_traits([linked(**fields)], [trait])] == asked
@@ -132,7 +130,7 @@ def test_several_claims_may_speak_of_one_trait_and_its_change_changes_them() -> 
     assert all(strong[name] != weak[name] for name in strong)
 
 
-def test_a_claim_about_a_trait_nobody_has_is_asked_unless_it_is_for_everybody() -> None:
+def test_a_claim_about_a_missing_trait_is_asked_unless_for_everybody() -> None:
     assert [p.id for p in with_traits([linked()], [])] == ["own"]
     assert with_traits([linked(for_all=True)], []) == []
 
@@ -174,9 +172,7 @@ def ada(propositions: PropositionFolder, db: None) -> Agent:
     return agent
 
 
-def test_traits_join_the_calls_of_the_messages_and_the_window_has_one_of_its_own(
-    llm_server: LLMServer, ada: Agent
-) -> None:
+def test_traits_join_the_calls_of_messages_the_window_has_its_own(llm_server: LLMServer, ada: Agent) -> None:
     llm_server.respond = answers(lambda claim: 3 if "ruled out" in claim else 7)
 
     result = measured(ada).summary.dimensions["adherence"]

@@ -147,7 +147,7 @@ of some cannot be used (the judge is checked on the others)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned:
-    """What is measured: of each agent that said something its own words and swapped texts.
+    """The measurements of a check: of each agent that said something its own words and swapped texts.
 
     Attributes:
         silent: Slugs of agents that said nothing.
