@@ -705,11 +705,10 @@ def _results_of_judge(
         return _not_asked(plan, "timeout", "the time for judging this message was used up by earlier attempts")
     questions = questions_of(action, plan.propositions, label, gate=gate)
     requests = [build_request(question) for _, question in questions]
-    if not questions:
-        replies = []
-    elif gate:
+    replies: list[Reply] = []
+    if requests and gate:
         replies = complete_guarded(requests, deadline=deadline, about=_draft_key(action, plan, deadline))
-    else:
+    elif requests:
         replies = complete_together(requests, deadline=deadline)
     by_dimension: dict[str, list[PropositionResult]] = {dimension: [] for dimension in plan.judged_dimensions}
     for (dimension, question), reply in zip(questions, replies, strict=True):
