@@ -146,6 +146,7 @@ class GateResult:
         return log
 
     def _outcome(self, attempt: int) -> Outcome:
+        """Return how the attempt ends."""
         if not self.passed:
             return Outcome.CORRECTED
         if self.unjudged_outcome is not None:
@@ -430,6 +431,7 @@ class Action:
         )
 
     def _window(self, first_n: int, last_n: int) -> Window:
+        """Return the events that the judge is shown, and how many are left out between them."""
         if not self.omitted:
             return cut_window(self.events, first_n=first_n, last_n=last_n)
         at_start = self.events[: self.events_at_start]

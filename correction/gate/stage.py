@@ -138,6 +138,7 @@ def check_session(
     """
 
     def problem(last_attempt: CorrectionLog) -> str:
+        """Say why the session is not that of this agent and channel; empty where it is."""
         if last_attempt.session.agent_id != agent.pk:
             return f"belongs to another agent, not to {agent.slug!r}"
         if last_attempt.session.channel_id != channel.pk:
