@@ -104,10 +104,8 @@ def _field(setting: Setting, *, inherited: str) -> forms.Field:
     common: dict[str, Any] = {"required": False, "label": setting.label, "help_text": setting.help}
     placeholder = f"inherits {inherited}"
     if setting.kind in ("toggle", "choice"):
-        labels = [("on", "on"), ("off", "off")]
-        if setting.choices is not None:
-            labels = list(setting.choices.choices)
-        choices = [("", f"inherit: {inherited}"), *labels]
+        choices: list[tuple[str, Any]] = [("", f"inherit: {inherited}")]
+        choices += [("on", "on"), ("off", "off")] if setting.choices is None else setting.choices.choices
         return forms.ChoiceField(choices=choices, widget=forms.RadioSelect, **common)
     if setting.kind == "list of names":
         names = GrowingTextarea(attrs={"placeholder": placeholder, "rows": 2})

@@ -99,6 +99,7 @@ class ConfigForm(serializers.Serializer[Any]):
     """Each setting as it is stored; an empty one inherits."""
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Return a field for each setting, the reason, and the ETag of what was shown."""
         fields: dict[str, serializers.Field[Any, Any, Any, Any]] = {}
         for name, setting in SETTINGS.items():
             about: dict[str, Any] = {
@@ -130,6 +131,7 @@ class _Config(View):
         return AgentEvaluationConfig.objects.filter(agent__slug=self.kwargs.get("agent")).first()
 
     def html_form(self, typed: FormFields | None, etag: str) -> ConfigForm:
+        """Return the form of the page, with what was typed, else with what is stored."""
         if typed is not None:
             return ConfigForm(data={**typed, ETAG: typed.etag})
         row = self.stored

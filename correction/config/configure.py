@@ -262,6 +262,7 @@ def notes_on(config: ResolvedConfig, agent: Agent | None = None) -> list[str]:
 
 
 def _notes_on_gate(config: ResolvedConfig) -> Iterator[str]:
+    """Yield sentences on settings of the gate that have no effect."""
     checks = config.gate_dimensions
     if config.gate_mode != GateMode.OFF and not checks:
         yield f"gate_mode is {config.gate_mode}, but no dimension is enabled: nothing is checked"
@@ -272,6 +273,7 @@ def _notes_on_gate(config: ResolvedConfig) -> Iterator[str]:
 
 
 def _notes_on_budget(config: ResolvedConfig) -> Iterator[str]:
+    """Yield sentences on settings of the budget that have no effect."""
     budget = config["daily_budget_usd"]
     if not config["budget_enabled"]:
         if budget is not None:
@@ -283,6 +285,7 @@ def _notes_on_budget(config: ResolvedConfig) -> Iterator[str]:
 
 
 def _notes_on_requests(config: ResolvedConfig) -> Iterator[str]:
+    """Yield sentences on settings of behaviour requests that have no effect."""
     if not config["behavior_requests_enabled"]:
         return
     names = config["behavior_named_requesters"]

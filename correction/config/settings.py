@@ -215,6 +215,7 @@ class Setting:
         return field
 
     def _new_column(self, **options: Any) -> models.Field[Any, Any]:
+        """Return a column of the kind of this setting."""
         if self.choices is not None:
             return models.CharField(max_length=8, choices=self.choices.choices, **options)
         if self.bounds is not None:
@@ -224,6 +225,7 @@ class Setting:
         return models.BooleanField(**options)
 
     def _new_number_column(self, low: str, high: str, **options: Any) -> models.Field[Any, Any]:
+        """Return a column for numbers between these bounds."""
         if self.places == 0:
             validators = [MinValueValidator(int(low)), MaxValueValidator(int(high))]
             return models.PositiveIntegerField(validators=validators, **options)
@@ -333,6 +335,7 @@ class Setting:
 
 
 def _read_toggle(text: str) -> bool:
+    """Return whether a word means on."""
     if text in _WORDS_FOR_ON:
         return True
     if text in _WORDS_FOR_OFF:

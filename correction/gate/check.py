@@ -146,6 +146,7 @@ class GateResult:
         return log
 
     def _outcome(self, attempt: int) -> Outcome:
+        """Return how the attempt ends."""
         if not self.passed:
             return Outcome.CORRECTED
         if self.unjudged_outcome is not None:
@@ -430,6 +431,7 @@ class Action:
         )
 
     def _window(self, first_n: int, last_n: int) -> Window:
+        """Return the events that the judge is shown, and how many are left out between them."""
         if not self.omitted:
             return cut_window(self.events, first_n=first_n, last_n=last_n)
         at_start = self.events[: self.events_at_start]
@@ -705,11 +707,10 @@ def _results_of_judge(
         return _not_asked(plan, "timeout", "the time for judging this message was used up by earlier attempts")
     questions = questions_of(action, plan.propositions, label, gate=gate)
     requests = [build_request(question) for _, question in questions]
-    if not questions:
-        replies = []
-    elif gate:
+    replies: list[Reply] = []
+    if requests and gate:
         replies = complete_guarded(requests, deadline=deadline, about=_draft_key(action, plan, deadline))
-    else:
+    elif requests:
         replies = complete_together(requests, deadline=deadline)
     by_dimension: dict[str, list[PropositionResult]] = {dimension: [] for dimension in plan.judged_dimensions}
     for (dimension, question), reply in zip(questions, replies, strict=True):

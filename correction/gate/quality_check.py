@@ -365,6 +365,7 @@ def _session(check: QualityCheck) -> GateSession:
     agent_id = check.agent.pk if check.agent is not None else None
 
     def problem(last_attempt: CorrectionLog) -> str:
+        """Say why the session is not that of this request; empty where it is."""
         session = last_attempt.session
         is_other_speaker = session.agent_id is None and session.speaker != check.speaker[:LONGEST_SPEAKER]
         if session.agent_id != agent_id or is_other_speaker:

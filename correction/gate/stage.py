@@ -31,7 +31,7 @@ MOST_LOST_RACES = 20  # each lost race means that another process won one: as ma
 
 
 class KeyTaken(Exception):
-    """The idempotency key of a draft that was sent back stands on another attempt already."""
+    """Refusal of a draft that was sent back: its idempotency key stands on another attempt already."""
 
 
 class SessionRefused(ValueError):
@@ -138,6 +138,7 @@ def check_session(
     """
 
     def problem(last_attempt: CorrectionLog) -> str:
+        """Say why the session is not that of this agent and channel; empty where it is."""
         if last_attempt.session.agent_id != agent.pk:
             return f"belongs to another agent, not to {agent.slug!r}"
         if last_attempt.session.channel_id != channel.pk:
@@ -190,22 +191,21 @@ def write_attempt(log: CorrectionLog, *, message: Message | None = None, best: i
 
 
 def _store(log: CorrectionLog, message: Message | None, best: int | None) -> CorrectionLog:
-    """Write the rows as they are numbered now.
+    """Write an attempt with its verdicts and its session, numbered as they are.
 
     Raises:
-        IntegrityError: This attempt or key is there already, or the session was ended.
+        IntegrityError: Another process wrote this attempt or key, or ended the session.
     """
     session = log.session
+    is_new_session = session.pk is None
     log.pk = None  # an earlier try may have been rolled back
     if log.outcome != Outcome.CORRECTED:
         session.outcome = log.outcome
         session.message = message
-        if message is not None and (best is None or best < log.attempt):  # else that attempt is another session's
-            session.sent = best or log.attempt
-    is_new = session.pk is None
+        session.sent = _sent_attempt(log, message, best)
     try:
         with transaction.atomic():
-            if is_new:
+            if is_new_session:
                 session.save(force_insert=True)
             elif not _continue_row(session):
                 raise IntegrityError("another process ended the session")
@@ -215,10 +215,20 @@ def _store(log: CorrectionLog, message: Message | None, best: int | None) -> Cor
                 result.log = log
             GateDimensionResult.objects.bulk_create(log.results)
     except IntegrityError:
-        if is_new:
+        if is_new_session:
             session.pk = None
         raise
     return log
+
+
+def _sent_attempt(log: CorrectionLog, message: Message | None, best: int | None) -> int | None:
+    """Return the number of the attempt whose text the message has; None where none of this session has it."""
+    if message is None:
+        return None
+    if best is None:
+        return log.attempt
+    # After a lost race the log may begin a session of its own: then the best attempt is one of the old session.
+    return best if best < log.attempt else None
 
 
 def _continue_row(session: GateSession) -> bool:
@@ -230,25 +240,34 @@ def _continue_row(session: GateSession) -> bool:
 
 
 def _renumber(log: CorrectionLog) -> bool:
-    """Give the attempt a number, session or key that is free now; return False where none of them was in the way."""
+    """Give the attempt a number, session or key that is free now; return False where none of them was in the way.
+
+    Raises:
+        KeyTaken: The key stands on another draft that was sent back.
+    """
     if log.draft_key and CorrectionLog.objects.filter(draft_key=log.draft_key).exists():
         if log.outcome == Outcome.CORRECTED:
             raise KeyTaken(log.draft_key)
         log.draft_key = None
         return True
-    session = log.session
-    stored = GateSession.objects.filter(pk=session.pk).annotate(last=Max("logs__attempt")).first()
+    stored = GateSession.objects.filter(pk=log.session.pk).annotate(last=Max("logs__attempt")).first()
     if stored is None:
         return False
     if stored.outcome:
-        session.pk = None
-        session.uuid = uuid.uuid4()
-        session.outcome = ""
-        session.sent = None
-        log.attempt = 1
+        _begin_new_session(log)
     else:
         log.attempt = stored.last + 1
     return True
+
+
+def _begin_new_session(log: CorrectionLog) -> None:
+    """Make the attempt the first of a session like its own, which another process ended."""
+    session = log.session
+    session.pk = None
+    session.uuid = uuid.uuid4()
+    session.outcome = ""
+    session.sent = None
+    log.attempt = 1
 
 
 def end_session(

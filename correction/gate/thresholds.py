@@ -85,7 +85,6 @@ class Precision(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def marked(self) -> int:
-        """Return how many marks there are."""
         return self.right + self.false_alarms
 
     @computed_field(description="right ÷ marked, 0 to 1")  # type: ignore[prop-decorator]

@@ -49,6 +49,7 @@ class ParametersField(JSONText):
     """JSON that every database can store: Python's reader also takes NaN and halves of characters."""
 
     def to_python(self, value: Any) -> Any:
+        """Read JSON; refuse what no database can store."""
         parsed = super().to_python(value)
         problem = "" if parsed is None else unstorable(parsed)
         if problem:
@@ -159,6 +160,7 @@ def _precondition_row(entry: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _held_badge(held: bool | None) -> SafeString:
+    """Return the badge of whether a precondition held."""
     if held is None:
         return display.badge("not asked", "plain", "not asked, or not judged")
     if held:
@@ -203,6 +205,7 @@ class InterventionAdmin(ModelAdmin[Intervention]):
     autocomplete_fields = ("agents",)
 
     def get_fieldsets(self, request: HttpRequest, obj: Intervention | None = None) -> Any:
+        """Group the fields: what it is, where and how often, preconditions, nudge."""
         conditions = ("function", "function_parameters", "textual_claim", "proposition_claim", "proposition_threshold")
         return (
             (None, {"fields": ("slug", "description", "is_enabled")}),

@@ -373,6 +373,7 @@ def _apply(turn: Turn, evaluations: Sequence[Evaluation]) -> None:
 
 
 def _write_to_log_file(turn: Turn, evaluation: Evaluation) -> None:
+    """Write a line on what became of an evaluation; one that did not fire is only of use when debugging."""
     level = logging.DEBUG
     outcome = "did not fire"
     if evaluation.fired:

@@ -134,6 +134,7 @@ class PropositionalPrecondition:
         return self._read_score(claim, answer[0])
 
     def _read_check(self, claim: str, answer: CheckResult) -> PreconditionResult:
+        """Return the result of a claim that was asked for true or false."""
         if answer.holds is None:
             return not_judged(self.kind, claim, answer.reason, answer.judge)
         reasoning = " ".join(filter(None, (answer.reasoning, answer.justification)))
@@ -142,6 +143,7 @@ class PropositionalPrecondition:
         )
 
     def _read_score(self, claim: str, verdict: Verdict) -> PreconditionResult:
+        """Return the result of a claim that was scored, compared with the threshold."""
         # The 9 of a claim that could not be false here is no score of it.
         is_score = verdict.status != "trivial" or self.fires_below
         if self.threshold is None or verdict.value is None or not is_score:

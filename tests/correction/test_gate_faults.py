@@ -160,6 +160,7 @@ def test_earlier_attempts_use_up_the_time_for_judging(llm_server: LLMServer) -> 
     assert "used up by earlier attempts" in logs()[1].dimension_results.get().reason
 
 
+@pytest.mark.slow
 def test_start_up_work_does_not_use_up_a_session_s_time(llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
     agent, channel = gated("consistency")
     llm_server.respond = judge({"consistency": 2})

@@ -273,20 +273,20 @@ def _rounded(got: GateStatistics) -> str:
     return re.sub(r"\d+\.\d{9,}", lambda number: f"{float(number[0]):.9f}", repr(got))
 
 
-@pytest.mark.parametrize("closed", [4, 29, HOURS + 1])
-def test_statistics_are_the_same_however_much_is_summed_up(
-    agents: list[Agent], logs: list[CorrectionLog], closed: int
-) -> None:
+@pytest.mark.slow
+def test_statistics_are_the_same_however_much_is_summed_up(agents: list[Agent], logs: list[CorrectionLog]) -> None:
     raw = everything([None, *agents])
     assert any(one.dimensions and one.observed.total and one.external.total for one in raw)
 
-    roll_up(GATE, now=BEGIN + timedelta(hours=closed, minutes=10))
+    for closed in (4, 29, HOURS + 1):
+        roll_up(GATE, now=BEGIN + timedelta(hours=closed, minutes=10))
 
-    assert AttemptHour.objects.exists()
-    assert DimensionHour.objects.exists()
-    assert same(everything([None, *agents]), raw)
+        assert AttemptHour.objects.exists()
+        assert DimensionHour.objects.exists()
+        assert same(everything([None, *agents]), raw)
 
 
+@pytest.mark.slow
 @time_machine.travel(NOW, tick=False)
 def test_statistics_stay_when_retention_deletes_the_logs(agents: list[Agent], logs: list[CorrectionLog]) -> None:
     full = [MessageWindow(), MessageWindow("", start=BEGIN + timedelta(hours=5)), *_raw_edges()]

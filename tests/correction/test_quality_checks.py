@@ -160,7 +160,7 @@ def test_rules_alone_cost_nothing_and_ask_nobody(client: Program, llm_server: LL
 @pytest.mark.parametrize(
     ("reply", "outcome", "status"),
     [
-        ({"hang": True}, "timeout_passed", "timeout"),
+        pytest.param({"hang": True}, "timeout_passed", "timeout", marks=pytest.mark.slow),
         ({"status": 529}, "error_passed", "error"),
         ({"text": "Seven, I think."}, "error_passed", "error"),
     ],

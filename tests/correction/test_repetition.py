@@ -134,7 +134,7 @@ def test_any_text_is_compared_with_the_same_result_twice(texts: list[str]) -> No
     assert build_repetition_context(first) == "" or first.triggered
 
 
-@pytest.mark.parametrize("text", ["a " * 50_000, "lorem ipsum dolor sit amet " * 4_000, "很" * 20_000])
+@pytest.mark.parametrize("text", ["a " * 50_000, "很" * 20_000])
 def test_enormous_messages_take_time_in_proportion(text: str) -> None:
     begun = time.process_time()
 

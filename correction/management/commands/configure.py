@@ -52,6 +52,7 @@ class Command(BaseCommand):
             raise wrong(error) from None
 
     def _answer(self, options: dict[str, Any]) -> None:
+        """Change what was asked for, and print what is in effect."""
         agent = None if options["who"].lower() == "defaults" else find_agent(options["who"])
         changes = pairs(options["changes"])
         before = after = in_effect(agent)
@@ -91,6 +92,7 @@ class Command(BaseCommand):
         self._settings_table("Advanced", config, [name for name, setting in SETTINGS.items() if setting.advanced])
 
     def _settings_table(self, title: str, config: ResolvedConfig, names: Sequence[str]) -> None:
+        """Print a table of these settings; those that a person set stand out."""
         rows: list[list[Cell]] = []
         for name in names:
             setting = SETTINGS[name]

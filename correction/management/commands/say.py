@@ -109,22 +109,30 @@ class Command(BaseCommand):
         except UnknownAgent as error:
             raise unusable(error) from None
         channel = self._channel(options["channel"])
+        text = self._text(options["text"])
         try:
-            text = sys.stdin.read().removesuffix("\n") if options["text"] == "-" else options["text"]
             if options["session"]:
                 check_session(session=options["session"], agent=agent, channel=channel)
             result = send_message(
                 agent=agent, channel=channel, text=text, session=options["session"], idempotency_key=options["key"]
             )
-        except UnicodeDecodeError as error:
-            raise unusable(f"the text on standard input is not UTF-8: {error}") from None
         except (SendRefused, ValueError) as error:
             raise unusable(error) from None
         self._show(result, options)
         if not result.committed:
             sys.exit(FAILED)
 
+    def _text(self, typed: str) -> str:
+        """Return the draft: what was typed, or for ``-`` what standard input has."""
+        if typed != "-":
+            return typed
+        try:
+            return sys.stdin.read().removesuffix("\n")
+        except UnicodeDecodeError as error:
+            raise unusable(f"the text on standard input is not UTF-8: {error}") from None
+
     def _channel(self, slug: str) -> Channel:
+        """Return the channel of this slug."""
         row = Channel.objects.filter(slug=slug.removeprefix("#")).first()
         if row is None:
             known = list(Channel.objects.order_by("slug").values_list("slug", flat=True)[:40])

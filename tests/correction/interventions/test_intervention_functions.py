@@ -124,15 +124,11 @@ def test_in_an_empty_channel_no_function_fails_and_none_holds_by_accident(
     [
         ("mood", {}, "function 'mood' is not registered; allowed: groupthink, mentions, message_count"),
         ("message_count", {}, "message_count: at_least: is required"),
-        ("message_count", {"at_least": "7"}, "message_count: at_least: input should be a valid integer (got '7')"),
-        ("message_count", {"at_least": 0}, "message_count: at_least: input should be greater than or equal to 1 (got 0)"),
         ("message_count", {"at_least": True}, "message_count: at_least: input should be a valid integer (got True)"),
-        ("message_count", {"at_least": 1, "of": "bot"}, "message_count: of: 'bot' is not allowed; allowed: 'agent' or 'channel'"),
         ("message_count", {"at_least": 1, "x": 1}, "message_count: x: unknown field; allowed: at_least, of"),
         ("vocabulary_similarity", {"at_least": 1.1}, "less than or equal to 1 (got 1.1)"),
         ("groupthink", {"at_least": 3}, "groupthink: at_least: input should be less than or equal to 2 (got 3)"),
         ("mentions", {"phrases": ["/(/"]}, "not a valid regular expression"),
-        ("mentions", {"phrases": []}, "mentions: phrases:"),
     ],
 )  # fmt: skip
 def test_wrong_parameters_are_named(name: str, parameters: dict[str, Any], message: str) -> None:

@@ -117,7 +117,7 @@ def test_a_textual_precondition_asks_the_judge_about_the_conversation_ac_7_1_5(
     ("reply", "why"),
     [
         ({"status": 529}, "unavailable"),
-        ({"hang": True}, "timeout"),
+        pytest.param({"hang": True}, "timeout", marks=pytest.mark.slow),
         ({"text": "Yes, it is true."}, "malformed"),
         ({"stop_reason": "refusal"}, "refused"),
         ({"json": entry("true")}, "malformed"),
