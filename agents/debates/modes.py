@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeGuard, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -133,7 +133,7 @@ def with_statistics(context: Context, seat: DebateSeat) -> Context:
     return replace(context, statistics=statistics(answers) if answers else None)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     """Return whether a confidence is a number, and not NaN."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
