@@ -1,4 +1,4 @@
-"""Debates in the console: start one, play it round by round, say something in between, and read what it came to."""
+"""Debates in the console: start one, play it round by round, say something in between, and read its results."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from agents.debates.report import (
     EVIDENCE_HEADS,
     DebateReport,
     Remark,
+    Response,
     actor_line,
     evidence_cells,
     exit_line,
@@ -65,11 +66,12 @@ class DebateAdmin(LogAdmin[Debate]):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """The form of a new debate; it starts waiting, or with the rounds that the pressed button asks for."""
+        """Show the form of a new debate, and start it: it waits, or begins with the rounds that the pressed button asks for."""
         if not self.has_add_permission(request):
             raise PermissionDenied
         user = user_of(request)
-        may_play, form = user.has_perm(PLAYING), StartForm(request.POST or None)
+        may_play = user.has_perm(PLAYING)
+        form = StartForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
             try:
                 debate = request_debate(form.asked, user=user)
@@ -95,14 +97,16 @@ class DebateAdmin(LogAdmin[Debate]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """What a debate came to so far."""
+        """Show the results of a debate so far."""
         debate = self._visible(request, int(object_id) if object_id.isdecimal() else 0)
-        shown, reads = report(debate), request.user.has_perm(READING)
-        remarks = defaultdict[int, list[Remark]](list)
+        shown = report(debate)
+        may_play = request.user.has_perm(PLAYING)
+        remarks: dict[int, list[Remark]] = defaultdict(list)
         for remark in shown.evidence.remarks:
             remarks[remark.before_round].append(remark)
-        begun = {one.round for one in shown.agent_responses}
-        rounds = sorted(begun | {row.round for row in shown.evidence.rounds})
+        begun = {response.round for response in shown.agent_responses}
+        ended = {row.round for row in shown.evidence.rounds}
+        rounds = sorted(begun | ended)
         last = shown.evidence.rounds[-1] if shown.evidence.rounds else None
         waits = debate.status == Debate.WAITING
         return self.page(
@@ -111,12 +115,12 @@ class DebateAdmin(LogAdmin[Debate]):
             f"Debate {debate.pk}",
             debate=debate,
             shown=shown,
-            reads=reads,
+            reads=request.user.has_perm(READING),
             rules=self.rules(debate),
             is_open=debate.status in Debate.OPEN,
             no_worker=debate.status == Debate.Status.PENDING and not alive().exists(),
-            may_play=request.user.has_perm(PLAYING) and (waits or debate.status == Debate.Status.ERRORED),
-            may_cancel=request.user.has_perm(PLAYING) and debate.status in NOT_ENDED,
+            may_play=may_play and (waits or debate.status == Debate.Status.ERRORED),
+            may_cancel=may_play and debate.status in NOT_ENDED,
             may_speak=request.user.has_perm(SPEAKING) and waits,
             exit_line=exit_line(shown),
             actor_line=actor_line(shown),
@@ -124,12 +128,12 @@ class DebateAdmin(LogAdmin[Debate]):
             judge=last.consensus if last else None,
             charts=_charts(shown),
             rounds=[{"name": round_name(number), "remarks": remarks[number]} for number in rounds],
-            next_remarks=[one for one in shown.evidence.remarks if one.before_round not in rounds],
+            next_remarks=[remark for remark in shown.evidence.remarks if remark.before_round not in rounds],
             matrix=_matrix(debate, shown, rounds),
             evidence=table(
                 [head.removeprefix(">") for head in EVIDENCE_HEADS],
-                [list(map(_shown, evidence_cells(row))) for row in shown.evidence.rounds],
-                label="What each round came to",
+                [list(map(_console_cell, evidence_cells(row))) for row in shown.evidence.rounds],
+                label="Results of each round",
                 stacking=False,
             ),
             urls={name: self.url(name, debate) for name in ("next", "finish", "cancel", "message", "progress")},
@@ -165,7 +169,7 @@ class DebateAdmin(LogAdmin[Debate]):
 
     @console_page("<int:pk>/progress/")
     def progress_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """How far it is, for the page that asks every two seconds whether anything changed."""
+        """Return how far it is, for the page that asks every two seconds whether anything changed."""
         debate = self._visible(request, pk)
         ended = debate.turns.exclude(status="pending").count()
         return JsonResponse({"status": debate.status, "turns": ended, "rounds": debate.rounds.count()})
@@ -178,32 +182,37 @@ class DebateAdmin(LogAdmin[Debate]):
 
 
 def _charts(shown: DebateReport) -> list[tuple[str, SafeString]]:
-    """Stances and confidence over the rounds, each with its title; nothing before the first round."""
+    """Return charts of stances and confidence over the rounds, each with its title; none without a value."""
     rounds = shown.evidence.rounds
-    names, charts = [round_name(row.round) for row in rounds], []
+    names = [round_name(row.round) for row in rounds]
+    charts = []
     if any(any(row.vote.counts.values()) for row in rounds):
-        taken: dict[str, list[float | None]] = {
-            stance: [row.vote.counts[stance] for row in rounds] for stance in STANCES
-        }
+        counts: dict[str, list[float | None]] = {}
+        for stance in STANCES:
+            counts[stance] = [row.vote.counts[stance] for row in rounds]
         ticks = range(len(shown.metadata.seats) + 1)
-        charts.append(
-            (
-                "Stances",
-                steps(taken, names=names, label="Seats by stance and round", ticks=ticks, shown="{:.0f}".format),
-            )
-        )
-    given = {(one.seat, one.round): one.confidence for one in shown.agent_responses}
-    lines = {
-        f"{seat.number}. {seat.name}": [given.get((seat.number, row.round)) for row in rounds]
-        for seat in shown.metadata.seats
-    }
-    if any(value is not None for values in lines.values() for value in values):
+        chart = steps(counts, names=names, label="Seats by stance and round", ticks=ticks, shown="{:.0f}".format)
+        charts.append(("Stances", chart))
+    responses = _by_seat_and_round(shown)
+    lines: dict[str, list[float | None]] = {}
+    for seat in shown.metadata.seats:
+        line: list[float | None] = []
+        for row in rounds:
+            response = responses.get((seat.number, row.round))
+            line.append(response.confidence if response else None)
+        lines[f"{seat.number}. {seat.name}"] = line
+    if any(value is not None for line in lines.values() for value in line):
         charts.append(("Confidence", steps(lines, names=names, label="Confidence of each seat by round")))
     return charts
 
 
-def _shown(cell: Cell) -> object:
-    """A cell of the report's table as the console shows it."""
+def _by_seat_and_round(shown: DebateReport) -> dict[tuple[int, int], Response]:
+    """Return the responses by the number of their seat and of their round."""
+    return {(response.seat, response.round): response for response in shown.agent_responses}
+
+
+def _console_cell(cell: Cell) -> object:
+    """Return a cell of the report's table as the console shows it."""
     value, emphasis = cell if isinstance(cell, tuple) else (cell, "")
     if emphasis == "warning":
         return display.badge(value, "warning")
@@ -211,15 +220,22 @@ def _shown(cell: Cell) -> object:
 
 
 def _matrix(debate: Debate, shown: DebateReport, rounds: list[int]) -> list[dict[str, Any]]:
-    """A row per seat with a cell per round; a cell is None where the seat has had no turn."""
-    by_place = {(one.seat, one.round): one for one in shown.agent_responses}
-    moved = {(move.seat, row.round): move for row in shown.evidence.rounds if row.changes for move in row.changes.moves}
+    """Return a row per seat with a cell per round; a cell is None where the seat has had no turn."""
+    responses = _by_seat_and_round(shown)
+    changed_stances = {}
+    for row in shown.evidence.rounds:
+        for change in row.changes.moves if row.changes else ():
+            changed_stances[change.seat, row.round] = change
     rows = []
     for seat in debate.seats.select_related("agent").order_by("number"):
         cells: list[dict[str, Any] | None] = []
-        for place in ((seat.number, number) for number in rounds):
-            said = by_place.get(place)
-            tone = STANCE_TONES.get(said.stance, "plain") if said else ""
-            cells.append({"said": said, "tone": tone, "move": moved.get(place)} if said else None)
+        for number in rounds:
+            response = responses.get((seat.number, number))
+            if response is None:
+                cells.append(None)
+                continue
+            tone = STANCE_TONES.get(response.stance, "plain")
+            change = changed_stances.get((seat.number, number))
+            cells.append({"response": response, "tone": tone, "change": change})
         rows.append({"seat": seat, "cells": cells})
     return rows

@@ -1,15 +1,17 @@
 """Start a debate, ask for rounds, play them, and cancel it.
 
 A round is one turn per seat and then a result, written once. Everything between can be done twice without harm: a seat's turn is queued
-under one key per round, what became of it is stored when it has ended, and the result is written together with the debate's next status.
-So a debate that was killed goes on where it stopped, and two that play the same debate do not ask a seat twice. A turn is queued only while
-the debate is leased, in one transaction: when a debate is cancelled, its turns are all known.
+under one key per round, its outcome is stored when it has ended, and the result is written together with the debate's next status.
+So a debate that was killed resumes where it stopped, and two workers that play the same debate do not ask a seat twice. A turn is queued
+only while the debate is leased, in one transaction: when a debate is cancelled, its turns are all known.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -24,9 +26,11 @@ from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
 from agents.debates.measures import (
     MOST_ROUNDS,
+    Changes,
     Consensus,
     Criteria,
     Exit,
+    Groupthink,
     changes,
     check_exit,
     groupthink,
@@ -89,7 +93,7 @@ class Settings(Criteria):
 
 
 def settings_of(debate: Debate) -> Settings:
-    """The settings of a stored debate."""
+    """Return the settings of a stored debate."""
     return Settings.model_validate(debate.settings)
 
 
@@ -130,47 +134,57 @@ def start_debate(
     except ValueError as error:
         raise DebateRefused("mode", str(error)) from None
     chosen = checked_settings(rules, rounds, settings)
-    seated = _agents(rules, agents)
-    acting = _models(seated, models or {})
+    seated = _checked_agents(rules, agents)
+    model_by_seat = _checked_models(seated, models or {})
     try:
         perspectives = rules.perspectives(len(seated), chosen.config)
     except ValidationError as error:
         raise _refused(error) from None
     except ValueError as error:
         raise DebateRefused("perspectives", str(error)) from None
+    labels = labels_for(seated)
     with transaction.atomic():
         channel = _new_channel(topic, synthetic=not real)
         debate: Debate = Debate.objects.create(
             channel=channel, mode=mode, topic=topic, settings=chosen.model_dump(mode="json"), created_by=user
         )
-        DebateSeat.objects.bulk_create(
-            DebateSeat(
+        seats = []
+        for number, agent in enumerate(seated, 1):
+            seat = DebateSeat(
                 debate=debate,
                 number=number,
                 agent=agent,
                 role=rules.get_agent_role(number, len(seated)),
-                perspective=perspective,
-                label=label,
-                model=acting.get(number, ""),
+                perspective=perspectives[number - 1],
+                label=labels[number - 1],
+                model=model_by_seat.get(number, ""),
             )
-            for number, (agent, perspective, label) in enumerate(
-                zip(seated, perspectives, labels_for(seated), strict=True), 1
-            )
-        )
+            seats.append(seat)
+        DebateSeat.objects.bulk_create(seats)
         ChannelMember.objects.bulk_create(ChannelMember(channel=channel, agent=agent) for agent in seated)
     return debate
 
 
 def checked_settings(rules: Mode, rounds: int, given: Mapping[str, Any]) -> Settings:
-    """The settings of a debate as they were given.
+    """Return the settings of a debate as they were given.
+
+    Args:
+        given: Fields of `Settings`, and of the mode's own configuration, also within `config`.
 
     Raises:
         DebateRefused: One is unknown or has a value that is not allowed.
     """
-    own = {name: value for name, value in given.items() if name in Settings.model_fields and name != "config"}
-    config = {name: value for name, value in given.items() if name not in own and name != "config"}
-    config = {**(given.get("config") or {}), **config}
-    if unknown := next((name for name in config if name not in rules.config.model_fields), ""):
+    own: dict[str, Any] = {}
+    config: dict[str, Any] = dict(given.get("config") or {})
+    for name, value in given.items():
+        if name == "config":
+            continue
+        if name in Settings.model_fields:
+            own[name] = value
+        else:
+            config[name] = value
+    unknown = next((name for name in config if name not in rules.config.model_fields), "")
+    if unknown:
         allowed = ({*Settings.model_fields, *rules.config.model_fields} - {"config", "max_rounds"}) | {"rounds"}
         raise DebateRefused(unknown, f"not a setting of {rules.name}; allowed: {', '.join(sorted(allowed))}")
     try:
@@ -180,68 +194,90 @@ def checked_settings(rules: Mode, rounds: int, given: Mapping[str, Any]) -> Sett
 
 
 def _refused(error: ValidationError) -> DebateRefused:
+    """Return the refusal for the first setting that is not allowed."""
     first = error.errors()[0]
     name = ".".join(map(str, first["loc"])).replace("max_rounds", "rounds")
-    allowed = f"; allowed: 1 to {MOST_ROUNDS}" if name == "rounds" else ""
-    return DebateRefused(name, f"{str(first['input'])[:80]!r}: {first['msg'].removeprefix('Value error, ')}{allowed}")
+    why = f"{str(first['input'])[:80]!r}: {first['msg'].removeprefix('Value error, ')}"
+    if name == "rounds":
+        why += f"; allowed: 1 to {MOST_ROUNDS}"
+    return DebateRefused(name, why)
 
 
-def _agents(rules: Mode, named: Sequence[Agent | str]) -> list[Agent]:
+def _checked_agents(rules: Mode, named: Sequence[Agent | str]) -> list[Agent]:
+    """Return the agents of the seats.
+
+    Raises:
+        DebateRefused: There are too few or too many, one is unknown, named twice, inactive or busy.
+    """
     try:
         agents = [agent if isinstance(agent, Agent) else find_agent(agent) for agent in named]
     except UnknownAgent as error:
         raise DebateRefused("agents", str(error)) from None
-    most = f"{rules.min_seats} to {MOST_SEATS} different agents"
+    allowed = f"{rules.min_seats} to {MOST_SEATS} different agents"
     if not rules.min_seats <= len(agents) <= MOST_SEATS:
-        raise DebateRefused("agents", f"{len(agents)} named; allowed in the mode {rules.name}: {most}")
+        raise DebateRefused("agents", f"{len(agents)} named; allowed in the mode {rules.name}: {allowed}")
     slugs = [agent.slug for agent in agents]
-    if twice := next((slug for slug in slugs if slugs.count(slug) > 1), None):
-        raise DebateRefused("agents", f"{twice!r} is named twice; allowed: {most}")
+    for agent in agents:
+        if slugs.count(agent.slug) > 1:
+            raise DebateRefused("agents", f"{agent.slug!r} is named twice; allowed: {allowed}")
     for agent in agents:
         if not agent.is_active:
             raise DebateRefused("agents", f"{agent.slug!r} is inactive; allowed: active agents")
-        if busy := _busy(agent):
+        if busy := _where_busy(agent):
             raise DebateRefused("agents", f"{agent.slug!r} is busy ({busy}); allowed: agents that act nowhere else now")
     return agents
 
 
-def _busy(agent: Agent) -> str:
-    """Where the agent acts at the moment; empty when it is free."""
-    if debate := Debate.objects.filter(seats__agent=agent, status__in=Debate.OPEN).first():
+def _where_busy(agent: Agent) -> str:
+    """Return where the agent acts at the moment; empty when it is free."""
+    debate = Debate.objects.filter(seats__agent=agent, status__in=Debate.OPEN).first()
+    if debate is not None:
         return f"debate {debate.pk} is {debate.status}"
     run = Run.objects.filter(agent=agent, status=Run.Status.RUNNING).select_related("channel").first()
-    return f"turn {run.pk} in {run.channel.slug if run.channel else 'a deleted channel'}" if run else ""
+    if run is None:
+        return ""
+    return f"turn {run.pk} in {run.channel.slug if run.channel else 'a deleted channel'}"
 
 
 def silent_offline(debate: Debate) -> list[str]:
     """Return the slugs of the seats that would say nothing: a script acts for them, and their agents have no sample lines to say."""
     script = settings_of(debate).config.get("script", {})
-    return [
-        seat.agent.slug
-        for seat in debate.seats.select_related("agent").order_by("number")
-        if lacks_lines(seat.agent, seat.model) and not script.get(str(seat.number))
-    ]
+    silent = []
+    for seat in debate.seats.select_related("agent").order_by("number"):
+        if lacks_lines(seat.agent, seat.model) and not script.get(str(seat.number)):
+            silent.append(seat.agent.slug)
+    return silent
 
 
 def lacks_lines(agent: Agent, model: str = "") -> bool:
-    """Whether a script acts for the agent and has no line to say."""
-    scripted = route_of("actor", model or agent.model_id).provider == "offline"
-    return scripted and not any(line.strip() for line in agent.sample_lines)
+    """Return whether a script acts for the agent and has no line to say."""
+    is_scripted = route_of("actor", model or agent.model_id).provider == "offline"
+    return is_scripted and not any(line.strip() for line in agent.sample_lines)
 
 
-def _models(agents: Sequence[Agent], models: Mapping[str, str]) -> dict[int, str]:
-    """Number of the seat to the model that acts there."""
-    names = {name: number for number, agent in enumerate(agents, 1) for name in (str(number), agent.slug)}
-    acting: dict[int, str] = {}
+def _checked_models(agents: Sequence[Agent], models: Mapping[str, str]) -> dict[int, str]:
+    """Return the model that acts for a seat, by the seat's number.
+
+    Args:
+        models: By the seat's number or the agent's slug.
+
+    Raises:
+        DebateRefused: There is no such seat, or the model cannot be called.
+    """
+    seat_numbers: dict[str, int] = {}
+    for number, agent in enumerate(agents, 1):
+        seat_numbers[str(number)] = number
+        seat_numbers[agent.slug] = number
+    model_by_seat: dict[int, str] = {}
     for name, model in models.items():
-        if name not in names:
-            raise DebateRefused("models", f"there is no seat {name!r}; allowed: {', '.join(names)}")
+        if name not in seat_numbers:
+            raise DebateRefused("models", f"there is no seat {name!r}; allowed: {', '.join(seat_numbers)}")
         if not 0 < len(model.strip()) <= 200:
             raise DebateRefused("models", f"the model of seat {name} is {model[:80]!r}; allowed: 1 to 200 characters")
         if problem := problem_of("actor", model.strip()):
             raise DebateRefused("models", f"the model of seat {name} cannot be called: {problem}")
-        acting[names[name]] = model.strip()
-    return acting
+        model_by_seat[seat_numbers[name]] = model.strip()
+    return model_by_seat
 
 
 def _new_channel(topic: str, *, synthetic: bool) -> Channel:
@@ -272,19 +308,21 @@ def ask_rounds(debate: Debate, rounds: int | None = 1) -> Debate:
     """Queue so many more rounds of a waiting debate (None = to its end); a worker plays them, or `play`.
 
     The poll comes with the first round and does not count. A debate that is being played, or queued, stays as it is. One that crashed
-    goes on where it stopped.
+    resumes where it stopped.
 
     Raises:
         DebateRefused: It has ended, or the number is out of range.
     """
-    most = settings_of(debate).most_rounds
     if rounds is not None and not 1 <= rounds <= MOST_ROUNDS:
         raise DebateRefused("rounds", f"{rounds}; allowed: 1 to {MOST_ROUNDS}")
-    played = DebateRound.objects.filter(debate=debate).exclude(number=POLL).count()
+    rounds_asked = settings_of(debate).most_rounds
+    if rounds is not None:
+        played = DebateRound.objects.filter(debate=debate).exclude(number=POLL).count()
+        rounds_asked = min(rounds_asked, played + rounds)
     waiting = Debate.objects.filter(pk=debate.pk, status__in=(Debate.WAITING, Status.ERRORED))
-    queued = waiting.update(status=Status.PENDING, rounds_asked=most if rounds is None else min(most, played + rounds))
+    is_queued = waiting.update(status=Status.PENDING, rounds_asked=rounds_asked)
     debate.refresh_from_db()
-    if queued:
+    if is_queued:
         transaction.on_commit(wake_workers)
     elif debate.status not in Debate.OPEN:
         raise DebateRefused("debate", f"debate {debate.pk} has ended ({debate.status}); allowed: one that waits")
@@ -300,22 +338,30 @@ def cancel(debate: Debate) -> Debate:
     Raises:
         DebateRefused: It has ended.
     """
-    going_on = Debate.objects.filter(pk=debate.pk, status__in=NOT_ENDED)
+    unfinished = Debate.objects.filter(pk=debate.pk, status__in=NOT_ENDED)
     ended = {"status": Status.CANCELLED, "lease_owner": "", "lease_expires_at": None, "finished_at": timezone.now()}
     with transaction.atomic():
-        if going_on.update(**ended):
+        if unfinished.update(**ended):
             for run in Run.objects.filter(channel=debate.channel_id, status__in=Run.OPEN):
                 cancel_turn(run)
             for turn in debate.turns.filter(status=Outcome.PENDING).select_related("seat"):
-                run = Run.objects.filter(idempotency_key=_key(turn)).first()
-                became = _outcome(debate, run) if run else {}
-                if became.get("message") is None and (run is None or run.status in Run.OPEN):
-                    became |= {"status": Outcome.FAILED, "error": "the debate was cancelled"}
-                DebateTurn.objects.filter(pk=turn.pk, status=Outcome.PENDING).update(**became)
+                outcome = _outcome_when_cancelled(debate, turn)
+                DebateTurn.objects.filter(pk=turn.pk, status=Outcome.PENDING).update(**outcome)
     debate.refresh_from_db()
     if debate.status != Status.CANCELLED:
         raise DebateRefused("debate", f"debate {debate.pk} has ended ({debate.status}); allowed: one that has not")
     return debate
+
+
+def _outcome_when_cancelled(debate: Debate, turn: DebateTurn) -> dict[str, Any]:
+    """Return the columns of a turn whose debate was cancelled: its answer, where it gave one before, else the reason."""
+    run = Run.objects.filter(idempotency_key=_idempotency_key(turn)).first()
+    if run is None:
+        return {"status": Outcome.FAILED, "error": "the debate was cancelled"}
+    outcome = _outcome(debate, run)
+    if outcome["message"] is None and run.status in Run.OPEN:
+        outcome |= {"status": Outcome.FAILED, "error": "the debate was cancelled"}
+    return outcome
 
 
 def add_message(
@@ -342,14 +388,23 @@ def add_message(
     )
 
 
-Said = Sequence[tuple[DebateTurn, Answer]]
+@dataclass(frozen=True, slots=True)
+class AnsweredTurn:
+    """A seat's turn in a round, with its answer."""
+
+    turn: DebateTurn
+    answer: Answer
 
 
-def _said(debate: Debate) -> Said:
-    """The answers of all rounds, in the order of seats."""
+def _answered_turns(debate: Debate) -> list[AnsweredTurn]:
+    """Return the answers of all rounds, in the order of rounds and seats."""
     turns = DebateTurn.objects.filter(debate=debate, status=Outcome.ANSWERED, message__isnull=False)
-    ordered = turns.select_related("seat", "message").order_by("round", "seat__number")
-    return [(turn, answer) for turn in ordered if (answer := answer_of(turn)) is not None]
+    answered = []
+    for turn in turns.select_related("seat", "message").order_by("round", "seat__number"):
+        answer = answer_of(turn)
+        if answer is not None:
+            answered.append(AnsweredTurn(turn, answer))
+    return answered
 
 
 # -- playing
@@ -366,7 +421,7 @@ def play(debate: Debate, *, owner: str, progress: Progress | None = None) -> Deb
     """
     while debate.status in Debate.OPEN:
         if debate.is_leased_by(owner) or debate.acquire(owner=owner, lease=LEASE):
-            carry_out(debate, lambda debate: _play(debate, owner, progress or _silent), owner=owner)
+            carry_out(debate, lambda debate: _play(debate, owner, progress or _show_nothing), owner=owner)
         else:
             pause(WAIT)
         debate.refresh_from_db()
@@ -375,11 +430,11 @@ def play(debate: Debate, *, owner: str, progress: Progress | None = None) -> Deb
 
 def work_one(*, owner: str) -> bool:
     """Play the debate that has waited longest; return whether there was one."""
-    return do_next(Debate, lambda debate: _play(debate, owner, _silent), owner=owner, lease=LEASE)
+    return do_next(Debate, lambda debate: _play(debate, owner, _show_nothing), owner=owner, lease=LEASE)
 
 
-def _silent(event: DebateTurn | DebateRound) -> None:
-    """Show nothing."""
+def _show_nothing(event: DebateTurn | DebateRound) -> None:
+    """Ignore the progress: nobody watches."""
 
 
 def _play(debate: Debate, owner: str, progress: Progress) -> None:
@@ -388,7 +443,7 @@ def _play(debate: Debate, owner: str, progress: Progress) -> None:
     seats = list(debate.seats.select_related("agent").order_by("number"))
     while debate.is_leased_by(owner):
         rounds = list(debate.rounds.order_by("number"))
-        number = rounds[-1].number + 1 if rounds else POLL if settings.poll else 1
+        number = _next_round(rounds, settings)
         if number > debate.rounds_asked:
             debate.finish(owner=owner, status=Debate.WAITING)
             return
@@ -398,7 +453,19 @@ def _play(debate: Debate, owner: str, progress: Progress) -> None:
         progress(_end_round(debate, number, settings, rounds, groups, owner))
 
 
+def _next_round(rounds: Sequence[DebateRound], settings: Settings) -> int:
+    """Return the number of the round after those that are stored."""
+    if rounds:
+        return rounds[-1].number + 1
+    return POLL if settings.poll else 1
+
+
 def _renew(debate: Debate, owner: str) -> None:
+    """Renew the lease.
+
+    Raises:
+        LeaseLost: Another worker has the debate, or it was cancelled.
+    """
     if not debate.extend_lease(owner=owner, lease=LEASE):
         raise LeaseLost(f"debate {debate.pk} is not held by {owner} any more")
 
@@ -410,12 +477,12 @@ def _while_leased(debate: Debate, owner: str, write: Callable[[], T]) -> T:
         LeaseLost: Nothing was written.
     """
 
-    def both() -> T:
+    def renew_and_write() -> T:
         with transaction.atomic():
             _renew(debate, owner)
             return write()
 
-    return retry_on_outage(both)
+    return retry_on_outage(renew_and_write)
 
 
 def _wait_on(debate: Debate, owner: str) -> None:
@@ -428,71 +495,77 @@ def _wait_on(debate: Debate, owner: str) -> None:
 
 
 def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner: str, progress: Progress) -> None:
-    """Have the seats of a group answer side by side in a round, but for those that have, and store what became of them."""
+    """Have the seats of a group answer a round side by side, except those that have, and store the outcomes."""
     missing = [DebateTurn(debate=debate, round=number, seat=seat) for seat in group]
     _while_leased(debate, owner, lambda: DebateTurn.objects.bulk_create(missing, ignore_conflicts=True))
     pending = debate.turns.filter(round=number, seat__in=group, status=Outcome.PENDING).select_related("seat__agent")
-    jobs = [partial(_take_turn, debate, turn, owner, progress) for turn in pending.order_by("seat__number")]
+    jobs = [partial(_have_seat_answer, debate, turn, owner, progress) for turn in pending.order_by("seat__number")]
     limit = 1 if django_settings.WORKER_THREADS == 1 else len(group)
     side_by_side(jobs, limit)
 
 
-def _take_turn(debate: Debate, turn: DebateTurn, owner: str, progress: Progress) -> None:
-    """Have a seat answer, and store what became of it."""
+def _have_seat_answer(debate: Debate, turn: DebateTurn, owner: str, progress: Progress) -> None:
+    """Have a seat answer, and store the outcome."""
     run = None
     try:
-        run = _while_leased(debate, owner, lambda: _queued(debate, turn))
-        became = _outcome(debate, finish_turn(run, waiting=partial(_wait_on, debate, owner)))
+        run = _while_leased(debate, owner, lambda: _queued_run(debate, turn))
+        outcome = _outcome(debate, finish_turn(run, waiting=partial(_wait_on, debate, owner)))
     except TurnRefused as error:
         if run is not None:
             cancel_turn(run)
-        became = {"status": Outcome.FAILED, "error": str(error)}
-    for name, value in became.items():
+        outcome = {"status": Outcome.FAILED, "error": str(error)}
+    for name, value in outcome.items():
         setattr(turn, name, value)
     turn.save(update_fields=["run", "message", "status", "violation", "error"])
     progress(turn)
 
 
-def _key(turn: DebateTurn) -> str:
+def _idempotency_key(turn: DebateTurn) -> str:
+    """Return the key under which a seat's turn in a round is queued once."""
     return f"debate:{turn.debate_id}:{turn.round}:{turn.seat.number}"
 
 
-def _queued(debate: Debate, turn: DebateTurn) -> Run:
-    """The seat's turn in this round, queued once."""
+def _queued_run(debate: Debate, turn: DebateTurn) -> Run:
+    """Queue the seat's turn in this round, once."""
     seat = turn.seat
-    place = {"debate": debate.pk, "round": turn.round, "seat": seat.number}
-    tags = {**debate.channel.tags, "round": str(turn.round), "seat": str(seat.number)}
+    overrides: dict[str, Any] = {
+        "debate": {"debate": debate.pk, "round": turn.round, "seat": seat.number},
+        "tags": {**debate.channel.tags, "round": str(turn.round), "seat": str(seat.number)},
+    }
+    if seat.model:
+        overrides["model"] = seat.model
+    key = _idempotency_key(turn)
     try:
-        return start_turn(
-            agent=seat.agent,
-            channel=debate.channel,
-            overrides={"debate": place, "tags": tags, **({"model": seat.model} if seat.model else {})},
-            idempotency_key=_key(turn),
-        )
-    except TurnRefused:  # it may have spoken before it left
-        run: Run | None = Run.objects.filter(idempotency_key=_key(turn)).first()
+        return start_turn(agent=seat.agent, channel=debate.channel, overrides=overrides, idempotency_key=key)
+    except TurnRefused:  # the agent may have spoken before it left
+        run: Run | None = Run.objects.filter(idempotency_key=key).first()
         if run is None:
             raise
         return run
 
 
 def _outcome(debate: Debate, run: Run) -> dict[str, Any]:
-    """What became of a seat's turn: columns of `DebateTurn`."""
+    """Return the outcome of a seat's turn as columns of `DebateTurn`."""
     message = run.messages.filter(channel=debate.channel_id).order_by("position").first()
+    outcome = {"run": run, "message": message, "status": Outcome.ANSWERED, "violation": "", "error": ""}
     if message is not None:
-        status, violation, error = Outcome.ANSWERED, str(message.payload.get("violation", "")), ""
+        outcome["violation"] = str(message.payload.get("violation", ""))
+    elif run.status == Run.Status.COMPLETED:
+        outcome["status"] = Outcome.SILENT
+        outcome["error"] = _reason_for_silence(run)
     else:
-        violation, (status, error) = "", _without_answer(run)
-    return {"run": run, "message": message, "status": status, "violation": violation, "error": error}
+        outcome["status"] = Outcome.FAILED
+        outcome["error"] = run.error or f"its turn ended {run.status}"
+    return outcome
 
 
-def _without_answer(run: Run) -> tuple[DebateTurn.Status, str]:
-    """What became of a turn that said nothing, and why."""
-    if run.status != Run.Status.COMPLETED:
-        return Outcome.FAILED, run.error or f"its turn ended {run.status}"
-    reasons = RunStep.objects.filter(run=run, kind="tool_call").order_by("-number").values_list("detail", flat=True)
-    chosen = next((str(detail["reason"]) for detail in reasons if detail.get("reason")), "")
-    return Outcome.SILENT, chosen or run.error or "it ended its turn without an answer"
+def _reason_for_silence(run: Run) -> str:
+    """Return the reason that the agent gave for saying nothing, else what is known."""
+    steps = RunStep.objects.filter(run=run, kind="tool_call").order_by("-number")
+    for detail in steps.values_list("detail", flat=True):
+        if detail.get("reason"):
+            return str(detail["reason"])
+    return run.error or "it ended its turn without an answer"
 
 
 def _end_round(
@@ -503,92 +576,145 @@ def _end_round(
     groups: Sequence[Sequence[DebateSeat]],
     owner: str,
 ) -> DebateRound:
-    """Say what a round came to, and store it together with what the debate does next.
+    """Measure a round, and store its figures together with the debate's next status.
+
+    Args:
+        earlier: The rounds before it.
+        groups: Its seats in their order of speaking.
 
     Raises:
         LeaseLost: The debate is not ours any more.
     """
-    said = _said(debate)
-    rounds: dict[int, list[Answer]] = {}
-    for turn, answer in said:
-        rounds.setdefault(turn.round, []).append(answer)
-    answers = rounds.get(number, [])
+    answered = _answered_turns(debate)
+    answers_by_round: dict[int, list[Answer]] = defaultdict(list)
+    for each in answered:
+        answers_by_round[each.turn.round].append(each.answer)
+    answers = answers_by_round[number]
     consensus = Consensus(agreement=None)
-    if number != POLL and settings.judge:
-        _renew(debate, owner)
-        consensus = judge_consensus(debate, number, answers)
-    judged = None if consensus.heuristic else consensus.agreement
-    suspicion = groupthink(answers if number != POLL else [], judged)  # a blind poll is no group
-    played = [each for each in earlier if each.number != POLL]
-    exits = Exit(ends=False)
+    warning = groupthink([], None)  # a blind poll is no group, and ends nothing
+    exit = Exit(ends=False)
     if number != POLL:
-        exits = check_exit(
-            [rounds.get(each, []) for each in range(1, number + 1)],
-            [*(each.consensus.get("agreement") for each in played), consensus.agreement],
-            settings,
-            groupthink=suspicion,
-            extra_rounds=settings.extra_rounds_on_groupthink,
-            extra_played=sum(bool(each.exit["details"]) for each in played),  # it went on although a criterion held
-        )
-    if exits.reason == "consensus" and consensus.heuristic:
-        exits = exits.model_copy(update={"details": f"{exits.details}, by stances and words (heuristic)"})
-    free = answers
-    if earlier and earlier[-1].number == POLL:  # a stance that a role requires is no change of mind
-        required = mode_of(debate.mode).required_stances
-        free = [answer for answer in answers if required.get(answer.role) != answer.stance]
-    moved = changes(rounds.get(number - 1, []), free, _seen(debate, number, groups, said)) if earlier else None
-    counted = {
-        **statistics(answers).model_dump(mode="json"),
-        "vote": vote(answers).model_dump(mode="json"),
-        "changes": moved.model_dump(mode="json") if moved else None,
-    }
+        if settings.judge:
+            _renew(debate, owner)
+            consensus = judge_consensus(debate, number, answers)
+        agreement_read = None if consensus.heuristic else consensus.agreement
+        warning = groupthink(answers, agreement_read)
+        exit = _exit_after(number, answers_by_round, earlier, consensus, warning, settings)
+    changed = _changes_since_last_round(debate, number, groups, earlier, answered)
+    figures = statistics(answers).model_dump(mode="json")
+    figures["vote"] = vote(answers).model_dump(mode="json")
+    figures["changes"] = changed.model_dump(mode="json") if changed else None
     row = DebateRound(
         debate=debate,
         number=number,
         consensus=consensus.model_dump(mode="json"),
-        groupthink=suspicion.model_dump(mode="json"),
-        statistics=counted,
-        exit=exits.model_dump(mode="json"),
+        groupthink=warning.model_dump(mode="json"),
+        statistics=figures,
+        exit=exit.model_dump(mode="json"),
     )
-    ending: dict[str, Any] = {}
+    next_status: dict[str, Any] = {}  # none: it goes on with the next round
     if not answers:
-        ending = {"status": Status.FAILED, "error": _why_none(debate, number)}
-    elif exits.ends:
-        ending = {"status": Status.COMPLETED, "exit_reason": exits.reason, "exit_details": exits.details}
+        next_status = {"status": Status.FAILED, "error": _why_no_answer(debate, number)}
+    elif exit.ends:
+        next_status = {"status": Status.COMPLETED, "exit_reason": exit.reason, "exit_details": exit.details}
     elif number >= debate.rounds_asked:
-        ending = {"status": Debate.WAITING}
-    held = Debate.objects.filter(pk=debate.pk, status=Status.RUNNING, lease_owner=owner)
-    with transaction.atomic():
-        if not (
-            debate.finish(owner=owner, **ending) if ending else held.update(lease_expires_at=timezone.now() + LEASE)
-        ):
-            raise LeaseLost(f"debate {debate.pk} is not held by {owner} any more")
-        row.save(force_insert=True)
+        next_status = {"status": Debate.WAITING}
+    _store_round(debate, row, next_status, owner)
     return row
 
 
-def _seen(debate: Debate, number: int, groups: Sequence[Sequence[DebateSeat]], said: Said) -> dict[int, list[str]]:
-    """What each seat could read before it answered in a round, or had said itself."""
-    before, now = [debate.topic], dict[int, list[str]]()
-    for seat in (seat for group in groups for seat in group):
-        before += [seat.agent.display_name, seat.agent.slug, seat.label]
-    before += Message.objects.filter(channel=debate.channel_id, agent=None).values_list("text", flat=True)
-    for turn, answer in said:
-        texts = [turn.message.text if turn.message else "", answer.position, answer.reasoning]
-        if turn.round < number:
-            before += texts
-        else:
-            now[answer.seat] = texts
-    seen: dict[int, list[str]] = {}
+def _store_round(debate: Debate, row: DebateRound, next_status: Mapping[str, Any], owner: str) -> None:
+    """Store a round together with the debate's next status, or renew the lease where it goes on.
+
+    Raises:
+        LeaseLost: The debate is not ours any more; nothing was stored.
+    """
+    with transaction.atomic():
+        if not _set_next_status(debate, next_status, owner):
+            raise LeaseLost(f"debate {debate.pk} is not held by {owner} any more")
+        row.save(force_insert=True)
+
+
+def _set_next_status(debate: Debate, next_status: Mapping[str, Any], owner: str) -> bool:
+    """Store the debate's next status, or renew the lease where it goes on; return whether the debate is still ours."""
+    if next_status:
+        return debate.finish(owner=owner, **next_status)
+    # Not `_renew`, which obeys a request to stop: the judge that was paid for would be asked again.
+    leased = Debate.objects.filter(pk=debate.pk, status=Status.RUNNING, lease_owner=owner)
+    return leased.update(lease_expires_at=timezone.now() + LEASE) > 0
+
+
+def _exit_after(
+    number: int,
+    answers_by_round: Mapping[int, Sequence[Answer]],
+    earlier: Sequence[DebateRound],
+    consensus: Consensus,
+    warning: Groupthink,
+    settings: Settings,
+) -> Exit:
+    """Decide whether the debate ends after a round that is no poll."""
+    played = [row for row in earlier if row.number != POLL]
+    agreements = [row.consensus.get("agreement") for row in played]
+    extra_played = sum(bool(row.exit["details"]) for row in played)  # those after which a criterion held already
+    exit = check_exit(
+        [answers_by_round.get(each, []) for each in range(1, number + 1)],
+        [*agreements, consensus.agreement],
+        settings,
+        groupthink=warning,
+        extra_rounds=settings.extra_rounds_on_groupthink,
+        extra_played=extra_played,
+    )
+    if exit.reason == "consensus" and consensus.heuristic:
+        return exit.model_copy(update={"details": f"{exit.details}, by stances and words (heuristic)"})
+    return exit
+
+
+def _changes_since_last_round(
+    debate: Debate,
+    number: int,
+    groups: Sequence[Sequence[DebateSeat]],
+    earlier: Sequence[DebateRound],
+    answered: Sequence[AnsweredTurn],
+) -> Changes | None:
+    """Compare the stances of a round with those of the round before; None for the first."""
+    if not earlier:
+        return None
+    before = [each.answer for each in answered if each.turn.round == number - 1]
+    after = [each.answer for each in answered if each.turn.round == number]
+    if earlier[-1].number == POLL:  # a stance that a role requires is no change of mind
+        required = mode_of(debate.mode).required_stances
+        after = [answer for answer in after if required.get(answer.role) != answer.stance]
+    return changes(before, after, _texts_seen(debate, number, groups, answered))
+
+
+def _texts_seen(
+    debate: Debate, number: int, groups: Sequence[Sequence[DebateSeat]], answered: Sequence[AnsweredTurn]
+) -> dict[int, list[str]]:
+    """Return what each seat could read before it answered in a round, or had said itself, by the seat's number."""
+    known_to_all = [debate.topic]
     for group in groups:
-        seen |= {seat.number: list(before) for seat in group}
-        before += [text for seat in group for text in now.get(seat.number, ())]
+        for seat in group:
+            known_to_all += [seat.agent.display_name, seat.agent.slug, seat.label]
+    known_to_all += Message.objects.filter(channel=debate.channel_id, agent=None).values_list("text", flat=True)
+    texts_of_round: dict[int, list[str]] = {}
+    for each in answered:
+        texts = [each.turn.message.text if each.turn.message else "", each.answer.position, each.answer.reasoning]
+        if each.turn.round < number:
+            known_to_all += texts
+        else:
+            texts_of_round[each.answer.seat] = texts
+    seen: dict[int, list[str]] = {}
+    for group in groups:  # the seats of a group do not see each other's answers; those of later groups do
+        for seat in group:
+            seen[seat.number] = list(known_to_all)
+        for seat in group:
+            known_to_all += texts_of_round.get(seat.number, [])
     return seen
 
 
-def _why_none(debate: Debate, number: int) -> str:
-    turns = (
-        DebateTurn.objects.filter(debate=debate, round=number).select_related("seat__agent").order_by("seat__number")
-    )
-    reasons = "; ".join(f"{turn.seat.agent.slug}: {turn.error[:200]}" for turn in turns)
-    return f"no seat answered in {'the poll' if number == POLL else f'round {number}'} ({reasons})"
+def _why_no_answer(debate: Debate, number: int) -> str:
+    """Return why no seat answered in a round, seat by seat."""
+    turns = DebateTurn.objects.filter(debate=debate, round=number).select_related("seat__agent")
+    reasons = [f"{turn.seat.agent.slug}: {turn.error[:200]}" for turn in turns.order_by("seat__number")]
+    round_name = "the poll" if number == POLL else f"round {number}"
+    return f"no seat answered in {round_name} ({'; '.join(reasons)})"

@@ -9,8 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeGuard, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -69,13 +68,15 @@ Validator = Callable[[Fields, DebateSeat, Context], tuple[Fields, str]]
 
 
 def answer_of(turn: DebateTurn) -> Answer | None:
-    """A seat's answer in a round; None where there is none, also where its message was deleted or erased."""
-    fields = turn.message.payload if turn.message is not None else {}
-    values = {name: fields[name] for name in Answer.model_fields if name in fields}
+    """Return a seat's answer in a round; None where there is none, also where its message was deleted or erased."""
+    if turn.message is None:
+        return None
+    payload = turn.message.payload
+    fields = {name: payload[name] for name in Answer.model_fields if name in payload}
+    fields["seat"] = turn.seat.number
+    fields["role"] = turn.seat.role or turn.seat.perspective
     try:
-        return Answer.model_validate(
-            {**values, "seat": turn.seat.number, "role": turn.seat.role or turn.seat.perspective}
-        )
+        return Answer.model_validate(fields)
     except ValidationError:
         return None
 
@@ -84,28 +85,35 @@ LABELS = ("Participant", "Panelist", "Respondent", "Debater")
 
 
 def labels_for(agents: Sequence[Agent]) -> list[str]:
-    """A label for each seat, with a word that none of their names, personas and memories holds (simulated participants have such names)."""
-    notes = MemoryBlock.objects.filter(agent__in=agents).values_list("value", flat=True)
-    traits = Trait.objects.filter(agent__in=agents).values_list("name", "description")
-    texts = [text for agent in agents for text in (agent.display_name, agent.slug, agent.system_prompt)]
-    held = "\n".join([*texts, *notes, *chain.from_iterable(traits)]).casefold()
-    word = next((word for word in LABELS if word.casefold() not in held), LABELS[0])
+    """Return a label for each seat, with a word that is in none of the agents' names, personas and memories.
+
+    Simulated participants have such names: the label must not be that of another.
+    """
+    texts: list[str] = []
+    for agent in agents:
+        texts += [agent.display_name, agent.slug, agent.system_prompt]
+    texts += MemoryBlock.objects.filter(agent__in=agents).values_list("value", flat=True)
+    for trait in Trait.objects.filter(agent__in=agents):
+        texts += [trait.name, trait.description]
+    all_text = "\n".join(texts).casefold()
+    word = next((word for word in LABELS if word.casefold() not in all_text), LABELS[0])
     return [f"{word} {number}" for number in range(1, len(agents) + 1)]
 
 
 def anonymous(context: Context, seat: DebateSeat) -> Context:
     """Put labels in place of names, and mask the names of the other seats in everything that was said."""
-    names = [n for s in context.seats if s.number != seat.number for n in (s.agent.display_name, s.agent.slug)]
-    mask, labels = NameMask(names), {s.number: s.label for s in context.seats}
-    entries = [
-        replace(
-            entry,
-            who=labels[entry.answer.seat] if entry.answer else "",
-            text=mask(entry.text),
-            answer=_masked(entry.answer, mask) if entry.answer else None,
-        )
-        for entry in context.entries
-    ]
+    labels = {each.number: each.label for each in context.seats}
+    names: list[str] = []
+    for each in context.seats:
+        if each.number != seat.number:
+            names += [each.agent.display_name, each.agent.slug]
+    mask = NameMask(names)
+    entries = []
+    for entry in context.entries:
+        masked = replace(entry, who="", text=mask(entry.text))
+        if entry.answer:
+            masked = replace(masked, who=labels[entry.answer.seat], answer=_masked(entry.answer, mask))
+        entries.append(masked)
     return replace(context, entries=tuple(entries), mask=mask)
 
 
@@ -121,34 +129,43 @@ def _masked(answer: Answer, mask: NameMask) -> Answer:
 
 def with_statistics(context: Context, seat: DebateSeat) -> Context:
     """Add the statistics of the round before."""
-    last = [entry.answer for entry in context.entries if entry.answer and entry.round == context.round - 1]
-    return replace(context, statistics=statistics(last) if last else None)
+    answers = [entry.answer for entry in context.entries if entry.answer and entry.round == context.round - 1]
+    return replace(context, statistics=statistics(answers) if answers else None)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Return whether a confidence is a number, and not NaN."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 def required_fields(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
-    """A violation when position, reasoning or confidence are missing, or the stance where the mode has stances."""
-    texts = ("position", "reasoning", "stance") if mode_of(context.mode).stances else ("position", "reasoning")
+    """Find a violation when position, reasoning or confidence are missing, or the stance where the mode has stances."""
+    texts = ["position", "reasoning"]
+    if mode_of(context.mode).stances:
+        texts.append("stance")
     missing = [name for name in texts if not str(fields.get(name) or "").strip()]
-    confidence = fields.get("confidence")
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or confidence != confidence:
+    if not _is_number(fields.get("confidence")):
         missing.append("confidence")
-    return fields, f"required fields are missing: {', '.join(missing)}" if missing else ""
+    if not missing:
+        return fields, ""
+    return fields, f"required fields are missing: {', '.join(missing)}"
 
 
 def confidence_range(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
-    """Clamp a confidence to 0–1 and keep what was said as `confidence_raw`. No violation."""
-    said = fields.get("confidence")
-    if isinstance(said, bool) or not isinstance(said, int | float) or 0 <= said <= 1 or said != said:
+    """Clamp a confidence to 0–1 and keep the answer's own as `confidence_raw`. No violation."""
+    confidence = fields.get("confidence")
+    if not _is_number(confidence) or 0 <= confidence <= 1:
         return fields, ""
-    return {**fields, "confidence": min(1.0, max(0.0, said)), "confidence_raw": said}, ""
+    return {**fields, "confidence": min(1.0, max(0.0, confidence)), "confidence_raw": confidence}, ""
 
 
 def required_stance(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
-    """A violation when a role takes another stance than its own. The answer stays as it was said; in the poll all are free."""
-    expected, said = mode_of(context.mode).required_stances.get(seat.role), fields.get("stance")
-    if context.round == POLL or expected is None or said == expected:
+    """Find a violation when a role takes another stance than its own. The answer stays as it is; in the poll all are free."""
+    expected = mode_of(context.mode).required_stances.get(seat.role)
+    stance = fields.get("stance")
+    if context.round == POLL or expected is None or stance == expected:
         return fields, ""
-    return fields, f"the stance of the {seat.role} is {expected}, and the answer says {said}"
+    return fields, f"the stance of the {seat.role} is {expected}, and the answer says {stance}"
 
 
 class Config(BaseModel):
@@ -185,7 +202,7 @@ class Perspectives(Config):
     seed: Seed = 0
 
     def assign(self, seats: int) -> list[str]:
-        """One perspective for each of so many seats.
+        """Return one perspective for each of so many seats.
 
         Raises:
             ValueError: With `explicit` there are not as many perspectives as seats.
@@ -230,11 +247,11 @@ class Mode:
         return "stanced position" if self.stances else "position"
 
     def get_agent_role(self, number: int, seats: int) -> str:
-        """The role of seat `number` (from 1) of `seats`; empty where the mode has none."""
+        """Return the role of seat `number` (from 1) of `seats`; empty where the mode has none."""
         return ""
 
     def perspectives(self, seats: int, config: Mapping[str, Any]) -> list[str]:
-        """The perspective of each seat; empty ones where the mode has none.
+        """Return the perspective of each seat; empty ones where the mode has none.
 
         Raises:
             ValueError: The configuration is not the mode's (a pydantic `ValidationError` is one).
@@ -243,7 +260,7 @@ class Mode:
         return [""] * seats
 
     def groups(self, seats: Sequence[DebateSeat]) -> list[list[DebateSeat]]:
-        """The seats in their order of speaking: those of an inner list answer side by side and do not see each other's answers."""
+        """Return the seats in their order of speaking: those of an inner list answer side by side and do not see each other's answers."""
         if self.order == "seats":
             return [[seat] for seat in seats]
         if self.order == "teams":
@@ -252,13 +269,13 @@ class Mode:
         return [list(seats)]
 
     def transform_context(self, context: Context, seat: DebateSeat) -> Context:
-        """What of the context this seat is shown, and how."""
+        """Return the context as this seat is shown it."""
         for process in self.processors:
             context = process(context, seat)
         return context
 
     def validate_response(self, fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
-        """The fields as they are stored, and which rules the answer breaks; empty when it keeps them.
+        """Return the fields as they are stored, and which rules the answer breaks; empty when it keeps them.
 
         The context is as it was before `transform_context`.
         """
@@ -269,7 +286,7 @@ class Mode:
         return fields, "; ".join(filter(None, violations))
 
     def prompt(self, layer: str, **values: Any) -> str:
-        """The mode's own part of a layer of the prompt."""
+        """Return the mode's own part of a layer of the prompt."""
         return render_prompt(f"debates/{self.name}", layer=layer, **values)
 
 
@@ -290,7 +307,7 @@ def register(mode: type[M]) -> type[M]:
 
 
 def mode_of(name: str) -> Mode:
-    """The mode of that name.
+    """Return the mode of that name.
 
     Raises:
         ValueError: There is none.

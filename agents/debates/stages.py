@@ -34,7 +34,7 @@ VIOLATION = "violation"  # in the payload of an answer, and the outcome of a dra
 
 
 class Mode:
-    """Puts a seat into its place in the round that is played, as the debate's mode wants it (specification 004)."""
+    """Show a seat what the debate's mode lets it see, and check its answer by the mode's rules (specification 004)."""
 
     name = "debate"
     required = True  # without it a seat would see who said what, and answer without the fields
@@ -78,8 +78,10 @@ class Mode:
         turn.mask = mode.transform_context(replace(context, entries=()), seat).mask or turn.mask
         fields, violation = mode.validate_response(dict(draft.payload), seat, context)
         turn.count(clamped=int("confidence_raw" in fields), violations=int(bool(violation)))
-        if context.round != POLL:
-            fields |= {name: value for name in ("role", "perspective") if (value := getattr(seat, name))}
+        if context.round != POLL and seat.role:
+            fields["role"] = seat.role
+        if context.round != POLL and seat.perspective:
+            fields["perspective"] = seat.perspective
         if not violation:
             return Accept(Draft(draft.text, fields))
         if not _may_be_sent_back(turn):
@@ -89,12 +91,12 @@ class Mode:
 
 
 def _is_debate(channel: Channel) -> bool:
-    """Whether a debate is played there. Channels of imported debates have the same kind."""
+    """Return whether a debate is played there. Channels of imported debates have the same kind."""
     return channel.kind == Channel.Kind.DEBATE and Debate.objects.filter(channel=channel).exists()
 
 
 def _seat_context(turn: Turn) -> tuple[Debate, DebateSeat, Rules, Context]:
-    """The debate and the seat of the turn, and what it may see by the debate's mode.
+    """Return the debate and the seat of the turn, and what it may see by the debate's mode.
 
     Raises:
         ValueError: It is the turn of no seat. Nobody speaks in a debate between the rounds.
@@ -112,7 +114,7 @@ def _seat_context(turn: Turn) -> tuple[Debate, DebateSeat, Rules, Context]:
 
 
 def _may_be_sent_back(turn: Turn) -> bool:
-    """Whether the turn has sent no draft back for a violation yet; its rows also say what another process did."""
+    """Return whether the turn has sent no draft back for a violation yet; its rows also say what another process did."""
     if turn.revisions.get(turn.channel.pk, 0) >= settings.TURN_MAX_REVISIONS:
         return False
     answers = RunMessage.objects.filter(run=turn.run, role=RunMessage.Role.TOOL)
@@ -121,7 +123,7 @@ def _may_be_sent_back(turn: Turn) -> bool:
 
 # -- what was said
 def _context(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> Context:
-    """What the seat may see: rounds before this one, and of this one the groups before its own. In the poll nothing.
+    """Return what the seat may see: rounds before this one, and of this one the groups before its own. In the poll nothing.
 
     Seats of a round are in the order of speaking, not of arrival. What a person says is shown from the next round on.
     """
@@ -130,42 +132,56 @@ def _context(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> Cont
     if number == POLL:
         return context
     groups = mode.groups(seats)
-    own = next(place for place, group in enumerate(groups) if any(one.number == seat.number for one in group))
-    earlier = {one.number for group in groups[:own] for one in group}
-    order = {one.number: place for place, one in enumerate(chain.from_iterable(groups))}
-    names = {one.number: f"{one.number}. {one_line(one.agent.display_name)}" for one in seats}
+    visible_now = _seats_before(groups, seat)
+    speaking_order = {each.number: place for place, each in enumerate(chain.from_iterable(groups))}
+    names = {each.number: f"{each.number}. {one_line(each.agent.display_name)}" for each in seats}
     turns = DebateTurn.objects.filter(debate=debate, round__lte=number, status=DebateTurn.Status.ANSWERED)
-    said = []
+    sorted_by: list[tuple[int, int, Entry]] = []  # round, place within it, entry
     for turn in turns.select_related("seat", "message"):
         answer = answer_of(turn)
-        if answer is not None and turn.message and (turn.round < number or turn.seat.number in earlier):
+        is_visible = turn.round < number or turn.seat.number in visible_now
+        if answer is not None and turn.message and is_visible:
             entry = Entry(round=turn.round, who=names[answer.seat], text=turn.message.text, answer=answer)
-            said.append(((turn.round, order[answer.seat]), entry))
-    for round, message in _audience(debate, number):
-        said.append(((round, len(seats) + message.position), Entry(round=round, who="", text=message.text)))
-    return replace(context, entries=tuple(entry for _, entry in sorted(said, key=lambda one: one[0])))
+            sorted_by.append((turn.round, speaking_order[answer.seat], entry))
+    for round_before, message in _audience(debate, number):
+        entry = Entry(round=round_before, who="", text=message.text)
+        sorted_by.append((round_before, len(seats) + message.position, entry))
+    sorted_by.sort(key=lambda item: item[:2])
+    return replace(context, entries=tuple(entry for _, _, entry in sorted_by))
+
+
+def _seats_before(groups: Sequence[Sequence[DebateSeat]], seat: DebateSeat) -> set[int]:
+    """Return the numbers of the seats that speak in the groups before this seat's own."""
+    numbers: set[int] = set()
+    for group in groups:
+        if any(each.number == seat.number for each in group):
+            break
+        numbers.update(each.number for each in group)
+    return numbers
 
 
 def _audience(debate: Debate, number: int) -> list[tuple[int, Message]]:
-    """What persons said before this round began, each with the round before it."""
+    """Return what people said before this round began, each with the round before it."""
     messages = list(Message.objects.filter(channel=debate.channel_id, agent=None).order_by("position"))
     if not messages:
         return []
     rounds = DebateTurn.objects.filter(debate=debate).order_by("round").values_list("round")
-    begun = dict(rounds.annotate(Min("created_at")))
-    return [
-        (max((round for round, at in begun.items() if at <= message.created_at), default=POLL), message)
-        for message in messages
-        if number not in begun or message.created_at < begun[number]
-    ]
+    begin_times = dict(rounds.annotate(Min("created_at")))
+    remarks = []
+    for message in messages:
+        if number in begin_times and message.created_at >= begin_times[number]:
+            continue
+        begun = [each for each, begin in begin_times.items() if begin <= message.created_at]
+        remarks.append((max(begun, default=POLL), message))
+    return remarks
 
 
 # -- the same as text
 def _debate_section(context: Context, seat: DebateSeat, nonce: str) -> str:
-    """The question, what was said, and its statistics; what others wrote is data."""
-    since = context.round - ROUNDS_IN_FULL
-    older = [entry for entry in context.entries if entry.round < since]
-    recent = [entry for entry in context.entries if entry.round >= since]
+    """Return the question, the answers so far and their statistics as text; what others wrote is fenced."""
+    first_in_full = context.round - ROUNDS_IN_FULL
+    older = [entry for entry in context.entries if entry.round < first_in_full]
+    recent = [entry for entry in context.entries if entry.round >= first_in_full]
     return render_prompt(
         "debates/debate",
         topic=fence("QUESTION", indented(context.topic, TOPIC_CHARACTERS), nonce),
@@ -177,80 +193,104 @@ def _debate_section(context: Context, seat: DebateSeat, nonce: str) -> str:
 
 
 def _in_full(entries: Sequence[Entry], seat: DebateSeat) -> list[str]:
+    """Return each entry as lines: who and how, then each of its texts once."""
     lines = []
     for entry in entries:
-        stand = _stand(entry)
-        lines.append(f"{_round(entry)}, {_who(entry, seat)}" + (f": {stand}" if stand else ""))
-        parts = {"says": entry.text}
-        if (answer := entry.answer) is not None:
-            parts |= {
-                "position": answer.position,
-                "reasoning": answer.reasoning,
-                "sources": "; ".join(answer.citations),
-            }
-        shown: set[str] = set()
-        for name, text in parts.items():
-            if text.strip() and text not in shown:
-                lines.append(f"    {name}: {indented(text, TEXT_CHARACTERS)}")
-            shown.add(text)
+        heading = f"{_round_name(entry)}, {_author(entry, seat)}"
+        if stance := _stance_and_confidence(entry):
+            heading += f": {stance}"
+        lines.append(heading)
+        texts = {"says": entry.text}
+        if entry.answer is not None:
+            texts["position"] = entry.answer.position
+            texts["reasoning"] = entry.answer.reasoning
+            texts["sources"] = "; ".join(entry.answer.citations)
+        written: set[str] = set()
+        for label, text in texts.items():
+            if text.strip() and text not in written:
+                lines.append(f"    {label}: {indented(text, TEXT_CHARACTERS)}")
+            written.add(text)
     return lines
 
 
 def _in_short(entries: Sequence[Entry], seat: DebateSeat) -> list[str]:
-    """The course of each seat: of every answer the stance, the confidence and the first sentence, unless it is that of the round before.
+    """Return the course of each seat: of every answer the stance, the confidence and the first sentence, if it is a new one.
 
     All sentences together have a limit, so that a long debate does not make long prompts.
     """
-    limit = max(SHORTEST_SENTENCE, min(LONGEST_SENTENCE, SENTENCES_CHARACTERS // max(1, len(entries))))
+    longest = SENTENCES_CHARACTERS // max(1, len(entries))
+    longest = max(SHORTEST_SENTENCE, min(LONGEST_SENTENCE, longest))
     courses: dict[str, list[str]] = {}
-    last: dict[str, str] = {}
+    last_sentences: dict[str, str] = {}
     for entry in entries:
-        who, sentence = _who(entry, seat), first_sentence(entry.answer.position if entry.answer else entry.text)
-        shown = sentence if len(sentence) <= limit else sentence[: limit - 1].rstrip() + "\u2026"
-        shown = "the same" if entry.answer and last.get(who) == sentence else shown
-        line = ": ".join(filter(None, (_round(entry).lower(), _stand(entry), shown)))
-        courses.setdefault(who, []).append(f"    {line}")
-        last[who] = sentence
-    return [line for who, course in courses.items() for line in (who, *course)]
+        author = _author(entry, seat)
+        sentence = first_sentence(entry.answer.position if entry.answer else entry.text)
+        shortened = sentence
+        if len(sentence) > longest:
+            shortened = sentence[: longest - 1].rstrip() + "\u2026"
+        if entry.answer and last_sentences.get(author) == sentence:
+            shortened = "the same"
+        last_sentences[author] = sentence
+        parts = [_round_name(entry).lower(), _stance_and_confidence(entry), shortened]
+        line = ": ".join(part for part in parts if part)
+        courses.setdefault(author, []).append(f"    {line}")
+    lines = []
+    for author, course in courses.items():
+        lines += [author, *course]
+    return lines
 
 
-def _round(entry: Entry) -> str:
+def _round_name(entry: Entry) -> str:
     return "Poll" if entry.round == POLL else f"Round {entry.round}"
 
 
-def _who(entry: Entry, seat: DebateSeat) -> str:
+def _author(entry: Entry, seat: DebateSeat) -> str:
+    """Return whose entry it is, as the reading seat is told."""
     answer = entry.answer
     if answer is None:
         return "from the audience"
-    return entry.who + f" ({one_line(answer.role)})" * bool(answer.role) + " (you)" * (answer.seat == seat.number)
+    author = entry.who
+    if answer.role:
+        author += f" ({one_line(answer.role)})"
+    if answer.seat == seat.number:
+        author += " (you)"
+    return author
 
 
-def _stand(entry: Entry) -> str:
-    answer = entry.answer
-    confidence = f"{answer.confidence:.2f}" if answer and answer.confidence is not None else ""
-    return ", ".join(filter(None, (answer.stance if answer else "", confidence)))
+def _stance_and_confidence(entry: Entry) -> str:
+    """Return ``yes, 0.80``, or what the answer has of it."""
+    parts = []
+    if entry.answer and entry.answer.stance:
+        parts.append(str(entry.answer.stance))
+    if entry.answer and entry.answer.confidence is not None:
+        parts.append(f"{entry.answer.confidence:.2f}")
+    return ", ".join(parts)
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a text, on one line."""
-    return next(iter(split_sentences(neutral(" ".join(text.split()), TEXT_CHARACTERS)[0])), "")
+    """Return the first sentence of a text, on one line; empty where there is none."""
+    sentences = split_sentences(neutral(" ".join(text.split()), TEXT_CHARACTERS)[0])
+    return next(iter(sentences), "")
 
 
 # -- offline
 def _scripted(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> dict[str, Any]:
-    """What the scripted actor answers: made from the agent's sample lines, and then as the mode's `Config.script` says.
+    """Return what the scripted actor answers: made from the agent's sample lines, and then as the mode's `Config.script` says.
 
     The same seat in the same round always answers the same.
     """
-    agent, values = seat.agent, dict[str, Any]()
-    fixed = zlib.crc32(agent.slug.encode())
-    if lines := [line for line in agent.sample_lines if line.strip()]:
+    agent = seat.agent
+    checksum = zlib.crc32(agent.slug.encode())  # chooses for each agent, and always the same
+    values: dict[str, Any] = {}
+    lines = [line for line in agent.sample_lines if line.strip()]
+    if lines:
         line = next_line(lines, agent=agent.slug, said=(), rejected=(), scene=number) or ""
         values = {"text": line, "position": first_sentence(line), "reasoning": line}
-    values["stance"] = mode.required_stances.get(seat.role) or ("yes", "no", "neutral")[fixed % 3]
-    values["confidence"] = round(min(0.95, 0.5 + fixed % 25 / 100 + 0.03 * number), 2)
+    values["stance"] = mode.required_stances.get(seat.role) or ("yes", "no", "neutral")[checksum % 3]
+    values["confidence"] = round(min(0.95, 0.5 + checksum % 25 / 100 + 0.03 * number), 2)
     config = mode.config.model_validate(debate.settings.get("config", {}))
-    if script := config.script.get(seat.number):
+    script = config.script.get(seat.number)
+    if script:
         turn_number = number if debate.settings.get("poll", True) else number - 1
         values |= script[min(turn_number, len(script) - 1)]
     return values

@@ -1,4 +1,4 @@
-"""Decide about behaviour requests: apply, reject, revert or retry them, and settle what a worker has read.
+"""Decide about behaviour requests: apply, reject, revert or retry them, and settle those that a worker has read.
 
 Every decision is one short transaction that ends in a conditional UPDATE of the request, so that two people, or a person and a worker,
 never both decide. A proposal whose persona was changed since is mapped again, before that transaction: what is applied is the request,
@@ -37,12 +37,11 @@ from correction.behavior.scope import key_of, later_change, traits_in
 from correction.behavior.signs import name_key
 from correction.behavior.tiers import ask, context_of, subject_of
 from correction.behavior.trait_change import (
-    STOP,
     Change,
-    Operation,
     as_value,
     change_to,
     find_trait,
+    operation_of,
     read_map,
     stored_trait,
 )
@@ -94,7 +93,7 @@ def apply_request(
     allowed = (Status.PENDING_REVIEW,) if waiting else APPLICABLE
     edits = asdict(trait) if isinstance(trait, TraitValue) else dict(trait or {})
     if "name" not in edits:
-        _map_again(_fresh(request, "applied", allowed), allowed)
+        _map_again(_current(request, "applied", allowed), allowed)
 
     def work() -> None:
         agent, row = _locked(request, "applied", allowed)
@@ -107,10 +106,11 @@ def apply_request(
                 f"{row}: the trait {touched[0]!r} is protected (behavior_protected_traits), and no message can change it; allowed: to "
                 "edit the trait itself"
             )
-        made = _make_change(agent, row, change, user)
-        _update(row, allowed, user, **made, warnings=list(dict.fromkeys((*row.warnings, *change.warnings))))
+        columns = _make_change(agent, row, change, user)
+        columns["warnings"] = list(dict.fromkeys((*row.warnings, *change.warnings)))
+        _store_decision(row, allowed, user, columns)
 
-    return _carry_out(request, work)
+    return _in_transaction(request, work)
 
 
 def reject_request(*, request: BehaviorRequest, user: User, why: str = "") -> BehaviorRequest:
@@ -121,12 +121,12 @@ def reject_request(*, request: BehaviorRequest, user: User, why: str = "") -> Be
     """
 
     def work() -> None:
-        row = _fresh(request, "rejected", (Status.PENDING_REVIEW,))
-        said = f"rejected: {why.strip()}" if why.strip() else ""
-        reasons = "\n".join(filter(None, (row.why, said)))
-        _update(row, (Status.PENDING_REVIEW,), user, status=Status.REJECTED, why=reasons)
+        row = _current(request, "rejected", (Status.PENDING_REVIEW,))
+        reasons = [row.why, f"rejected: {why.strip()}" if why.strip() else ""]
+        columns = {"status": Status.REJECTED, "why": "\n".join(reason for reason in reasons if reason)}
+        _store_decision(row, (Status.PENDING_REVIEW,), user, columns)
 
-    return _carry_out(request, work)
+    return _in_transaction(request, work)
 
 
 def reopen_request(*, request: BehaviorRequest, user: User) -> BehaviorRequest:
@@ -137,10 +137,10 @@ def reopen_request(*, request: BehaviorRequest, user: User) -> BehaviorRequest:
     """
 
     def work() -> None:
-        row = _fresh(request, "opened again", (Status.REJECTED,))
-        _update(row, (Status.REJECTED,), user, status=Status.PENDING_REVIEW)
+        row = _current(request, "opened again", (Status.REJECTED,))
+        _store_decision(row, (Status.REJECTED,), user, {"status": Status.PENDING_REVIEW})
 
-    return _carry_out(request, work)
+    return _in_transaction(request, work)
 
 
 def revert_request(*, request: BehaviorRequest, user: User, anyway: bool = False) -> BehaviorRequest:
@@ -157,26 +157,27 @@ def revert_request(*, request: BehaviorRequest, user: User, anyway: bool = False
     def work() -> None:
         agent, row = _locked(request, "reverted", (Status.APPLIED,))
         _restore(agent, row, user, anyway=anyway)
-        _update(row, (Status.APPLIED,), user, status=Status.REVERTED, reverted_at=timezone.now())
+        columns = {"status": Status.REVERTED, "reverted_at": timezone.now()}
+        _store_decision(row, (Status.APPLIED,), user, columns)
 
-    return _carry_out(request, work)
+    return _in_transaction(request, work)
 
 
 def retry_request(*, request: BehaviorRequest) -> BehaviorRequest:
-    """Queue it again, with all tries: it goes on at the tier it was at.
+    """Queue a request again, with all tries: it resumes at the tier it was at.
 
     Raises:
         BehaviorError: It did not fail.
     """
 
     def work() -> None:
-        row = _fresh(request, "tried again", RETRIABLE)
+        row = _current(request, "tried again", RETRIABLE)
         rows = BehaviorRequest.objects.filter(pk=row.pk, status__in=RETRIABLE)
         if not rows.update(status=Status.QUEUED, error="", finished_at=None, attempt=0, lease_expires_at=None):
             raise Conflict(f"another writer decided {row}")
         transaction.on_commit(wake_workers)
 
-    return _carry_out(request, work)
+    return _in_transaction(request, work)
 
 
 def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, warnings: Sequence[str] = ()) -> bool:
@@ -195,78 +196,114 @@ def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, 
         `map_result` and `map_digest` are empty again. Else True.
     """
 
-    def finish(change: Change | None = None, **values: Any) -> bool:
-        """End the worker's part. Where the lease was lost meanwhile, the transaction is undone."""
-        if change is not None:
-            values = {**change.columns(), **values, "warnings": [*warnings, *change.warnings]}
-        ended = {"finished_at": timezone.now(), "lease_owner": "", "lease_expires_at": None, "deaths": 0}
-        mine = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner)
-        if not mine.update(**{**ended, **values}):
-            raise Conflict(f"{request} is no longer {owner}'s")
-        return True
-
-    def work() -> bool:
-        agent = _locked_agent(request.agent_id)
-        row = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner).first()
-        if row is None:
-            return True  # another worker has it
-        message = Message.objects.select_related("user", "channel").filter(pk=row.message_id).first()
-        if agent is None or message is None:
-            gone = "agent" if agent is None else "message"
-            return finish(status=Status.CANCELLED, error=f"the {gone} was deleted before the request was decided")
-        config = resolve_config(agent)
-        row.scope_key = key_of(message, config)
-        traits = traits_in(agent, row.scope_key)
-        is_other = row.map_digest not in ("", persona_digest(system_prompt=agent.system_prompt, traits=traits))
-        if is_other and again:
-            BehaviorRequest.objects.filter(pk=row.pk, lease_owner=owner).update(map_result=None, map_digest="")
-            return False
-        if not config["behavior_requests_enabled"]:
-            return finish(status=Status.CANCELLED, error="behaviour requests were switched off meanwhile")
-        change = read_map(row.map_result, traits=traits)
-        decision = decide(
-            change=change,
-            confidence=row.confidence or str((row.gate_result or {}).get("confidence", "")),
-            text=message.text,
-            requester=requester_of(message),
-            config=config,
-            applied_today=count_applied_today(agent.pk, row.scope_key),
-            made=count_traits_made(agent.pk, row.scope_key),
-            context=context_of(message, agent, config),
-        )
-        where = {"scope_key": row.scope_key}
-        if decision.verdict == "drop":
-            return finish(change, status=Status.DETECTED, why="\n".join(decision.reasons), **where)
-        if decision.verdict == "review" or is_other:
-            reasons = (*decision.reasons, *((CHANGED_MEANWHILE,) if is_other else ()))
-            return finish(change, status=Status.PENDING_REVIEW, why="\n".join(reasons), **where)
-        return finish(change, automatic=True, why="", **where, **_make_change(agent, row, change, None))
-
     try:
         with transaction.atomic():
-            settled = work()
+            settled = _settle_locked(request, owner, again, warnings)
     except (IntegrityError, Conflict):
-        change = read_map(request.map_result, traits=list(Trait.objects.filter(agent=request.agent_id)))
-        with contextlib.suppress(Conflict):
-            why = f"{CHANGED_MEANWHILE}, or has another trait of that name"
-            finish(change, status=Status.PENDING_REVIEW, why=why)
+        _leave_to_a_person(request, owner, warnings)
         settled = True
     request.refresh_from_db()
     return settled
 
 
+def _settle_locked(request: BehaviorRequest, owner: str, again: bool, warnings: Sequence[str]) -> bool:
+    """Decide about the request and do it, with its agent locked; see `settle_request`.
+
+    Raises:
+        Conflict: The lease or the trait was changed meanwhile.
+    """
+    agent = _lock_agent(request.agent_id)
+    row = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner).first()
+    if row is None:
+        return True  # another worker has it
+    message = Message.objects.select_related("user", "channel").filter(pk=row.message_id).first()
+    if agent is None or message is None:
+        gone = "agent" if agent is None else "message"
+        _end_reading(row, owner, _cancelled(f"the {gone} was deleted before the request was decided"))
+        return True
+    config = resolve_config(agent)
+    row.scope_key = key_of(message, config)
+    traits = traits_in(agent, row.scope_key)
+    is_outdated = row.map_digest not in ("", persona_digest(system_prompt=agent.system_prompt, traits=traits))
+    if is_outdated and again:
+        BehaviorRequest.objects.filter(pk=row.pk, lease_owner=owner).update(map_result=None, map_digest="")
+        return False
+    if not config["behavior_requests_enabled"]:
+        _end_reading(row, owner, _cancelled("behaviour requests were switched off meanwhile"))
+        return True
+    change = read_map(row.map_result, traits=traits)
+    decision = decide(
+        change=change,
+        confidence=row.confidence or str((row.gate_result or {}).get("confidence", "")),
+        text=message.text,
+        requester=requester_of(message),
+        config=config,
+        applied_today=count_applied_today(agent.pk, row.scope_key),
+        made=count_traits_made(agent.pk, row.scope_key),
+        context=context_of(message, agent, config),
+    )
+    columns = {**change.columns(), "scope_key": row.scope_key, "warnings": [*warnings, *change.warnings]}
+    reasons = list(decision.reasons)
+    if decision.verdict == "drop":
+        columns["status"] = Status.DETECTED
+    elif decision.verdict == "review" or is_outdated:
+        columns["status"] = Status.PENDING_REVIEW
+        if is_outdated:
+            reasons.append(CHANGED_MEANWHILE)
+    else:
+        columns |= _make_change(agent, row, change, None)
+        columns["automatic"] = True
+    columns["why"] = "\n".join(reasons)
+    _end_reading(row, owner, columns)
+    return True
+
+
+def _leave_to_a_person(request: BehaviorRequest, owner: str, warnings: Sequence[str]) -> None:
+    """Have a request that met another writer wait for a person, if the lease is still ours."""
+    change = read_map(request.map_result, traits=list(Trait.objects.filter(agent=request.agent_id)))
+    columns = {**change.columns(), "status": Status.PENDING_REVIEW, "warnings": [*warnings, *change.warnings]}
+    columns["why"] = f"{CHANGED_MEANWHILE}, or has another trait of that name"
+    with contextlib.suppress(Conflict):
+        _end_reading(request, owner, columns)
+
+
+def _cancelled(error: str) -> dict[str, Any]:
+    """Return the columns of a request that nothing comes of any more."""
+    return {"status": Status.CANCELLED, "error": error}
+
+
+def _end_reading(request: BehaviorRequest, owner: str, columns: Mapping[str, Any]) -> None:
+    """End the worker's part of a request.
+
+    Raises:
+        Conflict: The lease was lost; the transaction has to be undone.
+    """
+    ended = {"finished_at": timezone.now(), "lease_owner": "", "lease_expires_at": None, "deaths": 0}
+    leased = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner)
+    if not leased.update(**{**ended, **columns}):
+        raise Conflict(f"{request} is no longer {owner}'s")
+
+
 def origins_of(versions: Collection[int]) -> Mapping[int, str]:
-    """``behaviour request 12 by anna`` by the version's key, as long as it is known who asked; the name is read from the message."""
+    """Return ``behaviour request 12 by anna`` by the version's key, as long as it is known who asked."""
     origins: dict[int, str] = {}
     for request in BehaviorRequest.objects.filter(persona_version__in=versions).select_related("message__user"):
-        who = request.message.author_name if request.message is not None else ""
-        if request.persona_version_id is not None:
-            origins[request.persona_version_id] = f"behaviour request {request.pk}{f' by {who}' if who else ''}"
+        if request.persona_version_id is None:
+            continue
+        origin = f"behaviour request {request.pk}"
+        if request.message is not None:  # the name is stored nowhere else, so that erasing the message erases it
+            origin += f" by {request.message.author_name}"
+        origins[request.persona_version_id] = origin
     return origins
 
 
 # -- transactions
-def _carry_out(request: BehaviorRequest, work: Callable[[], None]) -> BehaviorRequest:
+def _in_transaction(request: BehaviorRequest, work: Callable[[], None]) -> BehaviorRequest:
+    """Do the work in one transaction; return the request as it is then.
+
+    Raises:
+        BehaviorError: Another writer changed the same rows.
+    """
     try:
         with transaction.atomic():
             work()
@@ -279,21 +316,35 @@ def _carry_out(request: BehaviorRequest, work: Callable[[], None]) -> BehaviorRe
     return request
 
 
-def _locked_agent(pk: int | None) -> Agent | None:
-    """The agent, locked so that changes of its persona wait for each other; on SQLite transactions do so anyway."""
-    return Agent.objects.select_for_update(no_key=True).order_by().filter(pk=pk).first() if pk is not None else None
+def _lock_agent(pk: int | None) -> Agent | None:
+    """Lock the agent, so that changes of its persona wait for each other; on SQLite transactions do so anyway."""
+    if pk is None:
+        return None
+    return Agent.objects.select_for_update(no_key=True).order_by().filter(pk=pk).first()
 
 
 def _locked(request: BehaviorRequest, verb: str, allowed: tuple[str, ...]) -> tuple[Agent, BehaviorRequest]:
-    """The agent, locked, and the request as it is now."""
-    agent = _locked_agent(request.agent_id)
-    row = _fresh(request, verb, allowed)
+    """Return the agent, locked, and the request as it is now.
+
+    Raises:
+        BehaviorError: The request has another status, or its agent was deleted.
+    """
+    agent = _lock_agent(request.agent_id)
+    row = _current(request, verb, allowed)
     if agent is None:
         raise BehaviorError(f"{row} cannot be {verb}: its agent was deleted; allowed: to leave it as it is")
     return agent, row
 
 
-def _fresh(request: BehaviorRequest, verb: str, allowed: tuple[str, ...]) -> BehaviorRequest:
+def _current(request: BehaviorRequest, verb: str, allowed: tuple[str, ...]) -> BehaviorRequest:
+    """Return the request as it is now.
+
+    Args:
+        verb: For the error, such as ``applied``.
+
+    Raises:
+        BehaviorError: It is gone, or its status is not among those allowed.
+    """
     row: BehaviorRequest | None = BehaviorRequest.objects.filter(pk=request.pk).first()
     if row is None:
         raise BehaviorError(f"behaviour request {request.pk} is gone: it cannot be {verb}")
@@ -303,19 +354,19 @@ def _fresh(request: BehaviorRequest, verb: str, allowed: tuple[str, ...]) -> Beh
     return row
 
 
-def _update(row: BehaviorRequest, expected: tuple[str, ...], user: User, **values: Any) -> None:
+def _store_decision(row: BehaviorRequest, expected: tuple[str, ...], user: User, columns: Mapping[str, Any]) -> None:
     """Store what a person decided.
 
     Raises:
         Conflict: Another writer decided meanwhile.
     """
-    by = {"reviewed_by_id": user.pk if user is not None else None, "reviewed_at": timezone.now()}
-    if not BehaviorRequest.objects.filter(pk=row.pk, status__in=expected).update(**by, **values):
+    decided = {**columns, "reviewed_by_id": user.pk if user is not None else None, "reviewed_at": timezone.now()}
+    if not BehaviorRequest.objects.filter(pk=row.pk, status__in=expected).update(**decided):
         raise Conflict(f"another writer decided {row}")
 
 
 def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
-    """Store what a proposal comes to for the persona of now, where that is another than the map tier was shown.
+    """Ask the map tier again where the persona was changed since the proposal, and store the new proposal.
 
     Nothing is done where the message or what was extracted from it is gone.
 
@@ -330,127 +381,158 @@ def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
     digest = persona_digest(system_prompt=subject.persona, traits=subject.traits)
     if row.map_digest in ("", digest):
         return
-    judge, since = model_of("judge"), f"{row}: the persona was changed since it was proposed"
+    judge = model_of("judge")
+    since = f"{row}: the persona was changed since it was proposed"
     if why := evaluation_over_budget(agent, judge):
         raise BehaviorError(f"{since}, and mapping it again has to wait: {why}; {EDIT_OR_REJECT}")
-    answers = {"gate": row.gate_result, "extract": extracted}
-    words, deadline = own_words(text_addressed_to(message, agent)), min(LONGEST_WAIT, settings.LLM_EVALUATION_DEADLINE)
     config = resolve_config(agent)
-    context = context_of(message, agent, config)
     reply = ask(
         "map",
-        words=words,
+        words=own_words(text_addressed_to(message, agent)),
         subject=subject,
-        answers=answers,
-        context=context,
+        answers={"gate": row.gate_result, "extract": extracted},
+        context=context_of(message, agent, config),
         work_id=row.work_id,
-        deadline=deadline,
+        deadline=min(LONGEST_WAIT, settings.LLM_EVALUATION_DEADLINE),
     )
     if not reply.ok:
-        said = f"{reply.status}: {reply.error}"
+        why = f"{reply.status}: {reply.error}"
         raise BehaviorError(
-            f"{since}, and mapping it again failed ({said}); allowed: to try again, to edit it, or to reject it"
+            f"{since}, and mapping it again failed ({why}); allowed: to try again, to edit it, or to reject it"
         )
     change = read_map(reply.value, traits=subject.traits)
     if change.after is None:
         raise BehaviorError(f"{since}, and nothing would change: {change.why}; {EDIT_OR_REJECT}")
-    known = row.why.splitlines()
-    new = [
-        doubt
-        for doubt in doubts_about(change, config, count_traits_made(agent.pk, row.scope_key))
-        if doubt not in known
-    ]
+    known_doubts = row.why.splitlines()
+    doubts = doubts_about(change, config, count_traits_made(agent.pk, row.scope_key))
+    new_doubts = [doubt for doubt in doubts if doubt not in known_doubts]
     BehaviorRequest.objects.filter(pk=row.pk, status__in=allowed, map_digest=row.map_digest).update(
         **change.columns(),
         map_result=reply.value,
         map_call=reply.call_id,
         map_digest=digest,
         judge=judge,
-        why="\n".join((*known, *new)),
+        why="\n".join((*known_doubts, *new_doubts)),
         warnings=list(dict.fromkeys((*row.warnings, MAPPED_AGAIN, *change.warnings))),
     )
-    if new:
+    if new_doubts:
         raise BehaviorError(
-            f"{since}, and what it comes to now is doubtful: {'; '.join(new)}; allowed: to apply that, to edit it, or to reject it"
+            f"{since}, and what it comes to now is doubtful: {'; '.join(new_doubts)}; allowed: to apply that, to edit it, or to reject it"
         )
 
 
 # -- traits; in the caller's transaction, with the agent locked
 def _change_of(row: BehaviorRequest, traits: Sequence[TraitValue], edits: Mapping[str, Any]) -> Change:
-    """What the request would do to the traits as they are now: what was proposed, with what a person wrote instead.
+    """Return the change that the request would make to the traits as they are now: as proposed, or as a person edited it.
 
     Raises:
         BehaviorError: The wording is not allowed (says what is), or the trait was changed, deleted or made since it was proposed and
             the person does not name another.
     """
     before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
-    named = before or after
-    known = find_trait(named.name, traits) if named is not None else None
-    now = known
-    if "name" not in edits and after is not None:
-        if now not in (before, after):
-            if before is None:
-                what = f"a trait {now.name!r} was made" if now is not None else ""
-            elif now is None:
-                what = f"the trait {before.name!r} was deleted or renamed"
-            else:
-                what = f"the trait {before.name!r} was changed: {_differences(before, now)}"
-            raise BehaviorError(f"{row}: since it was proposed {what}; {EDIT_OR_REJECT}")
-        namesake = find_trait(after.name, traits)
-        if namesake is not None and namesake is not known:
-            raise BehaviorError(f"{row}: there is another trait {namesake.name!r} by now; {EDIT_OR_REJECT}")
+    proposed = before or after
+    current = find_trait(proposed.name, traits) if proposed is not None else None
+    if after is not None and "name" not in edits:
+        _refuse_if_changed_since(row, before, after, current, traits)
     if edits:
-        wording = {**(asdict(after) if after is not None else {}), **edits}
-        if missing := [name for name in ("name", "strength") if name not in wording]:
-            raise BehaviorError(f"{row}: nothing was proposed; allowed: a trait with its {' and '.join(missing)}, too")
-        replaced = known if before is not None else None
-        try:
-            return change_to(
-                TraitValue(**wording), replaces=replaced.name if replaced is not None else "", traits=traits
-            )
-        except ValueError as error:
-            raise BehaviorError(f"{row}: {error}") from None
+        replaced = current if before is not None else None
+        return _change_as_edited(row, after, edits, replaced.name if replaced is not None else "", traits)
     if after is None:
         return Change(operation="none", why=row.why or "nothing was proposed")
-    if now == after:
+    if current == after:
         return Change(operation="none", why=f"the trait {after.name!r} is like that already")
-    operation: Operation = "stop" if after.strength == STOP else "update" if before is not None else "add"
+    return Change(
+        operation=operation_of(before, after), before=before, after=after, touches=_touched_by_proposal(row, before)
+    )
+
+
+def _refuse_if_changed_since(
+    row: BehaviorRequest,
+    before: TraitValue | None,
+    after: TraitValue,
+    current: TraitValue | None,
+    traits: Sequence[TraitValue],
+) -> None:
+    """Refuse a proposal whose trait is neither as it was nor as it would be, or whose new name another trait has.
+
+    Raises:
+        BehaviorError: Says what was changed.
+    """
+    if current not in (before, after):
+        if before is None:
+            what = f"a trait {current.name!r} was made" if current is not None else ""
+        elif current is None:
+            what = f"the trait {before.name!r} was deleted or renamed"
+        else:
+            what = f"the trait {before.name!r} was changed: {_differences(before, current)}"
+        raise BehaviorError(f"{row}: since it was proposed {what}; {EDIT_OR_REJECT}")
+    namesake = find_trait(after.name, traits)
+    if namesake is not None and namesake is not current:
+        raise BehaviorError(f"{row}: there is another trait {namesake.name!r} by now; {EDIT_OR_REJECT}")
+
+
+def _change_as_edited(
+    row: BehaviorRequest,
+    proposed: TraitValue | None,
+    edits: Mapping[str, Any],
+    replaces: str,
+    traits: Sequence[TraitValue],
+) -> Change:
+    """Return the change in a person's wording; what that leaves out is as proposed.
+
+    Raises:
+        BehaviorError: Nothing was proposed to complete it by, or a value is not allowed.
+    """
+    wording = asdict(proposed) if proposed is not None else {}
+    wording |= edits
+    missing = [name for name in ("name", "strength") if name not in wording]
+    if missing:
+        raise BehaviorError(f"{row}: nothing was proposed; allowed: a trait with its {' and '.join(missing)}, too")
+    try:
+        return change_to(TraitValue(**wording), replaces=replaces, traits=traits)
+    except ValueError as error:
+        raise BehaviorError(f"{row}: {error}") from None
+
+
+def _touched_by_proposal(row: BehaviorRequest, before: TraitValue | None) -> tuple[str, ...]:
+    """Return the names of the traits that the stored proposal speaks of, each once."""
     answer: Mapping[str, Any] = row.map_result if isinstance(row.map_result, dict) else {}
-    said = (before and before.name, answer.get("replaces_trait"), *(answer.get("touches") or ()))
-    touches = dict.fromkeys(name for name in said if isinstance(name, str) and name)
-    return Change(operation=operation, before=before, after=after, touches=tuple(touches))
+    names: list[Any] = [answer.get("replaces_trait"), *(answer.get("touches") or ())]
+    if before is not None:
+        names.insert(0, before.name)
+    return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and name))
 
 
 def _differences(was: TraitValue | None, now: TraitLike) -> str:
-    """``strength is 0.7, name is 'puns'``: the fields that are different, as they are now."""
+    """Return the fields that are different, as they are now: ``strength is 0.7, name is 'puns'``."""
     old = asdict(was) if was is not None else {}
     new = asdict(as_value(now))
-    return ", ".join(f"{name} is {value!r}" for name, value in new.items() if old.get(name) != value)
+    changed = [f"{name} is {value!r}" for name, value in new.items() if old.get(name) != value]
+    return ", ".join(changed)
 
 
 def _make_change(agent: Agent, row: BehaviorRequest, change: Change, user: User) -> dict[str, Any]:
-    """Write the trait and the version, unless it holds in a narrower scope; the columns of a request that is applied."""
+    """Write trait and version, unless the request holds in a narrower scope; return the columns of the applied request."""
     assert change.after is not None  # noqa: S101 (for the type checker)
     now = timezone.now()
     applied = {**change.columns(), "status": Status.APPLIED, "applied_at": now, "finished_at": now, "error": ""}
     if row.scope_key:
         return applied
     note = f"behaviour request {row.pk}"
-    before = PersonaVersion.objects.filter(agent=agent).order_by("-number").first()
-    if before is None or before.digest != current_digest(agent):  # no version of the persona as it is now
-        before = record_version(agent=agent, note=f"before {note}") or before
-    known = find_trait(change.before.name, agent.traits.all()) if change.before is not None else None
-    trait = write_trait(agent, known, change.after, note)
-    version = _new_version(agent, note, user)
-    return {
-        **applied,
-        "trait_id": trait.pk,
-        "persona_version_before_id": before.pk if before is not None else None,
-        "persona_version_id": version.pk if version is not None else None,
-    }
+    version_before = PersonaVersion.objects.filter(agent=agent).order_by("-number").first()
+    if version_before is None or version_before.digest != current_digest(agent):  # the persona as it is now has none
+        version_before = record_version(agent=agent, note=f"before {note}") or version_before
+    changed = find_trait(change.before.name, agent.traits.all()) if change.before is not None else None
+    trait = write_trait(agent, changed, change.after, note)
+    version = _record_version(agent, note, user)
+    applied["trait_id"] = trait.pk
+    applied["persona_version_before_id"] = version_before.pk if version_before is not None else None
+    applied["persona_version_id"] = version.pk if version is not None else None
+    return applied
 
 
-def _new_version(agent: Agent, note: str, user: User) -> PersonaVersion | None:
+def _record_version(agent: Agent, note: str, user: User) -> PersonaVersion | None:
+    """Record the persona as a new version, and queue its description; None where it did not change."""
     version = record_version(agent=agent, note=note, user=user if isinstance(user, AbstractBaseUser) else None)
     if version is not None:
         queue_description(agent=agent, version=version)
@@ -467,8 +549,12 @@ def write_trait(agent: Agent, row: Trait | None, after: TraitValue | None, sourc
     if row is None:
         assert after is not None  # noqa: S101 (there is nothing to delete)
         return Trait.objects.create(agent=agent, source=source[:64], **asdict(after))
-    rows = Trait.objects.filter(pk=row.pk, **asdict(as_value(row)))
-    if not (rows.delete()[0] if after is None else rows.update(**asdict(after), updated_at=timezone.now())):
+    unchanged = Trait.objects.filter(pk=row.pk, **asdict(as_value(row)))
+    if after is None:
+        written, _ = unchanged.delete()
+    else:
+        written = unchanged.update(**asdict(after), updated_at=timezone.now())
+    if not written:
         raise Conflict(f"trait {row.pk} was changed")
     return row
 
@@ -482,37 +568,76 @@ def _restore(agent: Agent, row: BehaviorRequest, user: User, *, anyway: bool) ->
             changed the same trait: that one has to be reverted first.
     """
     if row.scope_key:
-        if (later := later_change(row)) is not None:
-            raise BehaviorError(
-                f"{row}: behaviour request {later.pk} changed the same trait there since; allowed: to revert that one first"
-            )
+        _refuse_if_changed_later_in_scope(row)
         return
-    before, made = stored_trait(row.trait_before), stored_trait(row.trait_after)
+    before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
     traits = list(agent.traits.all())
-    trait = next((t for t in traits if t.pk == row.trait_id), None)
-    if trait is None and made is not None:
-        trait = find_trait(made.name, traits)
-    now = as_value(trait) if trait is not None else None
-    others = BehaviorRequest.objects.filter(agent=row.agent_id, trait=row.trait_id, trait__isnull=False)
-    others = others.order_by("-applied_at")
-    later = others.filter(status=Status.APPLIED, applied_at__gt=row.applied_at).values_list("pk", flat=True).first()
-    if now == before and not later:
+    trait = _trait_of(row, after, traits)
+    current = as_value(trait) if trait is not None else None
+    later_request = _later_request_about(row)
+    is_as_made = current == after and later_request is None
+    is_as_before = current == before and later_request is None
+    if not is_as_made and not is_as_before and not anyway:
+        raise TraitChangedSince(_what_changed_since(row, after, trait, later_request))
+    if current == before:
         return
-    if (now != made or later) and not anyway:
-        differences = _differences(made, trait) if trait is not None else ""
-        changed = f"was changed: {differences}" if differences else "was changed, and is as this request made it again,"
-        raise TraitChangedSince(
-            f"{row}: the trait {made.name if made is not None else row.trait_name!r} {'was deleted' if trait is None else changed} since"
-            f"{f' (by behaviour request {later}, which can be reverted first)' if later else ''}; allowed: to revert it anyway, by which "
-            "the trait becomes what it was before this request"
-        )
-    if now == before:
-        return
-    rest = [one for one in traits if trait is None or one.pk != trait.pk]
-    if before is not None and any(name_key(one.name) == name_key(before.name) for one in rest):
+    others = [other for other in traits if trait is None or other.pk != trait.pk]
+    if before is not None and any(name_key(other.name) == name_key(before.name) for other in others):
         raise BehaviorError(
             f"{row}: its trait was called {before.name!r} before, and another trait has that name by now; allowed: to rename or delete "
             "that one first"
         )
     write_trait(agent, trait, before, f"behaviour request {row.pk}")
-    _new_version(agent, f"revert of behaviour request {row.pk}", user)
+    _record_version(agent, f"revert of behaviour request {row.pk}", user)
+
+
+def _refuse_if_changed_later_in_scope(row: BehaviorRequest) -> None:
+    """Refuse to revert a request of a narrower scope before a later one about the same trait there.
+
+    Raises:
+        BehaviorError: Names the later request.
+    """
+    later = later_change(row)
+    if later is not None:
+        raise BehaviorError(
+            f"{row}: behaviour request {later.pk} changed the same trait there since; allowed: to revert that one first"
+        )
+
+
+def _trait_of(row: BehaviorRequest, after: TraitValue | None, traits: Sequence[Trait]) -> Trait | None:
+    """Return the trait that an applied request changed: its row, else the one of that name; None where it was deleted."""
+    for trait in traits:
+        if trait.pk == row.trait_id:
+            return trait
+    return find_trait(after.name, traits) if after is not None else None
+
+
+def _later_request_about(row: BehaviorRequest) -> int | None:
+    """Return the newest applied request that changed the same trait after this one; None where there is none."""
+    later = BehaviorRequest.objects.filter(
+        agent=row.agent_id,
+        trait=row.trait_id,
+        trait__isnull=False,
+        status=Status.APPLIED,
+        applied_at__gt=row.applied_at,
+    )
+    return later.order_by("-applied_at").values_list("pk", flat=True).first()
+
+
+def _what_changed_since(
+    row: BehaviorRequest, after: TraitValue | None, trait: Trait | None, later_request: int | None
+) -> str:
+    """Return why a revert would lose what came after the request, and what is allowed."""
+    name = after.name if after is not None else row.trait_name
+    differences = _differences(after, trait) if trait is not None else ""
+    if trait is None:
+        change = "was deleted"
+    elif differences:
+        change = f"was changed: {differences}"
+    else:
+        change = "was changed, and is as this request made it again,"
+    by = f" (by behaviour request {later_request}, which can be reverted first)" if later_request else ""
+    return (
+        f"{row}: the trait {name!r} {change} since{by}; allowed: to revert it anyway, by which the trait becomes what it was before this "
+        "request"
+    )

@@ -1,4 +1,4 @@
-"""Did a behaviour change? One trait, judged on an agent's last messages before a moment and on the next ones after it.
+"""Judge one trait on an agent's last messages before a moment and on the next ones after it: did the behaviour change?
 
 The claim is that a message shows the trait, however strong it is to be, and the judge is not shown the persona: so that both samples are
 judged by the same question, and the judge does not know what to expect: the message that asked for the change is not shown either.
@@ -33,8 +33,8 @@ from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import MARGIN
 
 PURPOSE = "before_after"
-SPARE = 3  # messages read for each that is wanted: some are blank, some belong to the other sample
-SAID_BEFORE = 2  # messages shown before the one judged
+READ_PER_WANTED = 3  # messages read for each that is wanted: some are blank, some belong to the other sample
+MESSAGES_OF_CONTEXT = 2  # messages shown before the one judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One message with what was said of it."""
+    """A message with the judge's verdict."""
 
     message: Message
     verdict: Verdict
@@ -109,7 +109,9 @@ class BeforeAfter:
         interval = self.change.interval
         if interval is None:
             return "not enough data"
-        return "more" if interval.low > 0 else "less" if interval.high < 0 else "no change shown"
+        if interval.low > 0:
+            return "more"
+        return "less" if interval.high < 0 else "no change shown"
 
     @property
     def reason(self) -> str:
@@ -120,7 +122,7 @@ class BeforeAfter:
 def plan_before_after(
     *, agent: Agent, trait: TraitLike, moments: Moments, n: int, model: str = "", unseen: Collection[int] = ()
 ) -> Plan:
-    """What judging the last `n` messages before a change and the first `n` after it would take. Calls nothing.
+    """Return what judging the last `n` messages before a change and the first `n` after it would take. Calls nothing.
 
     Args:
         agent: Whose messages: what it really said, nothing that was simulated.
@@ -130,9 +132,10 @@ def plan_before_after(
     """
     judge = model or str(settings.JUDGE_MODEL)
     before, after = samples(agent, moments, n)
-    questions = _questions(agent, trait, (*before, *after), judge, Label(purpose="estimate"), unseen)
-    tokens = [estimate_tokens(build_request(q)) for q in questions] if provider_of(judge) == "anthropic" else []
-    costs = [ledger.estimate_cost(judge, sent, OUTPUT_TOKENS_PER_CLAIM) for sent in tokens]
+    tokens: list[int] = []  # of each paid call
+    if provider_of(judge) == "anthropic":
+        questions = _questions(agent, trait, (*before, *after), judge, Label(purpose="estimate"), unseen)
+        tokens = [estimate_tokens(build_request(question)) for question in questions]
     return Plan(
         agent=agent,
         trait=trait,
@@ -143,9 +146,20 @@ def plan_before_after(
         calls=len(tokens),
         input_tokens=sum(tokens),
         output_tokens=len(tokens) * OUTPUT_TOKENS_PER_CLAIM,
-        cost_usd=None if None in costs else sum((c for c in costs if c is not None), Decimal(0)),
+        cost_usd=_estimated_cost(judge, tokens),
         unseen=frozenset(unseen),
     )
+
+
+def _estimated_cost(judge: str, input_tokens: Sequence[int]) -> Decimal | None:
+    """Return what calls with so many tokens would cost, in US dollars; None where one has no price."""
+    total = Decimal(0)
+    for sent in input_tokens:
+        cost = ledger.estimate_cost(judge, sent, OUTPUT_TOKENS_PER_CLAIM)
+        if cost is None:
+            return None
+        total += cost
+    return total
 
 
 def judge_before_after(
@@ -161,31 +175,48 @@ def judge_before_after(
         No difference without a score in each sample, no interval with fewer than two in one.
     """
     work_id = work_id or f"{PURPOSE}:{secrets.token_hex(8)}"
-    before, after = tuple[Judged, ...](), tuple[Judged, ...]()
-    if not plan.before or not plan.after:
-        reason: str | None = plan.waits or "there is nothing to judge"
-    elif not (reason := why_over_budget(plan.agent, plan.judge)):
+    before: tuple[Judged, ...] = ()
+    after: tuple[Judged, ...] = ()
+    why_not = _why_not_judged(plan)
+    if not why_not:
         label = Label(purpose=PURPOSE, dimension=OF_PERSONA, agent_id=plan.agent.pk, work_id=work_id)
-        messages = (*plan.before, *plan.after)
-        verdicts = {message.pk: unscored("not judged") for message in messages}
-        for answered in ask_all(_questions(plan.agent, plan.trait, messages, plan.judge, label, plan.unseen)):
-            verdicts[answered.question.items[0]] = answered.verdicts[0]
-            done(1)
-        before, after = (tuple(Judged(m, verdicts[m.pk]) for m in sample) for sample in (plan.before, plan.after))
+        verdicts = _verdicts(plan, label, done)
+        before = tuple(Judged(message, verdicts[message.pk]) for message in plan.before)
+        after = tuple(Judged(message, verdicts[message.pk]) for message in plan.after)
     change = change_of(_sample(before), _sample(after), dimension=OF_PERSONA, margin=MARGIN)
-    if reason:
-        change = change.model_copy(update={"reason": reason})
+    if why_not:
+        change = change.model_copy(update={"reason": why_not})
     return BeforeAfter(plan=plan, before=before, after=after, change=change, spent=ledger.totals(work_id=work_id))
+
+
+def _why_not_judged(plan: Plan) -> str:
+    """Return why nothing is judged: a sample is empty, or the budget is spent; else empty."""
+    if not plan.before or not plan.after:
+        return plan.waits or "there is nothing to judge"
+    return why_over_budget(plan.agent, plan.judge) or ""
+
+
+def _verdicts(plan: Plan, label: Label, done: Callable[[int], None]) -> dict[int, Verdict]:
+    """Ask the judge about each message of a plan; return the verdicts by the message's key."""
+    messages = (*plan.before, *plan.after)
+    verdicts = {message.pk: unscored("not judged") for message in messages}
+    for answered in ask_all(_questions(plan.agent, plan.trait, messages, plan.judge, label, plan.unseen)):
+        verdicts[answered.question.items[0]] = answered.verdicts[0]
+        done(1)
+    return verdicts
 
 
 def _questions(
     agent: Agent, trait: TraitLike, messages: Sequence[Message], judge: str, label: Label, unseen: Collection[int]
 ) -> Iterator[Question]:
-    proposition, nonce, said_before = presence(trait), new_nonce(), just_before(agent, messages, unseen)
+    """Yield the question of each message: does it show the trait?"""
+    proposition = presence(trait)
+    nonce = new_nonce()
+    contexts = messages_before(agent, messages, unseen)
     for message in messages:
         context = Context(
             agent_name=agent.display_name,
-            window=Window(said_before[message.pk], 0, ()),
+            window=Window(contexts[message.pk], 0, ()),
             message=Event("action", agent.display_name, message.text),
             channel_name=str(message.channel),
         )
@@ -200,15 +231,18 @@ def _questions(
         )
 
 
-def _sample(rows: Iterable[Judged]) -> Sample:
-    scored = [(row.message.pk, row.verdict.value) for row in rows if row.verdict.status == "scored"]
-    observations = [Observation(float(value), 1.0, f"message:{pk}") for pk, value in scored if value is not None]
+def _sample(judged: Iterable[Judged]) -> Sample:
+    """Return the scores of a sample; what was not scored is in no mean."""
+    observations = []
+    for each in judged:
+        if each.verdict.status == "scored" and each.verdict.value is not None:
+            observations.append(Observation(float(each.verdict.value), 1.0, f"message:{each.message.pk}"))
     return Sample(score=mean_of(observations), observations=observations)
 
 
 # -- which messages
 def samples(agent: Agent, moments: Moments, n: int) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """The last `n` messages before and the first `n` after, oldest first.
+    """Return the last `n` messages before and the first `n` after, oldest first.
 
     A message belongs to the persona it was spoken with: the answer of a turn that began before the change belongs before it, also
     where it was sent later. Imported messages have no version and go by their time; those without a time are left out.
@@ -220,34 +254,51 @@ def samples(agent: Agent, moments: Moments, n: int) -> tuple[tuple[Message, ...]
         earlier = earlier.filter(sent_at__gt=moments.since)
     if moments.until is not None:
         later = later.filter(sent_at__lte=moments.until)
-    before = [m for m in earlier.order_by("-sent_at", "-pk")[: SPARE * n] if m.text.strip()][::-1]
+    newest_first = earlier.order_by("-sent_at", "-pk")[: READ_PER_WANTED * n]
+    before = [message for message in newest_first if message.text.strip()]
+    before.reverse()
     after: list[Message] = []
-    for message in (m for m in later.order_by("sent_at", "pk")[: SPARE * n] if m.text.strip()):
-        is_older = None not in (moments.version, message.spoken_with) and message.spoken_with < moments.version
-        (before if is_older else after).append(message)
+    for message in later.order_by("sent_at", "pk")[: READ_PER_WANTED * n]:
+        if not message.text.strip():
+            continue
+        if _spoken_before(moments.version, message.spoken_with):
+            before.append(message)
+        else:
+            after.append(message)
     return tuple(before[-n:]), tuple(after[:n])
 
 
-# -- what was said before them
-def just_before(
+def _spoken_before(version: int | None, spoken_with: int | None) -> bool:
+    """Return whether a message was spoken with an older version of the persona; not where either is unknown."""
+    if version is None or spoken_with is None:
+        return False
+    return spoken_with < version
+
+
+# -- the messages before them
+def messages_before(
     agent: Agent, messages: Sequence[Message], unseen: Collection[int] = ()
 ) -> dict[int, tuple[Event, ...]]:
-    """The last things really said before each message in its channel, oldest first, by the message's key; in two queries.
+    """Return the last messages before each message in its channel, oldest first, by the message's key; in two queries.
 
     Args:
         messages: Some hundred at most, of any channels.
         unseen: Keys of messages that are never shown.
     """
-    spoken = Message.objects.filter(synthetic=False).exclude(pk__in=unseen)
-    earlier = spoken.filter(channel=OuterRef("channel"), position__lt=OuterRef("position")).order_by("-position")
-    places = {f"before_{n}": Subquery(earlier.values("pk")[n : n + 1]) for n in range(SAID_BEFORE)}
-    keys = Message.objects.filter(pk__in=[message.pk for message in messages]).annotate(**places).values_list(*places)
-    shown = Message.objects.filter(pk__in={key for row in keys for key in row if key is not None})
+    real = Message.objects.filter(synthetic=False).exclude(pk__in=unseen)
+    earlier = real.filter(channel=OuterRef("channel"), position__lt=OuterRef("position")).order_by("-position")
+    columns = {}
+    for number in range(MESSAGES_OF_CONTEXT):
+        columns[f"before_{number}"] = Subquery(earlier.values("pk")[number : number + 1])
+    judged = Message.objects.filter(pk__in=[message.pk for message in messages])
+    keys: set[int] = set()
+    for row in judged.annotate(**columns).values_list(*columns):
+        keys.update(key for key in row if key is not None)
     by_channel: dict[int, list[PlainMessage]] = defaultdict(list)
-    for row in read_plain_messages(shown.order_by("position")):
-        by_channel[row.channel_id].append(row)
+    for context_message in read_plain_messages(Message.objects.filter(pk__in=keys).order_by("position")):
+        by_channel[context_message.channel_id].append(context_message)
     events = {}
     for message in messages:
         rows = [row for row in by_channel[message.channel_id] if row.position < message.position]
-        events[message.pk] = tuple(event_of(agent, row) for row in rows[-SAID_BEFORE:])
+        events[message.pk] = tuple(event_of(agent, row) for row in rows[-MESSAGES_OF_CONTEXT:])
     return events

@@ -1,4 +1,4 @@
-"""How well the configured judge reads behaviour requests, on labelled messages (specification 002): detection, trait and direction."""
+"""Measure how well the configured judge reads behaviour requests, on labelled messages (specification 002)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ from typing import Any, Literal
 from django.conf import settings
 from pydantic import AliasChoices, BaseModel, Field, StrictBool, ValidationError
 
-from agents.kit.commands import console_on, print_table, snippet
+from agents.kit.commands import console_on, print_table, snippet, unanswered, unusable
 from agents.kit.llm import ledger
+from agents.kit.llm.endpoints import model_of
 from agents.kit.llm.requests import describe_validation
 from agents.kit.running import side_by_side
+from agents.kit.text.wording import counted
 from agents.personas.persona import TraitValue
 from correction.behavior.own_words import own_words
 from correction.behavior.patterns import stems
 from correction.behavior.tiers import MOST_EARLIER, Subject, detect
 from correction.behavior.trait_change import STOP, UNSPECIFIED, read_map
 from correction.gate.thresholds import wilson_interval
+from evaluation.commands import as_text
 from evaluation.judge.questions import JudgeHealth
+from evaluation.models import is_heuristic
+from evaluation.wording import cost_line, judge_label, spent_json
 
 Verdict = Literal["", "right", "opposite", "other trait", "other strength", "no trait"]
 
@@ -57,34 +62,73 @@ class Judged(Case):
     verdict: Verdict = ""
 
 
+def main(path: Path, out: Any, *, as_json: bool = False) -> None:
+    """Judge the labelled messages of a file with the configured judge, and write figures, mistakes and the cost.
+
+    Calls are in the ledger; nothing else is stored.
+
+    Raises:
+        CommandError: The file is unusable, or some messages could not be judged (after the figures are written).
+    """
+    try:
+        cases = read_cases(path)
+    except ValueError as error:
+        raise unusable(error) from None
+    judge = model_of("judge")
+    judged, spent = judge_cases(cases)
+    if as_json:
+        result = figures_of(judged)
+        result |= {"judge": judge, "heuristic": is_heuristic(judge), **spent_json(spent)}
+        result["cases"] = [case.model_dump(mode="json") for case in judged]
+        out.write(as_text(result))
+    else:
+        out.write(f"{counted(len(judged), 'message')} judged by {judge_label(judge)}")
+        write_figures(judged, out)
+        out.write(cost_line(spent))
+    unscored = [case for case in judged if case.found is None]
+    if unscored:
+        raise unanswered(f"{len(unscored)} of {len(judged)} messages could not be judged: {unscored[0].why}")
+
+
 def read_cases(path: Path) -> list[Case]:
-    """The cases of a file of JSON lines: ``text`` (or ``message``) and ``request`` (or ``has_request``), the rest where known.
+    """Read a file of JSON lines: ``text`` (or ``message``) and ``request`` (or ``has_request``), the rest where known.
 
     Raises:
         ValueError: The file cannot be read, or lines are not of the form; names each.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not UTF-8") from None
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
     cases: list[Case] = []
-    wrong: list[str] = []
+    wrong_lines: list[str] = []
     for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                cases.append(Case.model_validate_json(line).model_copy(update={"line": number}))
-            except ValidationError as error:
-                wrong.append(f"line {number}: {describe_validation(error)}")
-    if wrong or not cases:
-        raise ValueError(f"{path}: " + ("\n  ".join(wrong) or "there is no case in it"))
+        if not line.strip():
+            continue
+        try:
+            case = Case.model_validate_json(line)
+        except ValidationError as error:
+            wrong_lines.append(f"line {number}: {describe_validation(error)}")
+            continue
+        case.line = number
+        cases.append(case)
+    if wrong_lines:
+        wrong = "\n  ".join(wrong_lines)
+        raise ValueError(f"{path}: {wrong}")
+    if not cases:
+        raise ValueError(f"{path}: there is no case in it")
     return cases
 
 
 def judge_cases(cases: Sequence[Case]) -> tuple[list[Judged], ledger.Totals]:
-    """Ask the configured judge about each case; also what that took. Stores nothing but the ledger's rows."""
-    health, work_id = JudgeHealth(), f"behavior-bench:{uuid.uuid4().hex[:12]}"
-    asked = [partial(judge_case, case, health=health, work_id=work_id) for case in cases]
-    return side_by_side(asked, settings.LLM_MAX_CONCURRENCY), ledger.totals(work_id=work_id)
+    """Ask the configured judge about each case; return the cases with its answers, and what that took."""
+    health = JudgeHealth()
+    work_id = f"behavior-bench:{uuid.uuid4().hex[:12]}"
+    jobs = [partial(judge_case, case, health=health, work_id=work_id) for case in cases]
+    judged = side_by_side(jobs, settings.LLM_MAX_CONCURRENCY)
+    return judged, ledger.totals(work_id=work_id)
 
 
 def judge_case(case: Case, *, health: JudgeHealth, work_id: str) -> Judged:
@@ -92,57 +136,66 @@ def judge_case(case: Case, *, health: JudgeHealth, work_id: str) -> Judged:
     judged = Judged(**case.model_dump(), why=health.down)
     if health.down:
         return judged
-    subject, context = Subject(name="Assistant", persona=""), case.context[-MOST_EARLIER:]
-    answers, failure, _ = detect(own_words(case.text), subject, context=context, work_id=work_id)
-    health.note(failed=bool(failure), why=failure)
-    if (gate := answers.get("gate")) is None:
-        judged.why = failure
+    subject = Subject(name="Assistant", persona="")
+    context = case.context[-MOST_EARLIER:]
+    detection = detect(own_words(case.text), subject, context=context, work_id=work_id)
+    health.note(failed=bool(detection.failure), why=detection.failure)
+    gate = detection.answers.get("gate")
+    if gate is None:
+        judged.why = detection.failure
         return judged
-    judged.found, judged.confidence = gate["has_request"], gate["confidence"]
-    judged.verdict = verdict_of(judged, read_map(answers["map"], traits=()).after if "map" in answers else None)
+    judged.found = gate["has_request"]
+    judged.confidence = gate["confidence"]
+    trait = None
+    if "map" in detection.answers:
+        trait = read_map(detection.answers["map"], traits=()).after
+    if trait is not None:
+        judged.trait = trait.name
+        judged.trait_strength = trait.strength
+    judged.verdict = verdict_of(case, trait)
     return judged
 
 
-def verdict_of(one: Judged, trait: TraitValue | None) -> Verdict:
-    """Judge the trait proposed for a labelled request, which is noted on the case; empty for other cases.
+def verdict_of(case: Case, trait: TraitValue | None) -> Verdict:
+    """Judge the trait proposed for a labelled request; empty for other cases.
 
     Right is a trait that shares a telling word with the label, at a strength above or below 0.5 as labelled; without a labelled
     strength, of at least 0.5. Opposite is the labelled behaviour at a strength beyond 0.5, or its end where no strength is labelled.
     """
-    if trait is not None:
-        one.trait, one.trait_strength = trait.name, trait.strength
-    if not (one.request and one.behavior):
+    if not case.request or not case.behavior:
         return ""
     if trait is None:
         return "no trait"
-    label = one.strength
-    if not stems(one.behavior) & stems(f"{trait.name} {trait.description}"):
+    if not stems(case.behavior) & stems(f"{trait.name} {trait.description}"):
         return "other trait"
-    if label is None or label == UNSPECIFIED:
-        lowered: Verdict = "opposite" if trait.strength == STOP else "other strength"
-        return "right" if trait.strength >= UNSPECIFIED else lowered
+    if case.strength is None or case.strength == UNSPECIFIED:
+        if trait.strength >= UNSPECIFIED:
+            return "right"
+        return "opposite" if trait.strength == STOP else "other strength"
+    is_raised = case.strength > UNSPECIFIED
     if trait.strength == UNSPECIFIED:
-        return "right" if label > UNSPECIFIED else "other strength"
-    return "right" if (label > UNSPECIFIED) is (trait.strength > UNSPECIFIED) else "opposite"
+        return "right" if is_raised else "other strength"
+    return "right" if is_raised is (trait.strength > UNSPECIFIED) else "opposite"
 
 
 def figures_of(judged: Sequence[Judged]) -> dict[str, Any]:
-    """Precision, recall, F1 and false-positive rate, 0 to 1 (null = nothing to divide by), over the cases that could be judged.
+    """Return precision, recall, F1 and false-positive rate, 0 to 1 (null = nothing to divide by), over the cases that were judged.
 
     Intervals are Wilson's, 95 %. F1 is 2 TP ÷ (2 TP + FP + FN).
     """
-    pairs = [(one.request, one.found) for one in judged if one.found is not None]
-    hits, false, missed, rest = (
-        pairs.count(pair) for pair in ((True, True), (False, True), (True, False), (False, False))
-    )
-    verdicts = [one.verdict for one in judged if one.verdict]
+    pairs = [(case.request, case.found) for case in judged if case.found is not None]
+    hits = pairs.count((True, True))
+    false = pairs.count((False, True))
+    missed = pairs.count((True, False))
+    rest = pairs.count((False, False))
+    verdicts = [case.verdict for case in judged if case.verdict]
+    right = verdicts.count("right")
     shares = {
         "precision": (hits, hits + false),
         "recall": (hits, hits + missed),
         "f1": (2 * hits, 2 * hits + false + missed),
         "false_positive_rate": (false, false + rest),
     }
-    right = verdicts.count("right")
     return {
         "n": len(pairs),
         **{name: _share(*share) for name, share in shares.items()},
@@ -164,45 +217,43 @@ def figures_of(judged: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
-def _share(hits: int, of: int) -> float | None:
-    return round(hits / of, 4) if of else None
+def _share(hits: int, total: int) -> float | None:
+    return round(hits / total, 4) if total else None
 
 
-def _interval(hits: int, of: int) -> list[float] | None:
-    return [round(end, 4) for end in wilson_interval(hits, of)] if of else None
+def _interval(hits: int, total: int) -> list[float] | None:
+    return [round(end, 4) for end in wilson_interval(hits, total)] if total else None
 
 
-def show(judged: Sequence[Judged], out: Any) -> None:
-    """Write the figures, what was judged wrongly, and each labelled request."""
-    figures, console, rows = figures_of(judged), console_on(out), []
+def write_figures(judged: Sequence[Judged], out: Any) -> None:
+    """Write the figures, the cases that were judged wrongly, and each labelled request."""
+    figures = figures_of(judged)
+    console = console_on(out)
+    rows = []
     for name in ("precision", "recall", "f1", "false_positive_rate"):
-        value, interval = figures[name], figures["intervals"].get(name)
-        shown = None if value is None else f"{value:.3f}"
-        rows.append((name, shown, f"{interval[0]:.3f} to {interval[1]:.3f}" if interval else ""))
+        value = figures[name]
+        interval = figures["intervals"].get(name)
+        value_text = None if value is None else f"{value:.3f}"
+        interval_text = f"{interval[0]:.3f} to {interval[1]:.3f}" if interval else ""
+        rows.append((name, value_text, interval_text))
     print_table(console, ("", ">Value", "95 % interval"), rows, title=f"{figures['unscored']} could not be judged")
-    wrong = [
-        (one.line, "missed" if one.request else "false", one.confidence, snippet(one.text))
-        for one in judged
-        if one.found is not None and one.found is not one.request
-    ]
+    wrong = []
+    for case in judged:
+        if case.found is not None and case.found is not case.request:
+            wrong.append((case.line, "missed" if case.request else "false", case.confidence, snippet(case.text)))
     print_table(console, (">Line", "Is", "Confidence", "Message"), wrong, title="Judged wrongly")
-    if (traits := figures["traits"])["n"]:
-        out.write(
-            f"Right trait and direction: {traits['right']} of {traits['n']} labelled requests; opposite: {traits['opposite']}\n"
-        )
-    labelled = [
-        (
-            one.line,
-            snippet(one.text),
-            _labelled(one.behavior, one.strength),
-            _labelled(one.trait, one.trait_strength),
-            one.verdict,
-        )
-        for one in judged
-        if one.verdict
-    ]
+    traits = figures["traits"]
+    if traits["n"]:
+        right = f"Right trait and direction: {traits['right']} of {traits['n']} labelled requests"
+        out.write(f"{right}; opposite: {traits['opposite']}\n")
+    labelled = []
+    for case in judged:
+        if case.verdict:
+            label = _name_and_strength(case.behavior or "", case.strength)
+            proposal = _name_and_strength(case.trait, case.trait_strength)
+            labelled.append((case.line, snippet(case.text), label, proposal, case.verdict))
     print_table(console, (">Line", "Message", "Labelled", "Proposed", "Verdict"), labelled)
 
 
-def _labelled(name: str | None, strength: float | None) -> str:
-    return snippet(f"{name or ''}{'' if strength is None else f' {strength:g}'}")
+def _name_and_strength(name: str, strength: float | None) -> str:
+    return snippet(name if strength is None else f"{name} {strength:g}")

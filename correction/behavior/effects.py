@@ -1,4 +1,4 @@
-"""Whether an applied request changed what the agent does: a judge scores its trait on messages before the change and after it.
+"""Measure whether an applied request changed what the agent does: a judge scores its trait on messages before and after the change.
 
 People ask for it, a worker does it. All messages of an effect are judged and stored together. Interrupted work starts again under the
 same work id, so that its cost includes every paid call.
@@ -6,8 +6,8 @@ same work id, so that its cost includes every paid call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from django.conf import settings
@@ -34,36 +34,65 @@ Expected = Literal["more", "less", "otherwise"]
 REVERTED, CHANGED = "it was reverted", "its trait was changed again"
 
 
-def lasting(request: BehaviorRequest) -> tuple[Moments, str]:
-    """The time of an applied request with that around it in which nothing else changed its trait, and what ended it (empty: it holds).
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """The time in which an applied request's trait was as the request made it, with the time before it.
 
-    The versions of the persona say so: those made by requests, people and imports.
+    Attributes:
+        ended: What ended it, e.g. ``it was reverted``; empty: it holds.
+    """
+
+    moments: Moments
+    ended: str
+
+
+def lifetime_of(request: BehaviorRequest) -> Lifetime:
+    """Return the time around an applied request in which nothing else changed its trait.
+
+    The versions of the persona tell it: those made by requests, people and imports.
     """
     assert request.applied_at is not None  # noqa: S101 (callers checked)
-    made, reverted = request.persona_version, request.reverted_at
-    if made is None:
-        return Moments(at=request.applied_at, until=reverted), REVERTED if reverted else ""
+    version, reverted_at = request.persona_version, request.reverted_at
+    if version is None:
+        moments = Moments(at=request.applied_at, until=reverted_at)
+        return Lifetime(moments, REVERTED if reverted_at else "")
+    until, ended = reverted_at, REVERTED if reverted_at else ""
+    changed = _next_change(request, version.number)
+    if changed is not None and (until is None or changed.created_at < until):
+        until = changed.created_at
+        is_revert = changed.note == f"revert of behaviour request {request.pk}"
+        ended = REVERTED if is_revert else CHANGED
+    since = _previous_change(request, version.number)
+    return Lifetime(Moments(at=request.applied_at, since=since, until=until, version=version.number), ended)
+
+
+def _next_change(request: BehaviorRequest, number: int) -> PersonaVersion | None:
+    """Return the first version after this one in which the trait is not as the request made it; None where it always is."""
+    after = stored_trait(request.trait_after)
+    later = PersonaVersion.objects.filter(agent=request.agent_id, number__gt=number).order_by("number")
+    for version in later.only("created_at", "traits", "note")[:MOST_VERSIONS].iterator():
+        if _find_in_version(version, after) != after:
+            return version
+    return None
+
+
+def _previous_change(request: BehaviorRequest, number: int) -> datetime | None:
+    """Return when the trait became what the request was proposed for; None where it always was."""
     before, after = stored_trait(request.trait_before), stored_trait(request.trait_after)
-    versions = PersonaVersion.objects.filter(agent=request.agent_id)
-    later = versions.filter(number__gt=made.number).order_by("number").values_list("created_at", "traits", "note")
-    ends = [(reverted, REVERTED)] if reverted else []
-    for at, traits, note in later[:MOST_VERSIONS].iterator():
-        if _trait_in(traits, after) != after:
-            ends.append((at, REVERTED if note == f"revert of behaviour request {request.pk}" else CHANGED))
-            break
-    until, ended = min(ends, default=(None, ""))
-    became = since = None  # when the trait became what the request was proposed for
-    earlier = versions.filter(number__lt=made.number).order_by("-number").values_list("created_at", "traits")
-    for at, traits in earlier[:MOST_VERSIONS].iterator():
-        if _trait_in(traits, before or after) != before:
-            since = became
-            break
-        became = at
-    return Moments(at=request.applied_at, since=since, until=until, version=made.number), ended
+    earlier = PersonaVersion.objects.filter(agent=request.agent_id, number__lt=number).order_by("-number")
+    became = None
+    for version in earlier.only("created_at", "traits")[:MOST_VERSIONS].iterator():
+        if _find_in_version(version, before or after) != before:
+            return became
+        became = version.created_at
+    return None
 
 
-def _trait_in(traits: Iterable[dict[str, Any]], like: TraitValue | None) -> TraitValue | None:
-    return find_trait(like.name, [TraitValue(**trait) for trait in traits]) if like is not None else None
+def _find_in_version(version: PersonaVersion, like: TraitValue | None) -> TraitValue | None:
+    """Return the trait of that name in a version of the persona."""
+    if like is None:
+        return None
+    return find_trait(like.name, [TraitValue(**trait) for trait in version.traits])
 
 
 class EffectEstimate(BaseModel):
@@ -102,16 +131,17 @@ class EffectPlan(BaseModel):
 
     @classmethod
     def of_plan(cls, request: BehaviorRequest, plan: Plan, ended: str) -> EffectPlan:
-        """`ended`: what ended the time in which its trait was as the request made it, e.g. ``it was reverted``; empty: it holds."""
-        before, after, waits = stored_trait(request.trait_before), plan.trait.strength, plan.waits
-        was = (
-            before.strength if before is not None else after - 1 if after else 1
-        )  # a new one is to show unless it is stopped
-        if ended and len(plan.after) < plan.wanted:  # no more messages will come
+        """Return the plan as it is shown and stored.
+
+        Args:
+            ended: What ended the time in which its trait was as the request made it, e.g. ``it was reverted``; empty: it holds.
+        """
+        waits = plan.waits
+        if ended and len(plan.after) < plan.wanted:
             waits = f"{len(plan.after)} of {plan.wanted} messages until {ended}: there will be no more"
         shown = cls(
             request=request.pk,
-            expected="less" if after < was else "more" if after > was else "otherwise",
+            expected=_expected_change(stored_trait(request.trait_before), plan.trait.strength),
             agent=plan.agent.slug,
             trait=plan.trait.name,
             claim=presence(plan.trait).claim,
@@ -127,7 +157,8 @@ class EffectPlan(BaseModel):
                 cost_usd=None if plan.cost_usd is None else str(plan.cost_usd),
             ),
         )
-        shown._plan, shown._name = plan, str(request)
+        shown._plan = plan
+        shown._name = str(request)
         return shown
 
     @property
@@ -137,8 +168,18 @@ class EffectPlan(BaseModel):
     @property
     def why_not(self) -> str:
         """Why it cannot be judged yet, with what is allowed; empty when it can."""
-        allowed = "allowed: when there are messages before and after the change"
-        return "" if self.before and self.after else f"{self._name}: {self.waits}; {allowed}"
+        if self.before and self.after:
+            return ""
+        return f"{self._name}: {self.waits}; allowed: when there are messages before and after the change"
+
+
+def _expected_change(before: TraitValue | None, strength: float) -> Expected:
+    """Return what a request asked for: a new trait is to show more, unless it is stopped."""
+    if before is None:
+        return "more" if strength > 0 else "less"
+    if strength < before.strength:
+        return "less"
+    return "more" if strength > before.strength else "otherwise"
 
 
 class JudgedMessage(BaseModel):
@@ -177,38 +218,40 @@ class EffectResult(EffectPlan):
 
     @classmethod
     def of(cls, plan: EffectPlan, judged: BeforeAfter) -> EffectResult:
-        samples: dict[Literal["before", "after"], Sequence[Judged]] = {"before": judged.before, "after": judged.after}
-        sure = judged.verdict != "not enough data" and plan.expected != "otherwise"
-        measured, interval, spent = judged.change, judged.change.interval, judged.spent
-        counts = {
-            f"{sample}_{status}": sum(row.verdict.status == status for row in rows)
-            for sample, rows in samples.items()
-            for status in ("scored", "trivial", "unscored")
+        """Return the result of judging a plan, figures rounded to two places."""
+        measured, spent = judged.change, judged.spent
+        values = plan.model_dump() | {
+            "as_requested": None,
+            "verdict": judged.verdict,
+            "reason": judged.reason,
+            "mean_before": _rounded(measured.baseline),
+            "mean_after": _rounded(measured.candidate),
+            "difference": _rounded(measured.delta),
+            "interval": None,
+            "messages": [],
+            "actual_calls": spent.calls,
+            "actual_unpriced_calls": spent.unpriced,
+            "actual_cost_usd": str(spent.cost_usd),
         }
-        return cls.model_validate(
-            {
-                **plan.model_dump(),
-                **counts,
-                "as_requested": judged.verdict == plan.expected if sure else None,
-                "verdict": judged.verdict,
-                "reason": judged.reason,
-                "mean_before": None if measured.baseline is None else round(measured.baseline, 2),
-                "mean_after": None if measured.candidate is None else round(measured.candidate, 2),
-                "difference": None if measured.delta is None else round(measured.delta, 2),
-                "interval": (round(interval.low, 2), round(interval.high, 2)) if interval else None,
-                "messages": [_judged(sample, row) for sample, rows in samples.items() for row in rows],
-                "actual_calls": spent.calls,
-                "actual_unpriced_calls": spent.unpriced,
-                "actual_cost_usd": None if spent.unpriced and spent.unpriced == spent.calls else str(spent.cost_usd),
-            }
-        )
+        for sample, messages in (("before", judged.before), ("after", judged.after)):
+            for status in ("scored", "trivial", "unscored"):
+                values[f"{sample}_{status}"] = sum(message.verdict.status == status for message in messages)
+            values["messages"] += [_judged_message(sample, message) for message in messages]
+        if judged.verdict != "not enough data" and plan.expected != "otherwise":
+            values["as_requested"] = judged.verdict == plan.expected
+        if measured.interval is not None:
+            values["interval"] = (round(measured.interval.low, 2), round(measured.interval.high, 2))
+        if spent.calls and spent.unpriced == spent.calls:
+            values["actual_cost_usd"] = None
+        return cls.model_validate(values)
 
     @property
     def verdict_words(self) -> str:
         """What came out in a sentence, e.g. ``As requested: more of it was asked for, the agent does more of it since.``"""
-        start = {None: "", True: "As requested: ", False: "Not as requested: "}[self.as_requested]
-        text = f"{start}{_ASKED[self.expected]}, {_CAME_OUT[self.verdict]}"
-        return f"{text[0].upper()}{text[1:]}."
+        sentence = f"{_EXPECTED_WORDS[self.expected]}, {_VERDICT_WORDS[self.verdict]}."
+        if self.as_requested is None:
+            return f"{sentence[0].upper()}{sentence[1:]}"
+        return f"As requested: {sentence}" if self.as_requested else f"Not as requested: {sentence}"
 
     @property
     def difference_words(self) -> str:
@@ -232,8 +275,12 @@ class EffectResult(EffectPlan):
         return next((row.reason for row in self.messages if row.status == "unscored"), "")
 
 
-_ASKED = {"more": "more of it was asked for", "less": "less of it was asked for", "otherwise": "it was reworded"}
-_CAME_OUT = {
+_EXPECTED_WORDS = {
+    "more": "more of it was asked for",
+    "less": "less of it was asked for",
+    "otherwise": "it was reworded",
+}
+_VERDICT_WORDS = {
     "more": "the agent does more of it since",
     "less": "the agent does less of it since",
     "no change shown": "no change shows: the interval of the difference holds zero",
@@ -241,25 +288,32 @@ _CAME_OUT = {
 }
 
 
-def _judged(sample: Literal["before", "after"], row: Judged) -> JudgedMessage:
-    verdict = row.verdict
-    return JudgedMessage(
-        message=row.message.pk,
-        sample=sample,
-        status=verdict.status,
-        score=verdict.value if verdict.status == "scored" else None,
-        reason=verdict.reason,
-        justification=verdict.justification,
-    )
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+def _judged_message(sample: str, judged: Judged) -> dict[str, Any]:
+    """Return the fields of a `JudgedMessage`."""
+    verdict = judged.verdict
+    return {
+        "message": judged.message.pk,
+        "sample": sample,
+        "status": verdict.status,
+        "score": verdict.value if verdict.status == "scored" else None,
+        "reason": verdict.reason,
+        "justification": verdict.justification,
+    }
 
 
 def result_of(effect: BehaviorEffect) -> EffectResult | None:
-    """What came out of an evaluation; None where it was not judged (yet)."""
-    return EffectResult.model_validate(effect.result) if isinstance(effect.result, dict) else None
+    """Return the result of an evaluation; None where it was not judged (yet)."""
+    if not isinstance(effect.result, dict):
+        return None
+    return EffectResult.model_validate(effect.result)
 
 
 def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = "") -> EffectPlan:
-    """What could be judged for a request, with its estimate; asks no model. `waits` says ``not yet: 3 of 10 messages since``.
+    """Return what could be judged for a request, with its estimate; asks no model. `waits` says ``not yet: 3 of 10 messages since``.
 
     The messages after are those from the change until it was reverted or its trait was changed again in any way; those before go
     back to the change of that trait before. The judge does not read the request itself.
@@ -278,11 +332,16 @@ def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = ""
         )
     if request.agent is None:
         raise BehaviorError(f"{request}: its agent was deleted; allowed: a request whose agent there is")
-    trait = TraitValue(**request.trait_after)
-    moments, ended = lasting(request)
-    asked = () if request.message_id is None else (request.message_id,)
-    plan = plan_before_after(agent=request.agent, trait=trait, moments=moments, n=n, model=model, unseen=asked)
-    return EffectPlan.of_plan(request, plan, ended)
+    lifetime = lifetime_of(request)
+    plan = plan_before_after(
+        agent=request.agent,
+        trait=TraitValue(**request.trait_after),
+        moments=lifetime.moments,
+        n=n,
+        model=model,
+        unseen=() if request.message_id is None else (request.message_id,),
+    )
+    return EffectPlan.of_plan(request, plan, lifetime.ended)
 
 
 Status = BehaviorEffect.Status
@@ -325,7 +384,7 @@ def work_one(*, owner: str) -> bool:
 
 
 def _measured(effect: BehaviorEffect, owner: str) -> dict[str, Any]:
-    """Judge it with as many messages as there are; how the work ends, as the columns of the effect."""
+    """Judge an effect with as many messages as there are; return the columns with which it ends."""
     request = BehaviorRequest.objects.select_related("agent").get(pk=effect.request_id)
     if request.agent is not None and (paused := over_budget(request.agent, effect.judge)):
         return paused
@@ -333,26 +392,34 @@ def _measured(effect: BehaviorEffect, owner: str) -> dict[str, Any]:
     if paid >= MOST_REPEATS * 2 * effect.messages:
         why = f"{paid} calls were paid for it, and it was interrupted each time: it is not repeated automatically"
         return {"status": Status.ERRORED, "error": why}
+    try:
+        plan = plan_request(request=request, n=effect.messages, model=effect.judge)
+    except BehaviorError as error:
+        return {"status": Status.CANCELLED, "error": str(error)}
 
     def heartbeat(judged: int) -> None:
         if not effect.extend_lease(owner=owner, lease=_lease()):
             raise LeaseLost("another worker has it")
 
-    try:
-        plan = plan_request(request=request, n=effect.messages, model=effect.judge)
-    except BehaviorError as gone:
-        return {"status": Status.CANCELLED, "error": str(gone)}
-    result = EffectResult.of(plan, judge_before_after(plan.plan, work_id=effect.work_id, done=heartbeat))
-    stored = {"result": result.model_dump(mode="json")}
+    judged = judge_before_after(plan.plan, work_id=effect.work_id, done=heartbeat)
+    result = EffectResult.of(plan, judged)
+    ending = {"status": Status.COMPLETED, "result": result.model_dump(mode="json")}
     if not result.messages:
-        return {"status": Status.FAILED, "error": result.reason, **stored}
-    if not result.before_scored + result.after_scored:
-        why = next((row.reason for row in result.messages if row.reason), "")
-        text = f"the judge scored none of {len(result.messages)} messages{f'; the first: {why}' if why else ''}"
-        return {"status": Status.FAILED, "error": text[:1000], **stored}
-    return {"status": Status.COMPLETED, **stored}
+        ending |= {"status": Status.FAILED, "error": result.reason}
+    elif not result.before_scored + result.after_scored:
+        ending |= {"status": Status.FAILED, "error": _why_none_scored(result)}
+    return ending
+
+
+def _why_none_scored(result: EffectResult) -> str:
+    """Return why the judge scored no message, by the first reason it gave."""
+    text = f"the judge scored none of {len(result.messages)} messages"
+    for message in result.messages:
+        if message.reason:
+            return f"{text}; the first: {message.reason}"[:1000]
+    return text
 
 
 def _lease() -> timedelta:
-    """From one answer to the next: a call and its second try."""
+    """Return a lease from one answer to the next: a call and its second try."""
     return timedelta(seconds=2 * settings.LLM_EVALUATION_DEADLINE + 60)

@@ -1,4 +1,4 @@
-"""What removing the examples removes of requests to behave differently."""
+"""Remove the examples' requests to behave differently."""
 
 from __future__ import annotations
 

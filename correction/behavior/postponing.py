@@ -17,41 +17,46 @@ from agents.models import Agent
 from correction.behavior.models import BehaviorEffect, BehaviorRequest, DescriptionUpdate
 from correction.costs import evaluation_over_budget
 
-FOR_NOW = (Status.RATE_LIMITED, Status.UNAVAILABLE, Status.TIMEOUT)
+TEMPORARY_FAILURES = (Status.RATE_LIMITED, Status.UNAVAILABLE, Status.TIMEOUT)
 WAITS = (1, 5, 30)  # minutes before the second, third and fourth try; then it has failed
 MOST_ATTEMPTS = 3  # leases of one row before its crash is final
 NO_TRY: dict[str, Any] = {"attempt": F("attempt") - 1}  # an interruption or an empty budget costs the work no try
 
 
 def one_call() -> timedelta:
-    """A lease that lasts for one call."""
+    """Return a lease that lasts for one call."""
     return timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
 
 
 def over_budget(agent: Agent, judge: str) -> dict[str, Any]:
-    """The columns of work that waits until midnight UTC, when the daily budget begins again; empty where there is budget."""
+    """Return the columns of work that waits until midnight UTC, when the daily budget begins again; empty where there is budget."""
     why = evaluation_over_budget(agent, judge)
     if not why:
         return {}
     tomorrow = timezone.now().astimezone(UTC).date() + timedelta(days=1)
-    midnight = datetime.combine(tomorrow, time.min, tzinfo=UTC)  # stored where a lease stands while the work runs
+    midnight = datetime.combine(tomorrow, time.min, tzinfo=UTC)  # in the column of the lease, as nobody has one
     return {"status": Leasable.Status.PAUSED_BUDGET, "error": why, "lease_expires_at": midnight, **NO_TRY}
 
 
 def after_failure(work: Leasable, reply: Reply, *, where: str = "") -> dict[str, Any]:
-    """The columns of work whose call gave no answer: queued until it is tried again, or failed.
+    """Return the columns of work whose call gave no answer: queued until it is tried again, or failed.
 
     Args:
         work: Leased; its `attempt` is this try's number, from 1.
         reply: The call's.
         where: Names the call among others of the same work.
     """
-    said = ": ".join(filter(None, (where, str(reply.status), reply.error)))
-    if reply.status not in FOR_NOW or work.attempt > len(WAITS):
-        return {"status": work.Status.FAILED, "error": said}
+    parts = [where, str(reply.status), reply.error]
+    error = ": ".join(part for part in parts if part)
+    if reply.status not in TEMPORARY_FAILURES or work.attempt > len(WAITS):
+        return {"status": work.Status.FAILED, "error": error}
     minutes = WAITS[max(work.attempt, 1) - 1]
     due = timezone.now() + timedelta(minutes=minutes)
-    return {"status": work.Status.PENDING, "error": f"{said} (tried again in {minutes} min)", "lease_expires_at": due}
+    return {
+        "status": work.Status.PENDING,
+        "error": f"{error} (tried again in {minutes} min)",
+        "lease_expires_at": due,
+    }
 
 
 def resume_paused() -> str | None:

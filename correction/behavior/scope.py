@@ -1,4 +1,4 @@
-"""Where a request holds: in the whole persona, in one channel, or towards one person.
+"""Decide where a request holds: in the whole persona, in one channel, or towards one person.
 
 A request of someone who may edit the persona changes it, as specification 002 says. From anyone else it holds where the setting
 ``behavior_scope`` says, by default towards that person alone; in a scratch chat, in that chat.
@@ -26,103 +26,119 @@ from correction.behavior.trait_change import as_value, stored_trait
 from correction.config.settings import ResolvedConfig, Scope
 
 EDITING = "agents.change_agent"  # who may edit a persona
-PERSONA = ""  # the key of the whole persona
+PERSONA_KEY = ""  # the key of the whole persona
 MOST_SHOWN = 40  # traits of a channel, and of a person, in a prompt: those changed last
 
 
 def scope_for(user: User | None, config: ResolvedConfig) -> str:
-    """Where a request of this user holds, or of a person without an account (None)."""
+    """Return where a request of this user holds, or of a person without an account (None)."""
     if user is not None and user.has_perm(EDITING):
         return Scope.PERSONA
     return str(config["behavior_scope"])
 
 
 def key_of(message: Message, config: ResolvedConfig) -> str:
-    """The scope of a request in a message, as `BehaviorRequest.scope_key` stores it.
+    """Return the scope of a request in a message, as `BehaviorRequest.scope_key` stores it.
 
     A person without an account is known by name, within the channel: the name is what another program says, and is stored as a digest.
     """
-    scope = Scope.CHANNEL if is_chat(message.channel) else scope_for(message.user, config)
+    channel_key = f"channel:{message.channel_id}"
+    if is_chat(message.channel):
+        return channel_key
+    scope = scope_for(message.user, config)
     if scope == Scope.CHANNEL:
-        return f"channel:{message.channel_id}"
-    return _person(message) if scope == Scope.PERSON else PERSONA
+        return channel_key
+    if scope == Scope.PERSON:
+        return _key_of_person(message)
+    return PERSONA_KEY
 
 
-def _person(message: Message) -> str:
+def _key_of_person(message: Message) -> str:
+    """Return the scope of the message's author: by account, else by name within the channel."""
     if message.user_id is not None:
         return f"user:{message.user_id}"
     return f"outsider:{message.channel_id}:{hashlib.sha256(message.outsider.encode()).hexdigest()[:32]}"
 
 
 def holds_in(request: BehaviorRequest) -> str:
-    """Where it holds, in words for people."""
-    kind, message = request.scope_key.partition(":")[0], request.message
+    """Return where the request holds, in words for people."""
+    kind = request.scope_key.partition(":")[0]
+    message = request.message
     if not kind:
         return "the whole persona"
-    if message is None:
-        return (
-            "the channel of a message that was deleted" if kind == "channel" else "a person whose message was deleted"
-        )
     if kind == "channel":
-        return f"only in {message.channel}"
-    where = f" in {message.channel}" if kind == "outsider" else ""
-    return f"only towards {message.author_name}{where}"
+        return f"only in {message.channel}" if message is not None else "the channel of a message that was deleted"
+    if message is None:
+        return "a person whose message was deleted"
+    if kind == "outsider":
+        return f"only towards {message.author_name} in {message.channel}"
+    return f"only towards {message.author_name}"
 
 
 def traits_in(agent: Agent, key: str) -> list[TraitValue]:
-    """The agent's traits as they hold in a scope: those of the persona, and over them what was applied there."""
+    """Return the agent's traits as they hold in a scope: those of the persona, and over them those applied there."""
     traits = {name_key(trait.name): as_value(trait) for trait in agent.traits.all()}
-    return list(_over(traits, _applied(agent, [key])).values()) if key else list(traits.values())
+    if key == PERSONA_KEY:
+        return list(traits.values())
+    return list(_with_changes(traits, _applied(agent, [key])).values())
 
 
 def later_change(request: BehaviorRequest) -> BehaviorRequest | None:
-    """The newest request that changed in the same scope, after this one, what it had made; None where there is none."""
-    later = _applied(request.agent, [request.scope_key]).filter(applied_at__gt=request.applied_at)
-    names = {name_key(request.trait_name)}
+    """Return the newest request that changed, in the same scope and after this one, what it had made; None where there is none."""
+    names = {name_key(request.trait_name)}  # of the trait, which later requests may have renamed
     newest = None
-    for one in later:
-        before = stored_trait(one.trait_before)
-        if name_key(one.trait_name) in names or (before is not None and name_key(before.name) in names):
-            names.add(name_key(one.trait_name))
-            newest = one
+    for later in _applied(request.agent, [request.scope_key]).filter(applied_at__gt=request.applied_at):
+        before = stored_trait(later.trait_before)
+        is_same_trait = name_key(later.trait_name) in names
+        if before is not None and name_key(before.name) in names:
+            is_same_trait = True
+        if is_same_trait:
+            names.add(name_key(later.trait_name))
+            newest = later
     return newest
 
 
 def prepare(turn: Turn) -> None:
-    """Show the agent what was applied for this channel, and for the person whose message it answers. One query."""
-    trigger = turn.trigger
-    channel = f"channel:{turn.channel.pk}"
-    person = _person(trigger) if trigger is not None and trigger.agent_id is None else PERSONA
-    rows = list(_applied(turn.agent, [channel, person] if person else [channel]))
+    """Show the agent the traits applied for this channel, and for the person whose message it answers. One query."""
+    channel_key = f"channel:{turn.channel.pk}"
+    keys = [channel_key]
+    if turn.trigger is not None and turn.trigger.agent_id is None:
+        keys.append(_key_of_person(turn.trigger))
+    rows = list(_applied(turn.agent, keys))
     if not rows:
         turn.skip("nothing was asked for in this channel or by this person alone")
         return
-    if here := [row for row in rows if row.scope_key == channel]:
-        _add(turn, "Manner in this channel", here, person=False)
-    if person and (theirs := [row for row in rows if row.scope_key == person]):
-        _add(turn, "Manner towards the person you answer", theirs, person=True)
+    in_channel = [row for row in rows if row.scope_key == channel_key]
+    for_person = [row for row in rows if row.scope_key != channel_key]
+    if in_channel:
+        _add_section(turn, "Manner in this channel", in_channel, is_for_person=False)
+    if for_person:
+        _add_section(turn, "Manner towards the person you answer", for_person, is_for_person=True)
 
 
-def _add(turn: Turn, heading: str, rows: Sequence[BehaviorRequest], *, person: bool) -> None:
-    shown = list(_over({}, rows).values())[-MOST_SHOWN:]
-    lines = neutral("\n\n".join(trait_lines(shown)), 10**6)[0]
-    turn.add_section(heading, render_prompt("behavior/scoped", person=person, traits=lines))
-    turn.count(traits=len(shown))
+def _add_section(turn: Turn, heading: str, rows: Sequence[BehaviorRequest], *, is_for_person: bool) -> None:
+    """Add the traits that these requests made to the prompt."""
+    traits = list(_with_changes({}, rows).values())[-MOST_SHOWN:]
+    lines = neutral("\n\n".join(trait_lines(traits)), 10**6)[0]
+    turn.add_section(heading, render_prompt("behavior/scoped", person=is_for_person, traits=lines))
+    turn.count(traits=len(traits))
 
 
 def _applied(agent: Agent | None, keys: Collection[str]) -> QuerySet[BehaviorRequest]:
+    """Return the requests applied to the agent in these scopes, oldest first."""
     rows = BehaviorRequest.objects.filter(agent=agent, scope_key__in=keys, status=BehaviorRequest.Status.APPLIED)
     return rows.order_by("applied_at", "pk").only(
         "scope_key", "trait_name", "trait_before", "trait_after", "applied_at"
     )
 
 
-def _over(traits: dict[str, TraitValue], rows: Iterable[BehaviorRequest]) -> dict[str, TraitValue]:
-    """The traits with the changes made to them, in the order in which they were made; what was changed last comes last."""
+def _with_changes(traits: dict[str, TraitValue], rows: Iterable[BehaviorRequest]) -> dict[str, TraitValue]:
+    """Make the changes of these requests to the traits, in their order; a trait that was changed comes last."""
     for row in rows:
         before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
-        for trait in filter(None, (before, after)):
-            traits.pop(name_key(trait.name), None)
+        if before is not None:
+            traits.pop(name_key(before.name), None)
         if after is not None:
+            traits.pop(name_key(after.name), None)
             traits[name_key(after.name)] = after
     return traits

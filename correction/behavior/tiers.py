@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from decimal import Decimal
 from typing import Any, Literal, get_args
 
 import sentry_sdk
@@ -37,12 +38,10 @@ PURPOSE = MECHANISM = "behavior"  # in the ledger; the tier is the dimension
 JUDGED_WITHOUT_MODEL = "rule"
 LONGEST_TEXT = 2_000  # characters stored of each text of an answer
 LONGEST_PERSONA, LONGEST_DESCRIPTION = 60_000, 500  # characters shown
-MOST_EARLIER, LONGEST_EARLIER = (
-    4,
-    1_000,
-)  # messages before the one that asks, and characters shown of each and of all quotations
+MOST_EARLIER = 4  # messages before the one that asks
+LONGEST_EARLIER = 1_000  # characters shown of each of them, and of all quotations
 MAX_TOKENS: Mapping[Tier, int] = {"gate": 800, "extract": 800, "map": 1_500}
-SPECIFIED = {
+FIELDS_OF_SPECIFICATION = {
     "name",
     "description",
     "sentiment",
@@ -51,8 +50,8 @@ SPECIFIED = {
     "replaces_trait",
 }  # of a map, by specification 002
 CHECKED_BY_RULE = "the model did not say whether it fits the persona: checked by rules alone"
-EXTRACTED = ("behavior_name", "current_state", "requested_change")
-NOTHING_SAID = {
+EXTRACT_FIELDS = ("behavior_name", "current_state", "requested_change")
+GATE_WITHOUT_WORDS = {
     "has_request": False,
     "confidence": "high",
     "reason": "nothing in the message is said to this agent in its author's own words",
@@ -67,7 +66,7 @@ def _schema(**properties: Any) -> dict[str, Any]:
 _TEXT, _BOOLEAN = {"type": "string"}, {"type": "boolean"}
 SCHEMAS: Mapping[str, dict[str, Any]] = {
     "gate": _schema(has_request=_BOOLEAN, confidence={"type": "string", "enum": list(CONFIDENCES)}, reason=_TEXT),
-    "extract": _schema(**dict.fromkeys(EXTRACTED, _TEXT)),
+    "extract": _schema(**dict.fromkeys(EXTRACT_FIELDS, _TEXT)),
     "map": _schema(
         name=_TEXT,
         description=_TEXT,
@@ -102,58 +101,66 @@ EXAMPLES: Mapping[str, dict[str, Any]] = {
 
 
 def read_gate(data: Any) -> dict[str, Any]:
-    """``has_request``, ``confidence`` (one of `CONFIDENCES`) and ``reason``.
+    """Return ``has_request``, ``confidence`` (one of `CONFIDENCES`) and ``reason`` of the gate's answer.
 
     Raises:
         InvalidAnswer: It does not say true or false.
     """
-    fields = _fields(data)
-    asks, said = fields.get("has_request"), fields.get("confidence")
-    if not isinstance(asks, bool):
-        raise InvalidAnswer(f"has_request: expected true or false, got {asks!r:.40}")
-    level = said.strip().casefold() if isinstance(said, str) else ""
-    known = level in CONFIDENCES
-    answer = {"has_request": asks, "confidence": level if known else "low", "reason": _short(fields.get("reason"))}
-    if not known:
-        answer["warning"] = f"confidence {said!r:.40} is none of {', '.join(CONFIDENCES)}; read as low"
+    fields = _object_fields(data)
+    has_request = fields.get("has_request")
+    if not isinstance(has_request, bool):
+        raise InvalidAnswer(f"has_request: expected true or false, got {has_request!r:.40}")
+    answer = {"has_request": has_request, "confidence": "low", "reason": _one_line_text(fields.get("reason"))}
+    confidence = fields.get("confidence")
+    if isinstance(confidence, str) and confidence.strip().casefold() in CONFIDENCES:
+        answer["confidence"] = confidence.strip().casefold()
+    else:
+        answer["warning"] = f"confidence {confidence!r:.40} is none of {', '.join(CONFIDENCES)}; read as low"
     return answer
 
 
 def read_extract(data: Any) -> dict[str, Any]:
-    """``behavior_name`` (empty: there is no behaviour after all), ``current_state`` and ``requested_change``.
+    """Return ``behavior_name`` (empty: there is no behaviour after all), ``current_state`` and ``requested_change``.
 
     Raises:
         InvalidAnswer: It names no behaviour and does not say that there is none.
     """
-    fields = _fields(data)
+    fields = _object_fields(data)
     if fields and not isinstance(fields.get("behavior_name", 0), str | None):
         raise InvalidAnswer(f"behavior_name: expected a text, got {fields.get('behavior_name', 'none')!r:.40}")
-    return {name: _short(fields.get(name)) for name in EXTRACTED}
+    return {name: _one_line_text(fields.get(name)) for name in EXTRACT_FIELDS}
 
 
 def read_map_answer(data: Any) -> dict[str, Any]:
-    """The trait as the model would have it; empty when nothing is to be changed. Its numbers are not yet checked for their range.
+    """Return the trait as the model would have it; empty when nothing is to be changed. Numbers are not checked for their range.
 
     An answer of exactly the six fields of the specification says nothing against the persona: only the rules check that then.
 
     Raises:
         InvalidAnswer: It is no object, or names no trait.
-        ValidationError: A field that decides what becomes of the trait is not of its type.
+        ValidationError: A field that decides the change is not of its type.
     """
-    fields = _fields(data)
-    if not fields or (isinstance(fields.get("name"), str) and not fields["name"].strip()):
+    fields = _object_fields(data)
+    is_without_name = isinstance(fields.get("name"), str) and not fields["name"].strip()
+    if not fields or is_without_name:
         return {}
     if fields.get("name") is None:
         raise InvalidAnswer("name: missing")
-    read = MapAnswer.model_validate(fields)
-    is_bare = fields.keys() == SPECIFIED
-    unsure = not is_bare and not isinstance(fields.get("contradicts_persona"), bool)
-    texts = {"name": read.name, "description": read.description, "replaces_trait": read.replaces_trait}
-    texts["contradiction"] = read.contradiction or (UNSURE if unsure else "")
-    answer = read.model_dump(exclude_none=True) | {name: _short(text) for name, text in texts.items()}
-    contradicts = unsure or read.contradicts_persona
-    answer |= {"replaces_trait": answer["replaces_trait"] or None, "contradicts_persona": contradicts}
-    return answer | ({"warning": CHECKED_BY_RULE} if is_bare else {})
+    map_answer = MapAnswer.model_validate(fields)
+    is_of_specification = fields.keys() == FIELDS_OF_SPECIFICATION
+    is_unsure = not is_of_specification and not isinstance(fields.get("contradicts_persona"), bool)
+    contradiction = map_answer.contradiction
+    if is_unsure and not contradiction:
+        contradiction = UNSURE
+    answer = map_answer.model_dump(exclude_none=True)
+    answer["name"] = _one_line_text(map_answer.name)
+    answer["description"] = _one_line_text(map_answer.description)
+    answer["replaces_trait"] = _one_line_text(map_answer.replaces_trait) or None
+    answer["contradicts_persona"] = is_unsure or map_answer.contradicts_persona
+    answer["contradiction"] = _one_line_text(contradiction)
+    if is_of_specification:
+        answer["warning"] = CHECKED_BY_RULE
+    return answer
 
 
 READERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
@@ -163,15 +170,22 @@ READERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
 }
 
 
-def _fields(data: Any) -> Mapping[str, Any]:
+def _object_fields(data: Any) -> Mapping[str, Any]:
+    """Return the fields of a JSON object.
+
+    Raises:
+        InvalidAnswer: It is none.
+    """
     if not isinstance(data, Mapping):
         raise InvalidAnswer(f"expected a JSON object, got {type(data).__name__}")
     return data
 
 
-def _short(value: object) -> str:
-    """A text on one line; empty where there is none. What is too long is cut, visibly."""
-    line = " ".join(value.split()) if isinstance(value, str) else ""
+def _one_line_text(value: object) -> str:
+    """Return a text on one line, cut visibly where it is too long; empty for what is no text."""
+    if not isinstance(value, str):
+        return ""
+    line = " ".join(value.split())
     return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"
 
 
@@ -191,57 +205,69 @@ class Subject:
 
 
 def subject_of(agent: Agent, traits: Sequence[TraitValue] | None = None) -> Subject:
-    """An agent as the tiers see it, its traits as they are now, or as they hold where the request does."""
-    traits = [as_value(trait) for trait in agent.traits.all()] if traits is None else traits
+    """Return an agent as the tiers see it.
+
+    Args:
+        traits: As they hold where the request does; default the agent's own.
+    """
+    if traits is None:
+        traits = [as_value(trait) for trait in agent.traits.all()]
     return Subject(name=agent.display_name, persona=agent.system_prompt, traits=traits, agent_id=agent.pk)
 
 
 def context_of(message: Message, agent: Agent, config: ResolvedConfig) -> tuple[str, ...]:
-    """What was said before a message, oldest first: the last four messages of its channel, or of its thread with the one it replies to.
+    """Return the messages before a message, oldest first: the last four of its channel, or of its thread with the one it replies to.
 
-    OwnWords of people who may not ask for a change themselves are left out, so that none of them enters the persona by a "do that".
+    Words of people who may not ask for a change themselves are left out, so that none of them enters the persona by a "do that".
     """
-    said = Message.objects.filter(
+    earlier = Message.objects.filter(
         channel=message.channel_id, position__lt=message.position, synthetic=message.synthetic
     )
-    thread = Q(pk=message.parent_id) | Q(parent_id=message.parent_id)
-    said = said.select_related("agent", "user", "channel").order_by("-position")
-    rows = list((said.filter(thread) if message.parent_id is not None else said)[:MOST_EARLIER])
-    if message.parent_id is not None and all(row.pk != message.parent_id for row in rows):
-        rows += said.filter(pk=message.parent_id)
-    return tuple(
-        f"{one_line(row.author_name)}{' (the character)' if row.agent_id == agent.pk else ''}: {row.text}"
-        for row in reversed(rows)
-        if row.agent_id is not None or not why_not_heard(requester_of(row), config)
-    )
+    earlier = earlier.select_related("agent", "user", "channel").order_by("-position")
+    if message.parent_id is None:
+        rows = list(earlier[:MOST_EARLIER])
+    else:
+        rows = list(earlier.filter(Q(pk=message.parent_id) | Q(parent_id=message.parent_id))[:MOST_EARLIER])
+        if all(row.pk != message.parent_id for row in rows):
+            rows += earlier.filter(pk=message.parent_id)
+    lines = []
+    for row in reversed(rows):
+        if row.agent_id is None and why_not_heard(requester_of(row), config):
+            continue
+        character = " (the character)" if row.agent_id == agent.pk else ""
+        lines.append(f"{one_line(row.author_name)}{character}: {row.text}")
+    return tuple(lines)
 
 
 def answers_without_model(words: OwnWords) -> Answers:
-    """What needs no model to be known: a message of signs, emoji or quotations alone asks for nothing."""
-    return {} if words.have_letters else {"gate": dict(NOTHING_SAID)}
+    """Return the gate's answer to a message of signs, emoji or quotations alone, which asks for nothing; else no answer."""
+    return {} if words.have_letters else {"gate": dict(GATE_WITHOUT_WORDS)}
 
 
 def next_tier(answers: Mapping[str, Any]) -> Tier | None:
-    """The question to ask next, from the answers so far; None when there is nothing more to ask."""
+    """Return the question to ask next, from the answers so far; None when there is nothing more to ask."""
     if answers.get("gate") is None:
         return "gate"
     if not answers["gate"]["has_request"]:
         return None
     if answers.get("extract") is None:
         return "extract"
-    return "map" if answers["extract"]["behavior_name"] and answers.get("map") is None else None
+    if not answers["extract"]["behavior_name"] or answers.get("map") is not None:
+        return None
+    return "map"
 
 
 def warnings_about(words: OwnWords, answers: Mapping[str, Any]) -> list[str]:
-    """What was odd about the message or the answers, for people."""
+    """Return what was odd about the message or the answers, for people."""
     warnings = []
     if words.quoted:
         warnings.append(f"{words.quoted:,} characters of quoted text ask for nothing: another author wrote them")
     if words.cut:
         warnings.append(f"{words.cut:,} characters in the middle of the message were not read")
     for tier in ("gate", "map"):
-        if warning := (answers.get(tier) or {}).get("warning"):
-            warnings.append(str(warning))
+        answer = answers.get(tier) or {}
+        if answer.get("warning"):
+            warnings.append(str(answer["warning"]))
     return warnings
 
 
@@ -284,30 +310,23 @@ def tier_request(
     model: str = "",
     nonce: str = "",
 ) -> LLMRequest:
-    """The question as it is sent. `facts` are for the offline detector: in every tier the words, and no context, which it cannot read."""
+    """Return the question as it is sent. `facts` are for the offline judge: the words in every tier, no context, which it cannot read."""
     nonce = nonce or new_nonce()
-    name = one_line(subject.name)
-    earlier = fence("EARLIER", _earlier(context, words), nonce) if tier != "gate" and (context or words.quotes) else ""
+    earlier = ""
+    if tier != "gate" and (context or words.quotes):
+        earlier = fence("EARLIER", _earlier_entries(context, words), nonce)
     facts: dict[str, Any] = {"name": subject.name, "text": words.text}
     if tier == "map":
-        traits = sorted(subject.traits, key=lambda trait: trait.name.casefold())  # no order in which cuts hit the weak
-        lines = "\n".join(map(_trait, traits))
-        prompt = _template(
-            "change",
-            name=name,
-            persona=fence("PERSONA", neutral(subject.persona, LONGEST_PERSONA)[0], nonce),
-            traits=fence("TRAITS", lines, nonce) if lines else "",
-            request=fence("REQUEST", _json({name: answers["extract"].get(name, "") for name in EXTRACTED}), nonce),
-            earlier=earlier,
-        )
-        facts |= {**answers["extract"], "persona": subject.persona}
+        prompt = _map_prompt(subject, answers["extract"], earlier, nonce)
+        facts |= answers["extract"]
+        facts["persona"] = subject.persona
         facts["traits"] = [asdict(as_value(trait)) for trait in subject.traits]
+    elif tier == "extract":
+        finding = fence("FINDING", _fenced_json({"reason": answers["gate"]["reason"]}), nonce)
+        prompt = _message_prompt(subject, words, finding, earlier, nonce)
+        facts["gate"] = dict(answers["gate"])
     else:
-        gate = dict(answers["gate"]) if tier == "extract" else None
-        finding = fence("FINDING", _json({"reason": gate["reason"]}), nonce) if gate else ""
-        message = fence("MESSAGE", neutral(words.text, len(words.text))[0], nonce)
-        prompt = _template("message", name=name, message=message, finding=finding, earlier=earlier)
-        facts |= {"gate": gate} if gate else {}
+        prompt = _message_prompt(subject, words, "", earlier, nonce)
     return LLMRequest(
         role="judge",
         task=f"behavior_{tier}",
@@ -326,14 +345,40 @@ def tier_request(
     )
 
 
-def _earlier(context: Sequence[str], words: OwnWords) -> str:
-    """What was said before, and what the message quotes, as entries that cannot pass for each other."""
-    quoted = [f"[quoted in the message] {' '.join(words.quotes)}"] if words.quotes else []
-    return "\n".join(f"{n}. {indented(entry, LONGEST_EARLIER)}" for n, entry in enumerate((*context, *quoted), 1))
+def _message_prompt(subject: Subject, words: OwnWords, finding: str, earlier: str, nonce: str) -> str:
+    """Return what the gate and the extract tier are asked about a message."""
+    message = fence("MESSAGE", neutral(words.text, len(words.text))[0], nonce)
+    return _template("message", name=one_line(subject.name), message=message, finding=finding, earlier=earlier)
 
 
-def _trait(trait: TraitLike) -> str:
-    return _json(
+def _map_prompt(subject: Subject, extracted: Mapping[str, Any], earlier: str, nonce: str) -> str:
+    """Return what the map tier is asked: the persona, its traits and the request."""
+    # Sorted by name: where a long list is cut, it must not always be the weak traits that are missing.
+    traits = sorted(subject.traits, key=lambda trait: trait.name.casefold())
+    trait_lines = "\n".join(_trait_json(trait) for trait in traits)
+    request = {name: extracted.get(name, "") for name in EXTRACT_FIELDS}
+    return _template(
+        "change",
+        name=one_line(subject.name),
+        persona=fence("PERSONA", neutral(subject.persona, LONGEST_PERSONA)[0], nonce),
+        traits=fence("TRAITS", trait_lines, nonce) if trait_lines else "",
+        request=fence("REQUEST", _fenced_json(request), nonce),
+        earlier=earlier,
+    )
+
+
+def _earlier_entries(context: Sequence[str], words: OwnWords) -> str:
+    """Return the messages before, and what the message quotes, as numbered entries that cannot pass for each other."""
+    entries = list(context)
+    if words.quotes:
+        entries.append(f"[quoted in the message] {' '.join(words.quotes)}")
+    lines = [f"{number}. {indented(entry, LONGEST_EARLIER)}" for number, entry in enumerate(entries, 1)]
+    return "\n".join(lines)
+
+
+def _trait_json(trait: TraitLike) -> str:
+    """Return a trait as one line of JSON."""
+    return _fenced_json(
         {
             "name": trait.name,
             "strength": round(trait.strength, 3),
@@ -343,8 +388,8 @@ def _trait(trait: TraitLike) -> str:
     )
 
 
-def _json(values: Mapping[str, Any]) -> str:
-    """Values on one line each, with nothing in them that could pass for a marker."""
+def _fenced_json(values: Mapping[str, Any]) -> str:
+    """Return values as JSON, with nothing in them that could pass for the marker of a fence."""
     text = json.dumps(values, ensure_ascii=False)
     return neutral(text, len(text))[0]
 
@@ -353,27 +398,47 @@ def _template(name: str, /, **values: Any) -> str:
     return render_prompt(f"behavior/{name}", **values)
 
 
+@dataclass(slots=True)
+class Detection:
+    """The answers of the tiers about a message.
+
+    Attributes:
+        failure: Why a tier has no answer; empty when all that were asked have.
+        calls: Keys of the ledger's rows.
+    """
+
+    answers: Answers
+    failure: str = ""
+    calls: list[int] = field(default_factory=list)
+
+
 def detect(
     words: OwnWords, subject: Subject, *, context: Sequence[str] = (), model: str = "", work_id: str = ""
-) -> tuple[Answers, str, list[int]]:
-    """Ask the tiers about a message until one of them says that there is nothing more to ask.
-
-    Returns:
-        The answers by tier, why a tier has none (empty when all that were asked have), and the keys of the ledger's rows.
-    """
-    answers, failure, calls = answers_without_model(words), "", list[int]()
-    while not failure and (tier := next_tier(answers)) is not None:
-        reply = ask(tier, words=words, subject=subject, answers=answers, context=context, work_id=work_id, model=model)
-        calls += [one.call_id for one in (*reply.earlier, reply) if one.call_id is not None]
-        if reply.ok:
-            answers[tier] = reply.value
-        else:
-            failure = f"{tier}: {reply.status}: {reply.error}"
-    return answers, failure, calls
+) -> Detection:
+    """Ask the tiers about a message until one of them says that there is nothing more to ask, or one fails."""
+    detection = Detection(answers_without_model(words))
+    while (tier := next_tier(detection.answers)) is not None:
+        reply = ask(
+            tier,
+            words=words,
+            subject=subject,
+            answers=detection.answers,
+            context=context,
+            work_id=work_id,
+            model=model,
+        )
+        for call in (*reply.earlier, reply):
+            if call.call_id is not None:
+                detection.calls.append(call.call_id)
+        if not reply.ok:
+            detection.failure = f"{tier}: {reply.status}: {reply.error}"
+            break
+        detection.answers[tier] = reply.value
+    return detection
 
 
 class Trial(BaseModel):
-    """What would come of a message: the tiers' answers (null = not asked), the trait before and after, and what would be decided."""
+    """The outcome that a message would have: the tiers' answers (null = not asked), the trait before and after, the decision."""
 
     agent: str
     judge: str = Field(description="the model asked; rule where none had to be")
@@ -406,33 +471,39 @@ def try_text(
     context: Sequence[str] = (),
     model: str = "",
 ) -> Trial:
-    """What would come of a message to an agent. Calls are in the ledger; nothing else is stored or changed.
+    """Return the outcome that a message to an agent would have. Calls are in the ledger; nothing else is stored or changed.
 
     Args:
         scope: Where it would hold (`scope.scope_for`).
         context: What was said before it, oldest first, as ``name: text``; the last four count.
     """
-    subject, words, context = subject_of(agent), own_words(text), context[-MOST_EARLIER:]
-    traits = [as_value(trait) for trait in subject.traits]
-    answers, failure, calls = detect(words, subject, context=context, model=model)
-    gate = answers.get("gate", {})
-    costs = list(LLMCall.objects.filter(pk__in=calls).values_list("cost_usd", flat=True))
+    subject = subject_of(agent)
+    words = own_words(text)
+    context = context[-MOST_EARLIER:]
+    detection = detect(words, subject, context=context, model=model)
+    gate = detection.answers.get("gate", {})
     trial = Trial(
         agent=agent.slug,
-        judge=model or model_of("judge") if calls else JUDGED_WITHOUT_MODEL,
+        judge=JUDGED_WITHOUT_MODEL,
         has_request=bool(gate.get("has_request")),
         confidence=gate.get("confidence"),
         scope=scope,
-        **answers,
-        warnings=warnings_about(words, answers),
-        failure=failure,
-        calls=len(calls),
-        cost_usd=None if None in costs else float(sum(cost for cost in costs if cost is not None)),
+        **detection.answers,
+        warnings=warnings_about(words, detection.answers),
+        failure=detection.failure,
+        calls=len(detection.calls),
+        cost_usd=_cost_of(detection.calls),
     )
+    if detection.calls:
+        trial.judge = model or model_of("judge")
     if trial.map is None:
         return trial
-    change = read_map(trial.map, traits=traits)
-    decision = decide(
+    change = read_map(trial.map, traits=subject.traits)
+    trial.operation = change.operation
+    trial.trait_before = change.before
+    trial.trait_after = change.after
+    trial.warnings += change.warnings
+    trial.decision = decide(
         change=change,
         confidence=trial.confidence or "",
         text=text,
@@ -442,12 +513,14 @@ def try_text(
         made=count_traits_made(agent.pk),
         context=context,
     )
-    return trial.model_copy(
-        update={
-            "operation": change.operation,
-            "trait_before": change.before,
-            "trait_after": change.after,
-            "decision": decision,
-            "warnings": [*trial.warnings, *change.warnings],
-        }
-    )
+    return trial
+
+
+def _cost_of(calls: Sequence[int]) -> float | None:
+    """Return what these calls cost, in US dollars; None where one has no price."""
+    total = Decimal(0)
+    for cost in LLMCall.objects.filter(pk__in=calls).values_list("cost_usd", flat=True):
+        if cost is None:
+            return None
+        total += cost
+    return float(total)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +20,7 @@ from agents.personas.persona import persona_digest
 from agents.turn.receive import text_addressed_to
 from correction.behavior.applying import settle_request
 from correction.behavior.models import BehaviorRequest
-from correction.behavior.own_words import own_words
+from correction.behavior.own_words import OwnWords, own_words
 from correction.behavior.policy import requester_of, why_not_heard
 from correction.behavior.postponing import MOST_ATTEMPTS, NO_TRY, after_failure, one_call, over_budget
 from correction.behavior.scope import key_of, traits_in
@@ -39,14 +39,14 @@ from correction.config.settings import ResolvedConfig, resolve_config, resolve_d
 from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status
-UNCLEAR = "which behaviour is meant could not be made out"
-UNREAD = "; the offline detector reads this message alone, and a model would be shown those before it"
-MOST_MAPS = 3  # times the map tier is asked of one request while others change the persona under it
-NEW = timedelta(days=1)  # an older message is not read: what another program sends again later was long decided
+UNCLEAR_BEHAVIOR = "which behaviour is meant could not be made out"
+READS_ONE_MESSAGE = "; the offline detector reads this message alone, and a model would be shown those before it"
+MOST_MAPPINGS = 3  # times the map tier is asked of one request while others change the persona under it
+OLDEST_READ = timedelta(days=1)  # an older message is not read: what another program sends again later was long decided
 
 
 def hear(*, message: Message, agent: Agent) -> str:
-    """Queue what a person said to an agent (`queue`); return why a request of this person does not count, empty where it does."""
+    """Queue a person's message to an agent (`queue`); return why a request of this person does not count, empty where it does."""
     config = resolve_config(agent)
     if queue(message=message, agent=agent, config=config) is None:
         return ""
@@ -55,24 +55,26 @@ def hear(*, message: Message, agent: Agent) -> str:
 
 
 def note_on(messages: Sequence[Message]) -> str:
-    """What a program that hands in messages from elsewhere is to know about requests in them; empty where no person speaks in them."""
-    if not (people := sum(message.agent_id is None for message in messages)):
+    """Return what a program that imports messages must know about requests in them; empty where no person wrote any."""
+    from_people = sum(message.agent_id is None for message in messages)
+    if not from_people:
         return ""
     default = resolve_defaults()["behavior_requesters"]
+    unread = f"{counted(from_people, 'message')} of people not read for behaviour requests"
     return (
-        f"{counted(people, 'message')} of people not read for behaviour requests: only what comes in at POST /api/messages/ is, from those "
-        f"whom behavior_requesters lets ask (default here: {default}); outsiders only where it is anyone"
+        f"{unread}: only what comes in at POST /api/messages/ is, from those whom behavior_requesters lets ask (default here: {default}); "
+        "outsiders only where it is anyone"
     )
 
 
 def queue(*, message: Message, agent: Agent, config: ResolvedConfig | None = None) -> BehaviorRequest | None:
-    """Have what a person said to an agent read, once; None where it is not. Calls no model.
+    """Queue a person's message to an agent to be read, once; None where it is not read. Calls no model.
 
     Only what people say counts, never an agent's words, and nothing in simulations; in a scratch chat it holds in that chat.
     """
     age = timezone.now() - (message.sent_at or message.created_at)
     is_simulated = message.synthetic and not is_chat(message.channel)
-    if message.agent_id is not None or is_simulated or not agent.is_active or age > NEW:
+    if message.agent_id is not None or is_simulated or not agent.is_active or age > OLDEST_READ:
         return None
     if not (config or resolve_config(agent))["behavior_requests_enabled"]:
         return None
@@ -109,61 +111,117 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
     message = Message.objects.select_related("channel", "user").filter(behavior_requests=request).first()
     agent = Agent.objects.filter(behavior_requests=request).first()
     if message is None or agent is None:
-        return {"status": Status.CANCELLED, "error": f"the {'message' if message is None else 'agent'} was deleted"}
-    if why := _why_not(message, agent):
+        gone = "message" if message is None else "agent"
+        return {"status": Status.CANCELLED, "error": f"the {gone} was deleted"}
+    if why := _why_not_read(message, agent):
         return {"status": Status.CANCELLED, "error": why}
-    heard, judge = text_addressed_to(message, agent), model_of("judge")
-    words, elsewhere = own_words(heard), len(message.text.strip()) - len(heard.strip())
-    for asked in range(1, MOST_MAPS + 1):
-        answers: Answers = {tier: said for tier in TIERS if (said := getattr(request, f"{tier}_result")) is not None}
-        if not answers and (answers := answers_without_model(words)):
-            gate = answers["gate"]
-            _store(request, owner, gate_result=gate, confidence=gate["confidence"], judge=JUDGED_WITHOUT_MODEL)
-        while (tier := next_tier(answers)) is not None:
-            if paused := over_budget(agent, judge):
-                return paused
-            if not request.extend_lease(owner=owner, lease=one_call()):
-                raise LeaseLost("another worker has it")
-            agent.refresh_from_db(fields=["system_prompt"])  # as it is now: the answers before took their time
-            config = resolve_config(agent)
-            subject = subject_of(agent, traits_in(agent, key_of(message, config)))
-            context = context_of(message, agent, config) if tier != "gate" else ()
-            reply = ask(tier, words=words, subject=subject, answers=answers, context=context, work_id=request.work_id)
-            fields: dict[str, Any] = {f"{tier}_call_id": reply.call_id, "judge": judge}
-            if not reply.ok:
-                return {**after_failure(request, reply, where=tier), **fields}
-            fields[f"{tier}_result"] = answers[tier] = reply.value
-            if tier == "gate":
-                fields["confidence"] = reply.value["confidence"]
-            if tier == "map":
-                fields["map_digest"] = persona_digest(system_prompt=subject.persona, traits=subject.traits)
-            _store(request, owner, **fields)
+    addressed = text_addressed_to(message, agent)
+    words = own_words(addressed)
+    for mapping in range(1, MOST_MAPPINGS + 1):
+        answers = _stored_answers(request)
+        if not answers:
+            answers = answers_without_model(words)
+            if answers:
+                _store_gate_without_model(request, owner, answers["gate"])
+        ending = _ask_open_tiers(request, owner, message, agent, words, answers)
+        if ending is not None:
+            return ending
         warnings = warnings_about(words, answers)
-        if elsewhere > 0:
-            warnings.append(f"{elsewhere:,} characters of the message were not read: they are said to others")
+        unread = len(message.text.strip()) - len(addressed.strip())
+        if unread > 0:
+            warnings.append(f"{unread:,} characters of the message were not read: they are said to others")
         if "map" not in answers:
-            asks = answers["gate"]["has_request"]
-            return {
-                "status": Status.DETECTED if asks else Status.NO_REQUEST,
-                "operation": BehaviorRequest.Operation.NONE,
-                "why": UNCLEAR + UNREAD * is_heuristic(judge) if asks else answers["gate"]["reason"],
-                "warnings": warnings,
-            }
-        if settle_request(request=request, owner=owner, again=asked < MOST_MAPS, warnings=warnings):
+            return _ending_without_map(answers, warnings)
+        if settle_request(request=request, owner=owner, again=mapping < MOST_MAPPINGS, warnings=warnings):
             break
     return None
 
 
-def _why_not(message: Message, agent: Agent) -> str:
-    """Why no model is asked about the message; empty when one is."""
+def _stored_answers(request: BehaviorRequest) -> Answers:
+    """Return the answers that an earlier try stored, by tier."""
+    answers: Answers = {}
+    for tier in TIERS:
+        answer = getattr(request, f"{tier}_result")
+        if answer is not None:
+            answers[tier] = answer
+    return answers
+
+
+def _ask_open_tiers(
+    request: BehaviorRequest, owner: str, message: Message, agent: Agent, words: OwnWords, answers: Answers
+) -> dict[str, Any] | None:
+    """Ask the tiers that have no answer yet, and store each answer; adds to `answers`.
+
+    Returns:
+        The columns of how the work ends where a call failed or the budget is spent; else None.
+
+    Raises:
+        LeaseLost: Another worker has it, or it was cancelled.
+    """
+    judge = model_of("judge")
+    while (tier := next_tier(answers)) is not None:
+        if paused := over_budget(agent, judge):
+            return paused
+        if not request.extend_lease(owner=owner, lease=one_call()):
+            raise LeaseLost("another worker has it")
+        agent.refresh_from_db(fields=["system_prompt"])  # as it is now: the answers before took their time
+        config = resolve_config(agent)
+        subject = subject_of(agent, traits_in(agent, key_of(message, config)))
+        context: tuple[str, ...] = ()
+        if tier != "gate":
+            context = context_of(message, agent, config)
+        reply = ask(tier, words=words, subject=subject, answers=answers, context=context, work_id=request.work_id)
+        columns: dict[str, Any] = {f"{tier}_call_id": reply.call_id, "judge": judge}
+        if not reply.ok:
+            return {**after_failure(request, reply, where=tier), **columns}
+        answers[tier] = reply.value
+        columns[f"{tier}_result"] = reply.value
+        if tier == "gate":
+            columns["confidence"] = reply.value["confidence"]
+        if tier == "map":
+            columns["map_digest"] = persona_digest(system_prompt=subject.persona, traits=subject.traits)
+        _store(request, owner, **columns)
+    return None
+
+
+def _store_gate_without_model(request: BehaviorRequest, owner: str, gate: Mapping[str, Any]) -> None:
+    """Store the gate's answer that needed no model."""
+    _store(request, owner, gate_result=gate, confidence=gate["confidence"], judge=JUDGED_WITHOUT_MODEL)
+
+
+def _ending_without_map(answers: Answers, warnings: list[str]) -> dict[str, Any]:
+    """Return the columns of a message that asks for nothing, or for something that is not clear."""
+    gate = answers["gate"]
+    ending = {
+        "status": Status.NO_REQUEST,
+        "operation": BehaviorRequest.Operation.NONE,
+        "why": gate["reason"],
+        "warnings": warnings,
+    }
+    if gate["has_request"]:
+        ending["status"] = Status.DETECTED
+        ending["why"] = UNCLEAR_BEHAVIOR
+        if is_heuristic(model_of("judge")):
+            ending["why"] += READS_ONE_MESSAGE
+    return ending
+
+
+def _why_not_read(message: Message, agent: Agent) -> str:
+    """Return why no model is asked about the message; empty when one is."""
     config = resolve_config(agent)
     if not config["behavior_requests_enabled"]:
         return "behavior_requests_enabled was switched off before it was read"
-    return why_not_heard(requester_of(message), config) if agent.is_active else "the agent is inactive"
+    if not agent.is_active:
+        return "the agent is inactive"
+    return why_not_heard(requester_of(message), config)
 
 
 def _store(request: BehaviorRequest, owner: str, **fields: Any) -> None:
-    """Store an answer, so that it is paid for once."""
+    """Store an answer, so that it is paid for once.
+
+    Raises:
+        LeaseLost: Another worker has it, or it was cancelled.
+    """
     mine = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner)
     if not retry_on_outage(lambda: mine.update(**fields)):
         raise LeaseLost("another worker has it, or it was cancelled")

@@ -33,33 +33,33 @@ from evaluation.models import is_heuristic
 from evaluation.wording import judge_label
 
 MEMBERS = ("michael", "dwight", "pam", "jim", "kevin", "phyllis")
-OFF: dict[str, Any] = {
+EVERYTHING_OFF: dict[str, Any] = {
     "gate_mode": "off",
     "anti_convergence_enabled": False,
     "variety_intervention_enabled": False,
     "repetition_suppression_enabled": False,
 }
 
-UNCHECKED = (
+UNCHECKED_MESSAGE = (
     "You will not believe what I just found under my desk, gang. A trophy! It has my name on it. I wrote my name on it."
 )
-IN_CHARACTER = "Everybody, drop everything! I have decided that my office deserves the greatest party ever, and I am going to host it!"
-OFF_CHARACTER = "Please be advised that the quarterly summary has been submitted. No further action is needed."
-RECOVERED = (
+MESSAGE_IN_CHARACTER = "Everybody, drop everything! I have decided that my office deserves the greatest party ever, and I am going to host it!"
+DRAFT_OUT_OF_CHARACTER = "Please be advised that the quarterly summary has been submitted. No further action is needed."
+SECOND_DRAFT = (
     "You guys, I finished my report and it is the best report ever written. I am so proud of me. Ask me how proud!"
 )
-ATTEMPTS = (  # the second is the least bad: it is the one that has to be sent
+DRAFTS_THAT_FAIL = (  # the second is the least bad: it is the one that has to be sent
     "Please be advised that the meeting has been scheduled. No further action is needed.",
     "Please note that my party, the best party ever, has been scheduled. No further action is needed, everybody!",
     "As per the attached, the agenda has been updated as planned. No action needed.",
 )
-AGREEING = (  # each in their own words
+AGREEING_MESSAGES = (  # each in their own words
     ("pam", "So I thought we could have the picnic on Friday, out behind the warehouse."),
     ("kevin", "Yes! I will bring the potato salad. The good one, not the one from last time."),
     ("phyllis", "Oh, that sounds lovely. Bob can lend us his folding chairs."),
     ("jim", "Works for me. Anything that gets us out of the conference room."),
 )
-REPEATING = (
+REPEATING_MESSAGES = (
     ("phyllis", "Hey everyone, just wanted to say that the flowers are here."),
     ("phyllis", "Hey everyone, just wanted to ask about the cake."),
     ("phyllis", "Hey everyone, just wanted to say hello."),
@@ -67,8 +67,8 @@ REPEATING = (
     ("phyllis", "Hey everyone, just wanted to share my recipe."),
 )
 
-TOPIC = "Should the Monday meeting move to Friday afternoon?"
-SEATS = {  # seat by seat what the scripted actor says in the poll, in rounds 1 and 2: stance, confidence, position, reasoning
+DEBATE_TOPIC = "Should the Monday meeting move to Friday afternoon?"
+DEBATE_LINES = {  # seat by seat what the scripted actor says in the poll, in rounds 1 and 2: stance, confidence, position, reasoning
     "michael": (
         ("yes", 0.85, "Friday! A meeting that ends in a weekend is a party with an agenda.", "Everybody smiles on Fridays."),
         ("yes", 0.9, "Friday afternoon, the greatest meeting in the history of meetings!", "Nobody hurries home from a party."),
@@ -91,19 +91,22 @@ SEATS = {  # seat by seat what the scripted actor says in the poll, in rounds 1 
     ),
 }  # fmt: skip
 
-EATER = "kevin"
-DOSE, MEAL, SPEECH = "How much ibuprofen may I take?", "I ate two eggs", "How did Michael end his speech at the picnic?"
+SWARM_AGENT = "kevin"
+QUESTION_ABOUT_DOSE = "How much ibuprofen may I take?"
+REPORT_OF_MEAL = "I ate two eggs"
+QUESTION_ABOUT_SPEECH = "How did Michael end his speech at the picnic?"
 # Offline the polisher cuts such openings, here out of what another person said.
-QUOTING = "He said: “It was a good year. To sum up, I am the best boss.” Then he ate all my potato salad."
+DRAFT_WITH_QUOTE = "He said: “It was a good year. To sum up, I am the best boss.” Then he ate all my potato salad."
 SWARM_TOPIC = "Demonstration of a swarm"
-LATER, EARLIER = "41", "40"
-CAST, STEPS = ("angela", "dwight", "jim", "kevin", "michael", "stanley"), 6
+LATER_BUILD, EARLIER_BUILD = "41", "40"
+EXPERIMENT_AGENTS = ("angela", "dwight", "jim", "kevin", "michael", "stanley")
+EXPERIMENT_STEPS = 6
 
-WORDS = 96  # characters of a text shown on one line
+LONGEST_LINE = 96  # characters of a text shown on one line
 
 
 def example_agents(slugs: Iterable[str]) -> dict[str, Agent]:
-    """The active example agents of these slugs.
+    """Return the active example agents of these slugs.
 
     Raises:
         LookupError: One is missing.
@@ -116,13 +119,13 @@ def example_agents(slugs: Iterable[str]) -> dict[str, Agent]:
 
 
 def gate_settings() -> dict[str, Any]:
-    """Settings of a scene at the gate: every dimension that the configured judge can say something about.
+    """Return the settings of a scene at the gate: every dimension that the configured judge can say something about.
 
     Self-consistency and fluency need an LLM: offline they would be unscored in every scene, as no draft says the same words again.
     """
     judged = not is_heuristic(str(settings.JUDGE_MODEL))
     return {
-        **OFF,
+        **EVERYTHING_OFF,
         "gate_mode": "enforce",
         "gate_adherence_enabled": True,
         "gate_consistency_enabled": judged,
@@ -150,29 +153,37 @@ class Stage:
         while Channel.objects.filter(slug__in=[f"demo-{number}", f"demo-{number}-picnic"]).exists():
             number += 1
         with transaction.atomic():
-            channels = [
-                Channel.objects.create(slug=slug, name=slug, synthetic=True, topic="Demonstration of correction")
-                for slug in (f"demo-{number}", f"demo-{number}-picnic")
-            ]
-            ChannelMember.objects.bulk_create(
-                ChannelMember(channel=channel, agent=agent) for channel in channels for agent in agents.values()
-            )
-        return cls(channels[0], channels[1], agents)
+            channel = cls._new_channel(f"demo-{number}", agents)
+            picnic = cls._new_channel(f"demo-{number}-picnic", agents)
+        return cls(channel, picnic, agents)
 
-    def lay_down(self, channel: Channel, lines: Iterable[tuple[str, str]]) -> None:
-        """Put given lines into a conversation, as something that was said before."""
+    @staticmethod
+    def _new_channel(slug: str, agents: dict[str, Agent]) -> Channel:
+        """Make a synthetic channel with these members."""
+        channel: Channel = Channel.objects.create(
+            slug=slug, name=slug, synthetic=True, topic="Demonstration of correction"
+        )
+        ChannelMember.objects.bulk_create(ChannelMember(channel=channel, agent=agent) for agent in agents.values())
+        return channel
+
+    def add_messages(self, channel: Channel, lines: Iterable[tuple[str, str]]) -> None:
+        """Add given messages to a conversation, as if they were sent before."""
         with transaction.atomic():
             for slug, text in lines:
                 append(channel=channel, agent=self.agents[slug], text=text)
 
-    def attempts(self, slug: str, texts: Sequence[str], overrides: dict[str, Any]) -> list[tuple[str, SendResult]]:
-        """Send one draft after the other in one session, until one of them is said; each with what became of it."""
-        results: list[tuple[str, SendResult]] = []
-        for text in texts:
-            session = results[-1][1].session if results else ""
-            agent = self.agents[slug]
-            result = send_message(agent=agent, channel=self.channel, text=text, overrides=overrides, session=session)
-            results.append((text, result))
+    def send_drafts(self, slug: str, drafts: Sequence[str], overrides: dict[str, Any]) -> list[SendResult]:
+        """Send one draft after the other in one gate session, until one is sent; return the result of each."""
+        results: list[SendResult] = []
+        for draft in drafts:
+            result = send_message(
+                agent=self.agents[slug],
+                channel=self.channel,
+                text=draft,
+                overrides=overrides,
+                session=results[-1].session if results else "",
+            )
+            results.append(result)
             if result.committed:
                 break
         return results
@@ -189,8 +200,9 @@ def show_correction(out: Any, *, again: bool = False) -> None:
     Raises:
         LookupError: An example agent is missing.
     """
-    shown = Channel.objects.filter(synthetic=True, slug__regex=r"^demo-[0-9]+$", gate_sessions__isnull=False)
-    if (before := shown.order_by("-pk").first()) is not None and not again:
+    channels = Channel.objects.filter(synthetic=True, slug__regex=r"^demo-[0-9]+$", gate_sessions__isnull=False)
+    before = channels.order_by("-pk").first()
+    if before is not None and not again:
         drafts = CorrectionLog.objects.filter(session__channel=before).count()
         out.write(
             f"Shown before: {drafts} checked drafts in channel {before.slug}: Gate › Log in the console.\n"
@@ -203,33 +215,42 @@ def show_correction(out: Any, *, again: bool = False) -> None:
     _gate_scenes(out, stage)
     _nudge_scene(out, stage)
     _repetition_scene(out, stage)
-    _sums(out, stage)
+    _print_sums(out, stage)
 
 
 def _gate_scenes(out: Any, stage: Stage) -> None:
-    on, calls = gate_settings(), LLMCall.objects.count()
-    for title, texts, overrides in (
-        ("Everything off (the default)", (UNCHECKED,), OFF),
-        ("A message in character, gate on", (IN_CHARACTER,), on),
-        ("A draft out of character, and what the agent writes instead", (OFF_CHARACTER, RECOVERED), on),
-        ("Three drafts out of character: when all fail, the best of them is sent, not the last", ATTEMPTS, on),
-    ):
-        out.write(f"\n   {title}")
-        for number, (draft, result) in enumerate(stage.attempts("michael", texts, overrides), 1):
-            out.write(f"     draft {number}   “{_short(draft)}”")
-            for name, check in result.reports.get("gate", {}).get("dimensions", {}).items():
-                score = "not judged" if check["score"] is None else f"{check['score']:g}"
-                needs, mark = f"needs {check['threshold']:g}", "✓" if check["passed"] else "✗"
-                out.write(f"       {mark} {name} {score}, {needs}: {_short(check['reasoning'])}")
-            end = f": “{_short(result.text)}”" if result.committed else ": sent back with feedback"
-            out.write(f"     → {result.outcome}{end}")
-        if overrides is OFF:
-            out.write(f"     {LLMCall.objects.count() - calls} model calls")
+    """Send messages of michael without and with the gate, and print each draft with its verdict."""
+    gate_on = gate_settings()
+    calls_before = LLMCall.objects.count()
+    _gate_scene(out, stage, "Everything off (the default)", (UNCHECKED_MESSAGE,), EVERYTHING_OFF)
+    out.write(f"     {LLMCall.objects.count() - calls_before} model calls")
+    _gate_scene(out, stage, "A message in character, gate on", (MESSAGE_IN_CHARACTER,), gate_on)
+    title = "A draft out of character, and what the agent writes instead"
+    _gate_scene(out, stage, title, (DRAFT_OUT_OF_CHARACTER, SECOND_DRAFT), gate_on)
+    title = "Three drafts out of character: when all fail, the best of them is sent, not the last"
+    _gate_scene(out, stage, title, DRAFTS_THAT_FAIL, gate_on)
+
+
+def _gate_scene(out: Any, stage: Stage, title: str, drafts: Sequence[str], overrides: dict[str, Any]) -> None:
+    """Send drafts of one message, and print what the gate says of each."""
+    out.write(f"\n   {title}")
+    results = stage.send_drafts("michael", drafts, overrides)
+    for number, result in enumerate(results, 1):
+        out.write(f"     draft {number}   “{_short(drafts[number - 1])}”")
+        for name, check in result.reports.get("gate", {}).get("dimensions", {}).items():
+            mark = "✓" if check["passed"] else "✗"
+            score = "not judged" if check["score"] is None else f"{check['score']:g}"
+            out.write(f"       {mark} {name} {score}, needs {check['threshold']:g}: {_short(check['reasoning'])}")
+        if result.committed:
+            out.write(f"     → {result.outcome}: “{_short(result.text)}”")
+        else:
+            out.write(f"     → {result.outcome}: sent back with feedback")
 
 
 def _nudge_scene(out: Any, stage: Stage) -> None:
-    stage.lay_down(stage.picnic, AGREEING)
-    run = stage.take_turn(stage.picnic, "dwight", {**OFF, "anti_convergence_enabled": True})
+    """Have an agent answer where four agree with each other, and print whether it is nudged."""
+    stage.add_messages(stage.picnic, AGREEING_MESSAGES)
+    run = stage.take_turn(stage.picnic, "dwight", {**EVERYTHING_OFF, "anti_convergence_enabled": True})
     out.write("\n   Four agents agree with each other: a judge is asked whether the fifth needs a nudge")
     for log in InterventionLog.objects.filter(run=run):
         out.write(f"     {log.name} {'fired' if log.fired else 'did not fire'}: {log.why}")
@@ -244,12 +265,13 @@ def _nudge_scene(out: Any, stage: Stage) -> None:
 
 
 def _repetition_scene(out: Any, stage: Stage) -> None:
-    stage.lay_down(stage.channel, REPEATING)
+    """Print what an agent that begins its messages alike is shown."""
+    stage.add_messages(stage.channel, REPEATING_MESSAGES)
     phyllis = stage.agents["phyllis"]
     result = check_repetition(phyllis, channel=stage.channel)
     out.write("\n   Five messages that begin alike: the agent is shown what to avoid")
     out.write(f"     overlap   {result.overlap:.0%} of the 3-grams recur (threshold {result.threshold:.0%})")
-    overrides = {**OFF, "repetition_suppression_enabled": True}
+    overrides = {**EVERYTHING_OFF, "repetition_suppression_enabled": True}
     for section in preview_prompt(agent=phyllis, channel=stage.channel, overrides=overrides).sections:
         if section.stage == "repetition":
             out.write(f"     prompt    ### {section.heading}, added by the stage {section.stage}")
@@ -258,9 +280,12 @@ def _repetition_scene(out: Any, stage: Stage) -> None:
     out.write("     The scripted actor reads no prompt; with an LLM as actor the next message follows from it.")
 
 
-def _sums(out: Any, stage: Stage) -> None:
+def _print_sums(out: Any, stage: Stage) -> None:
+    """Print what the gate did for michael, and what correction cost."""
     figures = get_gate_statistics(agent=stage.agents["michael"], synthetic=True)
-    rate = "" if figures.original_success_rate is None else f" ({figures.original_success_rate:.0%})"
+    rate = ""
+    if figures.original_success_rate is not None:
+        rate = f" ({figures.original_success_rate:.0%})"
     spent = totals(LLMCall.objects.filter(purpose__in=["gate", "intervention"]))
     out.write(
         f"\n   What the gate did for michael\n     {figures.total_actions} messages, {figures.original_pass_count} of "
@@ -272,8 +297,9 @@ def _sums(out: Any, stage: Stage) -> None:
 
 
 def _short(text: str) -> str:
+    """Return a text on one line, cut visibly."""
     line = " ".join(text.split())
-    return line if len(line) <= WORDS else line[: WORDS - 1] + "…"
+    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
 
 
 def show_debate(out: Any, *, again: bool = False) -> None:
@@ -286,34 +312,45 @@ def show_debate(out: Any, *, again: bool = False) -> None:
     from agents.debates.models import Debate
     from agents.debates.report import exit_line, report, round_name, talking_lines
 
-    before = Debate.objects.filter(topic=TOPIC, channel__synthetic=True).order_by("-pk").first()
+    before = Debate.objects.filter(topic=DEBATE_TOPIC, channel__synthetic=True).order_by("-pk").first()
     if before is not None and not again:
         out.write(f"Shown before: debate {before.pk}, see Debates in the console. --again plays it again.")
         return
-    example_agents(SEATS)
-    names = ("stance", "confidence", "position", "reasoning")
-    script = {
-        seat: [{**dict(zip(names, line, strict=True)), "text": line[2]} for line in lines]
-        for seat, lines in enumerate(SEATS.values(), 1)
-    }
-    debate = start_debate(topic=TOPIC, mode="devils-advocate", agents=list(SEATS), rounds=2, script=script)
-    shown = report(play(ask_rounds(debate, None), owner=owner_name()))
-    out.write(f"Debate {debate.pk}, devils-advocate: {TOPIC}")
+    example_agents(DEBATE_LINES)
+    script = _debate_script()
+    debate = start_debate(
+        topic=DEBATE_TOPIC, mode="devils-advocate", agents=list(DEBATE_LINES), rounds=2, script=script
+    )
+    result = report(play(ask_rounds(debate, None), owner=owner_name()))
+    out.write(f"Debate {debate.pk}, devils-advocate: {DEBATE_TOPIC}")
     if str(settings.ACTOR_MODEL).startswith("offline:"):
         out.write(f"Actor {settings.ACTOR_MODEL} says given lines; the figures below are computed from them.")
-    for one in shown.agent_responses:
-        sure = "" if one.confidence is None else f" {one.confidence:.2f}"
-        said = f"{one.stance or one.status}{sure}"
-        out.write(f"     {round_name(one.round):8} {one.agent:8} {said:13} “{_short(one.position or one.error)}”")
-        if one.violation:
-            out.write(f"       ✗ {_short(one.violation)}")
-    for line in talking_lines(shown.decision.what_talking_changed):
+    for response in result.agent_responses:
+        stance = str(response.stance or response.status)
+        if response.confidence is not None:
+            stance += f" {response.confidence:.2f}"
+        text = _short(response.position or response.error)
+        out.write(f"     {round_name(response.round):8} {response.agent:8} {stance:13} “{text}”")
+        if response.violation:
+            out.write(f"       ✗ {_short(response.violation)}")
+    for line in talking_lines(result.decision.what_talking_changed):
         out.write(f"     {line}")
-    groupthink = shown.evidence.groupthink
+    groupthink = result.evidence.groupthink
     if groupthink is not None and groupthink.detected:
         out.write(f"     Warning: groupthink: {'; '.join(groupthink.indicators)}")
-    out.write(f"     {exit_line(shown) or f'It is {shown.metadata.status}: {shown.metadata.error}'}")
+    out.write(f"     {exit_line(result) or f'It is {result.metadata.status}: {result.metadata.error}'}")
     out.write(f"     manage.py debate {debate.pk} --markdown     and: Debates in the console")
+
+
+def _debate_script() -> dict[int, list[dict[str, Any]]]:
+    """Return what the scripted actor answers, by the seat's number, one entry a round."""
+    script = {}
+    for seat, lines in enumerate(DEBATE_LINES.values(), 1):
+        script[seat] = [
+            {"stance": stance, "confidence": confidence, "position": position, "reasoning": reasoning, "text": position}
+            for stance, confidence, position, reasoning in lines
+        ]
+    return script
 
 
 def show_swarm(out: Any, *, again: bool = False) -> None:
@@ -334,36 +371,45 @@ def show_swarm(out: Any, *, again: bool = False) -> None:
             f"Shown before: channel {before.channel.slug}, see More › Logs › Swarm turns in the console. --again shows it again."
         )
         return
-    agent = example_agents([EATER])[EATER]
-    had, channel = list(agent.swarms.all()), begin_chat(agent)
+    agent = example_agents([SWARM_AGENT])[SWARM_AGENT]
+    swarms_before = list(agent.swarms.all())
+    channel = begin_chat(agent)
     Channel.objects.filter(pk=channel.pk).update(topic=SWARM_TOPIC)
     assign_swarms(agent=agent, swarms=[ensure_default_swarm(), *ensure_food_swarms()])
     try:
-        done = [exchange(agent, channel, text, overrides=OFF) for text in (DOSE, MEAL)]
+        answers = [
+            exchange(agent, channel, text, overrides=EVERYTHING_OFF) for text in (QUESTION_ABOUT_DOSE, REPORT_OF_MEAL)
+        ]
         with transaction.atomic():
-            asked = append(channel=channel, outsider=PERSON, text=SPEECH)
-        sent = send_message(agent=agent, channel=channel, text=QUOTING, trigger=asked, overrides=OFF)
+            question = append(channel=channel, outsider=PERSON, text=QUESTION_ABOUT_SPEECH)
+        sent = send_message(
+            agent=agent, channel=channel, text=DRAFT_WITH_QUOTE, trigger=question, overrides=EVERYTHING_OFF
+        )
     finally:
-        assign_swarms(agent=agent, swarms=had)
+        assign_swarms(agent=agent, swarms=swarms_before)
     out.write(
         f"{agent.display_name} has the swarms personality, macro and tmwya for three messages, in channel {channel.slug}."
     )
-    last = SwarmTurn.objects.filter(message=sent.message).select_related("swarm").first()
-    said = [(one.message, one.replies, one.lines) for one in done]
-    for message, replies, lines in [
-        *said,
-        (SPEECH, [sent.text], trace_lines(trace_of(last)) if last is not None else []),
-    ]:
-        out.write(f"\n   > {message}")
-        if message == SPEECH:
-            out.write(
-                "     (We gave this draft. Offline the polisher cuts “To sum up”, here out of a quote; a guard refuses that.)"
-            )
-        for reply in replies:
-            out.write(f"     {agent.display_name}: “{_short(reply)}”")
-        for line in lines:
-            out.write(f"       {_short(line)}")
-    out.write(f"     manage.py chat {EATER} --trace     and: Agents › Swarms in the console; {EATER} has none now")
+    for answer in answers:
+        out.write(f"\n   > {answer.message}")
+        _write_answer(out, agent, answer.replies, answer.lines)
+    out.write(f"\n   > {QUESTION_ABOUT_SPEECH}")
+    out.write(
+        "     (We gave this draft. Offline the polisher cuts “To sum up”, here out of a quote; a guard refuses that.)"
+    )
+    swarm_turn = SwarmTurn.objects.filter(message=sent.message).select_related("swarm").first()
+    _write_answer(out, agent, [sent.text], trace_lines(trace_of(swarm_turn)) if swarm_turn is not None else [])
+    out.write(
+        f"     manage.py chat {SWARM_AGENT} --trace     and: Agents › Swarms in the console; {SWARM_AGENT} has none now"
+    )
+
+
+def _write_answer(out: Any, agent: Agent, replies: Iterable[str], trace: Iterable[str]) -> None:
+    """Print an agent's replies to a message, and what its swarms did."""
+    for reply in replies:
+        out.write(f"     {agent.display_name}: “{_short(reply)}”")
+    for line in trace:
+        out.write(f"       {_short(line)}")
 
 
 def show_experiment(out: Any, *, again: bool = False) -> None:
@@ -388,25 +434,13 @@ def show_experiment(out: Any, *, again: bool = False) -> None:
             f"Shown before: experiment {before.pk}. manage.py experiment report {before.pk}; --again plays it again."
         )
         return
-    said = {
-        (slug, build): list(
-            Message.objects.filter(agent=agent, synthetic=False, tags__build=build)
-            .order_by("pk")
-            .values_list("text", flat=True)
-        )
-        for slug, agent in example_agents(CAST).items()
-        for build in (LATER, EARLIER)
-    }
-    steps = [
-        {"lines": {slug: [*said[slug, LATER][step : step + 1], said[slug, EARLIER][0]] for slug in CAST}}
-        for step in range(STEPS)
-    ]
+    steps = _recorded_steps(example_agents(EXPERIMENT_AGENTS))
     gate = {"stages": ["gate"], "gate_mode": "enforce", "gate_rules_enabled": True, "max_correction_attempts": 1}
     scenario = Scenario.model_validate(
         {
             "name": EXPERIMENT,
             "title": "Recorded lines of build 41, with and without the gate by exact rules; what is sent back becomes a line of build 40",
-            "cast": list(CAST),
+            "cast": list(EXPERIMENT_AGENTS),
             "environments": 3,
             "agents": 2,
             "steps": steps,
@@ -426,3 +460,20 @@ def show_experiment(out: Any, *, again: bool = False) -> None:
     out.write(
         f"  manage.py experiment report {experiment.pk} --format markdown     and: Quality › Experiments in the console"
     )
+
+
+def _recorded_steps(agents: dict[str, Agent]) -> list[dict[str, Any]]:
+    """Return what each agent says step by step: its line of the later build, then as a second draft one of the earlier build."""
+    later = {slug: _recorded_lines(agent, LATER_BUILD) for slug, agent in agents.items()}
+    earlier = {slug: _recorded_lines(agent, EARLIER_BUILD) for slug, agent in agents.items()}
+    steps = []
+    for step in range(EXPERIMENT_STEPS):
+        lines = {slug: [*later[slug][step : step + 1], earlier[slug][0]] for slug in EXPERIMENT_AGENTS}
+        steps.append({"lines": lines})
+    return steps
+
+
+def _recorded_lines(agent: Agent, build: str) -> list[str]:
+    """Return what an agent really said in a build, oldest first."""
+    messages = Message.objects.filter(agent=agent, synthetic=False, tags__build=build)
+    return list(messages.order_by("pk").values_list("text", flat=True))

@@ -1,4 +1,4 @@
-"""What removing the examples removes of the demonstration: the rows that it named."""
+"""Remove the rows that the demonstration named, with the examples."""
 
 from __future__ import annotations
 

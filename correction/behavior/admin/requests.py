@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,7 +24,7 @@ from agents.kit.console.forms import report_done
 from agents.kit.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput, console_action, extend
 from agents.kit.models import LLMCall
 from agents.models import Agent, Message
-from agents.personas.persona import TraitValue, render_persona, values_of
+from agents.personas.persona import TraitLike, TraitValue, render_persona, values_of
 from correction.behavior.applying import (
     APPLICABLE,
     RETRIABLE,
@@ -65,53 +65,74 @@ _SHOWN = ("reviewed_by", "message__channel", "message__user")  # of a request in
 
 
 def status_badge(row: BehaviorRequest) -> SafeString:
-    """Where it stands; the title says whether a person or the policy decided."""
-    by = row.reviewed_by.get_username() if row.reviewed_by else ("automatically" if row.automatic else "")
-    return display.badge(row.get_status_display(), TONES.get(row.status, "plain"), f"decided by {by}" if by else "")
+    """Return its status; the title says whether a person or the policy decided."""
+    title = ""
+    if row.reviewed_by:
+        title = f"decided by {row.reviewed_by.get_username()}"
+    elif row.automatic:
+        title = "decided automatically"
+    return display.badge(row.get_status_display(), TONES.get(row.status, "plain"), title)
 
 
 def change(row: BehaviorRequest) -> SafeString:
-    """``concise replies 0.5 → 0.9``, or that it is new; a dash where nothing is to be changed."""
+    """Return ``concise replies 0.5 → 0.9``, or that it is new; a dash where nothing is to be changed."""
     if not row.trait_name:
         return display.EMPTY
-    before, after = _strength(row.trait_before), _strength(row.trait_after)
-    was = format_html("{} → ", before) if before else format_html("{} ", display.badge("new", "info"))
-    kind = display.badge("stop", "accent") if row.operation == BehaviorRequest.Operation.STOP else ""
+    strength_before = _strength(row.trait_before)
+    before = format_html("{} ", display.badge("new", "info"))
+    if strength_before:
+        before = format_html("{} → ", strength_before)
+    stops, where = SafeString(), SafeString()
+    if row.operation == BehaviorRequest.Operation.STOP:
+        stops = display.badge("stop", "accent")
+    if row.scope_key:
+        where = format_html(" <bdi>{}</bdi>", display.visible(holds_in(row)))
     return format_html(
         '<bdi>{}</bdi> <span class="pl-number">{}{}</span> {}{}',
         display.visible(row.trait_name),
-        was,
-        after,
-        kind,
-        format_html(" <bdi>{}</bdi>", display.visible(holds_in(row))) if row.scope_key else "",
+        before,
+        _strength(row.trait_after),
+        stops,
+        where,
     )
 
 
 def _strength(trait: object) -> str:
+    """Return the strength of a stored trait; empty where it has none."""
     value = trait.get("strength") if isinstance(trait, dict) else None
     return f"{value:g}" if isinstance(value, int | float) else ""
 
 
 def persona_diff(row: BehaviorRequest) -> SafeString | None:
-    """What the change does, or did, to the persona's traits as generator and judge read them; None where nothing is known."""
-    before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
+    """Return the change of the persona's traits as generator and judge read them; None where nothing is known."""
     if row.persona_version_before and row.persona_version:
-        samples = [values_of(row.persona_version_before), values_of(row.persona_version)]
-    elif after is not None and row.agent is not None:
-        now = traits_in(row.agent, row.scope_key)
-        replaced = {name_key(trait.name) for trait in (before, after) if trait is not None}
-        rest = [trait for trait in now if name_key(trait.name) not in replaced]
-        was = [*rest, *filter(None, [before])] if row.applied_at else now
-        samples = [was, [*rest, after]]
-    else:
+        return _diff_of_traits(values_of(row.persona_version_before), values_of(row.persona_version))
+    before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
+    if after is None or row.agent is None:
         return None
-    return word_diff(*(render_persona(system_prompt="", traits=traits).strip() for traits in samples))
+    current = traits_in(row.agent, row.scope_key)
+    changed_names = {name_key(trait.name) for trait in (before, after) if trait is not None}
+    others = [trait for trait in current if name_key(trait.name) not in changed_names]
+    if not row.applied_at:
+        return _diff_of_traits(current, [*others, after])
+    if before is None:
+        return _diff_of_traits(others, [*others, after])
+    return _diff_of_traits([*others, before], [*others, after])
+
+
+def _diff_of_traits(before: Sequence[TraitLike], after: Sequence[TraitLike]) -> SafeString:
+    """Return the words that differ between two lists of traits."""
+    text_before = render_persona(system_prompt="", traits=before).strip()
+    text_after = render_persona(system_prompt="", traits=after).strip()
+    return word_diff(text_before, text_after)
 
 
 def marks(rows: Iterable[BehaviorRequest]) -> SafeString:
-    """Beside a message: what it asked of whom, and what became of it."""
-    shown = [row for row in rows if row.status not in (Status.NO_REQUEST, Status.QUEUED, Status.RUNNING)]
-    lines = ((status_badge(row), change(row), display.page_of(row, "behaviour request")) for row in shown)
+    """Return the mark beside a message: its requests that asked for something, with their status and change."""
+    lines = []
+    for row in rows:
+        if row.status not in (Status.NO_REQUEST, Status.QUEUED, Status.RUNNING):
+            lines.append((status_badge(row), change(row), display.page_of(row, "behaviour request")))
     return format_html_join(" ", '<span class="pl-gate">{} {} {}</span>', lines)
 
 
@@ -137,8 +158,9 @@ class TraitForm(forms.Form):
 
 @admin.action(description="Try again", permissions=["decide"])
 def retry_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[BehaviorRequest]) -> None:
-    """Queue those again that failed; the others are decided in the review queue or on their own pages."""
-    done, rows = 0, queryset.order_by("created_at", "pk")
+    """Queue those that failed again; the others are decided in the review queue or on their own pages."""
+    done = 0
+    rows = queryset.order_by("created_at", "pk")
     for row in rows:
         with suppress(BehaviorError):
             retry_request(request=row)
@@ -148,16 +170,18 @@ def retry_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[Beha
 
 
 def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
-    """What the template shows."""
-    may = request.user.has_perms(DECIDING) and row.agent is not None
-    applicable, initial = may and row.status in APPLICABLE, row.trait_after or {"strength": 0.5}
+    """Return the values of the template; a URL is empty where the user may not, or the status does not allow it."""
+    may_decide = request.user.has_perms(DECIDING) and row.agent is not None
+    may_apply = may_decide and row.status in APPLICABLE
 
-    def url(act: str, allowed: bool) -> str:
-        return reverse(f"admin:behavior_behaviorrequest_{act}", args=[row.pk]) if allowed else ""
+    def url(act: str, is_allowed: bool) -> str:
+        return reverse(f"admin:behavior_behaviorrequest_{act}", args=[row.pk]) if is_allowed else ""
 
-    tiers = [
-        (question, getattr(row, f"{tier}_result"), getattr(row, f"{tier}_call")) for tier, question in TIERS.items()
-    ]
+    tiers = []
+    for tier, question in TIERS.items():
+        result = getattr(row, f"{tier}_result")
+        if result is not None:
+            tiers.append((question, result, getattr(row, f"{tier}_call")))
     return {
         "row": row,
         "may_read": request.user.has_perm(READING),
@@ -165,95 +189,103 @@ def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
         "change": change(row),
         "holds": holds_in(row),
         "where": transcript_url(row.message) if row.message else "",
-        "tiers": [tier for tier in tiers if tier[1] is not None],
+        "tiers": tiers,
         "diff": persona_diff(row),
         "calls": display.link(display.list_url(LLMCall, work_id=row.work_id), "the calls it made"),
-        "form": TraitForm(initial=initial) if applicable else None,
-        "apply_url": url("apply", applicable and bool(row.trait_after)),
-        "edited_url": url("apply_edited", applicable),
-        "reject_url": url("reject", may and row.status == Status.PENDING_REVIEW),
-        "revert_url": url("revert", may and row.status == Status.APPLIED),
-        "retry_url": url("retry", may and row.status in RETRIABLE),
+        "form": TraitForm(initial=row.trait_after or {"strength": 0.5}) if may_apply else None,
+        "apply_url": url("apply", may_apply and bool(row.trait_after)),
+        "edited_url": url("apply_edited", may_apply),
+        "reject_url": url("reject", may_decide and row.status == Status.PENDING_REVIEW),
+        "revert_url": url("revert", may_decide and row.status == Status.APPLIED),
+        "retry_url": url("retry", may_decide and row.status in RETRIABLE),
         "waits": row.status in (Status.QUEUED, Status.RUNNING),
     }
 
 
 def request_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString:
-    """What was asked and how it was read, without the buttons, for the review queue."""
+    """Return the request and how it was read, without the buttons, for the review queue."""
     undecidable = dict.fromkeys(("form", "apply_url", "edited_url", "reject_url", "revert_url", "retry_url"))
     context = page_context(request, row) | undecidable
     return SafeString(render_to_string("admin/behavior/request.html", context, request))
 
 
 def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """For the agent's page: how many of its requests stand where, and the newest that changed something. Two queries.
+    """Return the panel of the agent's page: how many of its requests have which status, and the newest applied. Two queries.
 
     Messages that asked for nothing, which are nearly all, are not counted, nor read.
     """
-    kinds = (Status.PENDING_REVIEW, Status.APPLIED, Status.REJECTED, Status.REVERTED, Status.DETECTED, Status.FAILED)
-    asked = BehaviorRequest.objects.filter(agent=agent, status__in=kinds).order_by()
-    counts = {row["status"]: row["n"] for row in asked.values("status").annotate(n=Count("pk"))}
-    newest = BehaviorRequest.objects.filter(agent=agent, status=Status.APPLIED).select_related(*_SHOWN)
+    statuses = (Status.PENDING_REVIEW, Status.APPLIED, Status.REJECTED, Status.REVERTED, Status.DETECTED, Status.FAILED)
+    requests = BehaviorRequest.objects.filter(agent=agent, status__in=statuses).order_by()
+    count_of = dict(requests.values_list("status").annotate(Count("pk")))
+    counts = []
+    for status in statuses:
+        if status in count_of:
+            url = display.list_url(BehaviorRequest, agent__id__exact=agent.pk, status__exact=status.value)
+            counts.append({"label": status.label, "count": f"{count_of[status]:,}", "url": url})
+    applied = BehaviorRequest.objects.filter(agent=agent, status=Status.APPLIED).select_related(*_SHOWN)
     context = {
-        "counts": [
-            {
-                "label": kind.label,
-                "count": f"{counts[kind]:,}",
-                "url": display.list_url(BehaviorRequest, agent__id__exact=agent.pk, status__exact=kind.value),
-            }
-            for kind in kinds
-            if counts.get(kind)
-        ],
-        "newest": [(row, change(row)) for row in newest.order_by("-applied_at")[:3]],
+        "counts": counts,
+        "newest": [(row, change(row)) for row in applied.order_by("-applied_at")[:3]],
         "url": display.list_url(BehaviorRequest, agent__id__exact=agent.pk),
     }
     return SafeString(render_to_string("admin/behavior/agent.html", context, request))
 
 
 def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
-    """For the transcript: beside a message that asked for a change, what became of it. One query for a page."""
+    """Return the transcript's marks beside messages that asked for a change, by the message's key. One query for a page."""
     by_message: dict[int, list[BehaviorRequest]] = {}
     rows = BehaviorRequest.objects.filter(message__in=messages).select_related(*_SHOWN).order_by("pk")
     for row in rows.defer("gate_result", "extract_result", "map_result", "error"):
         if row.message_id is not None:
             by_message.setdefault(row.message_id, []).append(row)
-    return {pk: shown for pk, group in by_message.items() if (shown := marks(group))}
+    notes = {}
+    for pk, requests in by_message.items():
+        note = marks(requests)
+        if note:
+            notes[pk] = note
+    return notes
 
 
 def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | None:
-    """The panel; None on the page of a request that changed nothing."""
-    if row.status not in (Status.APPLIED, Status.REVERTED):
+    """Return the panel of effects; None on the page of a request that changed nothing in the whole persona."""
+    if row.status not in (Status.APPLIED, Status.REVERTED) or row.scope_key:
         return None
     effects = list(BehaviorEffect.objects.filter(request=row).select_related("requested_by")[:MOST_EFFECTS])
-    if row.scope_key:
-        return None
-    plan = plan_request(request=row) if row.agent is not None else None
-    under_way = any(effect.status in UNFINISHED for effect in effects)
-    may = request.user.has_perms(MEASURING) and not under_way and plan is not None and not plan.why_not
     context = {
-        "measure_url": reverse("admin:behavior_behaviorrequest_measure", args=[row.pk]) if may else "",
+        "measure_url": "",
         "messages": MESSAGES,
         "most": MOST_MESSAGES,
         "effects": [_effect(effect) for effect in effects],
         "request": row,
     }
-    if plan is not None:
-        claim = plan.claim.replace("{{agent_name}}", plan.plan.agent.display_name)
-        context |= {"plan": plan, "claim": claim, "heuristic": is_heuristic(plan.judge)}
+    if row.agent is not None:
+        plan = plan_request(request=row)
+        context["plan"] = plan
+        context["claim"] = plan.claim.replace("{{agent_name}}", plan.plan.agent.display_name)
+        context["heuristic"] = is_heuristic(plan.judge)
+        is_under_way = any(effect.status in UNFINISHED for effect in effects)
+        if request.user.has_perms(MEASURING) and not is_under_way and not plan.why_not:
+            context["measure_url"] = reverse("admin:behavior_behaviorrequest_measure", args=[row.pk])
     return SafeString(render_to_string("admin/behavior/effect.html", context, request))
 
 
 def _effect(effect: BehaviorEffect) -> dict[str, Any]:
+    """Return an effect as the template shows it."""
     tones: dict[bool | None, Tone] = {True: "good", False: "warning", None: "plain"}
-    result = result_of(effect)
-    return {
+    values = {
         "row": effect,
         "waits": effect.status in UNFINISHED,
-        "result": result,
-        "verdict": display.badge(result.verdict, tones[result.as_requested]) if result else "",
-        "unscored": result.before_unscored + result.after_unscored if result else 0,
+        "result": None,
+        "verdict": "",
+        "unscored": 0,
         "calls": display.link(display.list_url(LLMCall, work_id=effect.work_id), "the calls it made"),
     }
+    result = result_of(effect)
+    if result is not None:
+        values["result"] = result
+        values["verdict"] = display.badge(result.verdict, tones[result.as_requested])
+        values["unscored"] = result.before_unscored + result.after_unscored
+    return values
 
 
 @admin.register(BehaviorRequest)
@@ -263,7 +295,7 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
     actions = (retry_chosen,)  # type: ignore[assignment]  # a log of which people decide
 
     def has_decide_permission(self, request: HttpRequest) -> bool:
-        """For the actions on several (``permissions=["decide"]``)."""
+        """Return whether the user may use the actions on several (``permissions=["decide"]``)."""
         return request.user.has_perms(DECIDING)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BehaviorRequest]:
@@ -273,9 +305,12 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
         return rows.defer(*long, "agent__system_prompt", "agent__sample_lines") if is_list else rows
 
     def get_panels(self, request: HttpRequest, obj: BehaviorRequest) -> list[SafeString]:
-        shown = render_to_string("admin/behavior/request.html", page_context(request, obj), request)
+        html = render_to_string("admin/behavior/request.html", page_context(request, obj), request)
+        panels = [SafeString(html)]
         effect = effect_panel(request, obj)
-        return [SafeString(shown), *([effect] if effect else []), *super().get_panels(request, obj)]
+        if effect:
+            panels.append(effect)
+        return [*panels, *super().get_panels(request, obj)]
 
     @console_action("apply", *DECIDING)
     def apply_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
@@ -286,7 +321,8 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
     def apply_edited_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
         form = TraitForm(request.POST)
         if not form.is_valid():
-            raise BehaviorError("; ".join(f"{name}: {' '.join(map(str, said))}" for name, said in form.errors.items()))
+            errors = [f"{name}: {' '.join(map(str, messages))}" for name, messages in form.errors.items()]
+            raise BehaviorError("; ".join(errors))
         given = form.cleaned_data
         trait = TraitValue(**{**given, "sentiment": given["sentiment"] or 0.0})
         apply_request(request=row, user=user_of(request), trait=trait)
@@ -317,7 +353,7 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
         return f"Behaviour request {row.pk} will be evaluated. Evaluation {effect.pk} is queued: a worker (manage.py work) judges it."
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Without the words, and what quotes them, for who may not read messages."""
+        """Leave out the words, and what quotes them, for users who may not read messages."""
         columns = super().get_list_display(request)
         if request.user.has_perm(READING):
             return columns

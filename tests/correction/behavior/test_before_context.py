@@ -6,7 +6,7 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Message
-from correction.behavior.before_after import just_before
+from correction.behavior.before_after import messages_before
 from correction.behavior.models import MOST_MESSAGES
 from evaluation.scorers.subjects import Event
 from tests.factories import make_agent, make_channel, say
@@ -26,7 +26,7 @@ def test_the_last_two_of_the_same_channel_are_shown_in_their_order() -> None:
     say(desk, "Zoe", "Three")
     last, first = say(desk, ada, "Four"), say(hall, ada, "Five")
 
-    found = just_before(ada, [last, first])
+    found = messages_before(ada, [last, first])
 
     assert [text for _, _, text in shown(found[last.pk])] == ["Two", "Three"]
     assert [kind for kind, _, _ in shown(found[last.pk])] == ["action", "stimulus"]
@@ -41,7 +41,7 @@ def test_what_was_played_is_passed_over_however_much_of_it_there_is() -> None:
     for number in range(25):
         say(desk, ada, f"Simulated {number}", synthetic=True)
     last = say(desk, ada, "Three")
-    assert [text for _, _, text in shown(just_before(ada, [last])[last.pk])] == ["One", "Two"]
+    assert [text for _, _, text in shown(messages_before(ada, [last])[last.pk])] == ["One", "Two"]
 
 
 def test_many_messages_are_read_in_two_queries(django_assert_num_queries: DjangoAssertNumQueries) -> None:
@@ -50,6 +50,6 @@ def test_many_messages_are_read_in_two_queries(django_assert_num_queries: Django
         say(desk, ada, f"Line {number}")
     messages = list(Message.objects.order_by("position"))
     with django_assert_num_queries(2):
-        found = just_before(ada, messages)
+        found = messages_before(ada, messages)
     assert [len(found[message.pk]) for message in messages[:3]] == [0, 1, 2]
     assert shown(found[messages[-1].pk])[-1][2] == f"Line {2 * MOST_MESSAGES - 2}"

@@ -374,7 +374,7 @@ def _offline(settings: Settings) -> None:
 
 def detected(text: str, *traits: TraitValue) -> dict[str, Any]:
     """The answers of the tiers."""
-    return dict(detect(own_words(text), subject(*traits))[0])
+    return dict(detect(own_words(text), subject(*traits)).answers)
 
 
 def request_of(**facts: Any) -> LLMRequest:

@@ -22,7 +22,7 @@ from correction.behavior import description, work
 from correction.behavior.applying import retry_request
 from correction.behavior.models import BehaviorRequest, DescriptionUpdate
 from correction.behavior.postponing import resume_paused
-from correction.behavior.tiers import CHECKED_BY_RULE, SPECIFIED, TIERS, Tier
+from correction.behavior.tiers import CHECKED_BY_RULE, FIELDS_OF_SPECIFICATION, TIERS, Tier
 from correction.behavior.work import work_one
 from correction.models import AgentEvaluationConfig
 from tests.correction.behavior import interrupting
@@ -151,7 +151,7 @@ def test_an_answer_of_the_six_specified_fields_counts_and_the_rules_check_it(
     llm_server: LLMServer, fields: dict[str, Any], status: str, strengths: dict[str, float]
 ) -> None:
     agent, channel = dm_with()
-    llm_server.respond = judge(map={name: CONCISE[name] for name in SPECIFIED} | fields)
+    llm_server.respond = judge(map={name: CONCISE[name] for name in FIELDS_OF_SPECIFICATION} | fields)
     write(channel, "Be brief")
 
     request = looked_at()

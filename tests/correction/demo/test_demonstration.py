@@ -15,6 +15,7 @@ from agents.models import Agent, Channel, Message
 from agents.personas.persona import upsert_agent
 from agents.seed.loader import personas
 from agents.swarm.models import SwarmTurn
+from agents.turn.pipeline import SendResult
 from correction.demo import demonstration as scenes
 from correction.demo.demonstration import show_correction, show_debate, show_swarm
 from correction.gate.statistics import get_gate_statistics
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.django_db
 def cast() -> None:
     """The example agents that play in the scenes."""
     for persona in personas():
-        if persona.slug in {*scenes.MEMBERS, *scenes.SEATS, scenes.EATER}:
+        if persona.slug in {*scenes.MEMBERS, *scenes.DEBATE_LINES, scenes.SWARM_AGENT}:
             upsert_agent(values=persona, note="test", source="seed")
 
 
@@ -41,8 +42,8 @@ def stage(cast: None) -> scenes.Stage:
     return scenes.Stage.set_up()
 
 
-def outcomes(results: list[tuple[str, Any]]) -> list[str]:
-    return [result.outcome for _, result in results]
+def outcomes(results: list[SendResult]) -> list[str]:
+    return [result.outcome for result in results]
 
 
 ANSWER = {"evidence": "present", "reasoning": "as planted", "justification": "j", "confidence": 0.9}
@@ -59,16 +60,16 @@ def judging(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def play(stage: scenes.Stage) -> None:
-    stage.lay_down(stage.channel, [("michael", scenes.UNCHECKED)])
+    stage.add_messages(stage.channel, [("michael", scenes.UNCHECKED_MESSAGE)])
     on = scenes.gate_settings()
-    assert outcomes(stage.attempts("michael", [scenes.IN_CHARACTER], on)) == ["passed"]
-    corrected = stage.attempts("michael", [scenes.OFF_CHARACTER, scenes.RECOVERED], on)
+    assert outcomes(stage.send_drafts("michael", [scenes.MESSAGE_IN_CHARACTER], on)) == ["passed"]
+    corrected = stage.send_drafts("michael", [scenes.DRAFT_OUT_OF_CHARACTER, scenes.SECOND_DRAFT], on)
     assert outcomes(corrected) == ["corrected", "passed_after_retry"]
-    assert corrected[0][1].reports["gate"]["dimensions"]["adherence"]["passed"] is False
-    assert "Persona adherence" in corrected[0][1].feedback
-    forced = stage.attempts("michael", scenes.ATTEMPTS, on)
+    assert corrected[0].reports["gate"]["dimensions"]["adherence"]["passed"] is False
+    assert "Persona adherence" in corrected[0].feedback
+    forced = stage.send_drafts("michael", scenes.DRAFTS_THAT_FAIL, on)
     assert outcomes(forced) == ["corrected", "corrected", "forced_through"]
-    assert forced[-1][1].text == scenes.ATTEMPTS[1]  # the best, not the last
+    assert forced[-1].text == scenes.DRAFTS_THAT_FAIL[1]  # the best, not the last
 
 
 def test_the_scenes_at_the_gate_come_out_as_told_offline(stage: scenes.Stage) -> None:
@@ -86,8 +87,8 @@ def test_agreement_of_four_agents_nudges_the_fifth_and_the_nudge_is_kept_nowhere
 ) -> None:
     settings.ACTOR_MODEL = "offline:scripted-1"
     llm_server.always(json={**ANSWER, "value": 7})
-    stage.lay_down(stage.picnic, scenes.AGREEING)
-    run = stage.take_turn(stage.picnic, "dwight", {**scenes.OFF, "anti_convergence_enabled": True})
+    stage.add_messages(stage.picnic, scenes.AGREEING_MESSAGES)
+    run = stage.take_turn(stage.picnic, "dwight", {**scenes.EVERYTHING_OFF, "anti_convergence_enabled": True})
 
     log = InterventionLog.objects.get(run=run)
     assert log.fired

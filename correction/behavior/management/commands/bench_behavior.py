@@ -6,13 +6,8 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from agents.kit.commands import CodedCommand, unanswered, unusable
-from agents.kit.llm.endpoints import model_of
-from agents.kit.text.wording import counted
-from correction.behavior.bench import figures_of, judge_cases, read_cases, show
-from evaluation.commands import as_text
-from evaluation.models import is_heuristic
-from evaluation.wording import cost_line, judge_label, spent_json
+from agents.kit.commands import CodedCommand
+from correction.behavior.bench import main
 
 
 class Command(CodedCommand):
@@ -29,21 +24,4 @@ class Command(CodedCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            cases = read_cases(options["file"])
-        except ValueError as error:
-            raise unusable(error) from None
-        judge = model_of("judge")
-        judged, spent = judge_cases(cases)
-        if options["json"]:
-            by = {"judge": judge, "heuristic": is_heuristic(judge)}
-            rows = [one.model_dump(mode="json") for one in judged]
-            self.stdout.write(as_text({**figures_of(judged), **by, **spent_json(spent), "cases": rows}))
-        else:
-            self.stdout.write(f"{counted(len(judged), 'message')} judged by {judge_label(judge)}")
-            show(judged, self.stdout)
-            self.stdout.write(cost_line(spent))
-        unscored = [one for one in judged if one.found is None]
-        if unscored:
-            few = f"{len(unscored)} of {len(judged)} messages could not be judged: {unscored[0].why}"
-            raise unanswered(few)
+        main(options["file"], self.stdout, as_json=options["json"])

@@ -7,6 +7,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.contrib.auth.models import User
+from rich.console import Console
 from rich.markup import escape
 
 from agents.kit.commands import NOT_ENOUGH, UNUSABLE, BaseCommand, console_on, print_table, printable, unusable, wrong
@@ -82,13 +83,13 @@ class Command(BaseCommand):
             sys.exit(UNUSABLE if is_misconfigured(trial.failure) else NOT_ENOUGH)
 
 
-_QUESTIONS = {"gate": "Is a change asked for?", "extract": "Of which behaviour?", "map": "As which trait?"}
-_SCOPES = {
+TIER_QUESTIONS = {"gate": "Is a change asked for?", "extract": "Of which behaviour?", "map": "As which trait?"}
+SCOPE_SENTENCES = {
     "persona": "It would hold in the whole persona, for everybody.",
     "channel": "It would hold in its channel only.",
     "person": "It would hold towards this person only.",
 }
-_VERDICTS = {
+VERDICT_SENTENCES = {
     "apply": "It would be applied automatically.",
     "review": "It would wait for a person:",
     "drop": "Nothing would come of it:",
@@ -96,22 +97,16 @@ _VERDICTS = {
 
 
 def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
-    """The trial for people: the tiers, what would come of it, the persona before and after."""
-    console, rows = console_on(out), []
-    for tier, question in _QUESTIONS.items():
+    """Print the trial for people: the tiers, the decision, the trait before and after."""
+    console = console_on(out)
+    rows = []
+    for tier, question in TIER_QUESTIONS.items():
         answer = getattr(trial, tier)
         rows.append((tier, question, "not asked" if answer is None else printable(_answer(tier, answer))))
     print_table(console, ("Tier", "Question", "Answer"), rows, title=printable(f"A message to {agent.display_name}"))
     for warning in trial.warnings:
         console.print(_text(f"Note: {warning}."), style="yellow")
-    if trial.failure:
-        console.print(_text(f"No answer. {trial.failure}"), style="red")
-    elif trial.decision is None:
-        console.print("Which behaviour is meant is not clear." if trial.has_request else "No change is asked for.")
-    else:
-        console.print(_text("\n  ".join((_VERDICTS[trial.decision.verdict], *trial.decision.reasons))))
-        if trial.decision.verdict != "drop":
-            console.print(_SCOPES[trial.scope])
+    _show_decision(trial, console)
     for when, trait in (("Before", trial.trait_before), ("After", trial.trait_after)):
         if trait is not None:
             console.print(_text(f"{when}: {trait.name}, strength {trait.strength:g}: {trait.description}"))
@@ -119,12 +114,28 @@ def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
     console.print(_text(f"\nJudge: {judge_label(trial.judge)}; {cost}. Nothing was changed."))
 
 
+def _show_decision(trial: Trial, console: Console) -> None:
+    """Print what would be decided, else why nothing is."""
+    if trial.failure:
+        console.print(_text(f"No answer. {trial.failure}"), style="red")
+    elif trial.decision is not None:
+        sentences = (VERDICT_SENTENCES[trial.decision.verdict], *trial.decision.reasons)
+        console.print(_text("\n  ".join(sentences)))
+        if trial.decision.verdict != "drop":
+            console.print(SCOPE_SENTENCES[trial.scope])
+    elif trial.has_request:
+        console.print("Which behaviour is meant is not clear.")
+    else:
+        console.print("No change is asked for.")
+
+
 def _text(text: str) -> str:
-    """What models and personas say, without effect on the terminal."""
+    """Return text of models and personas without effect on the terminal."""
     return escape(printable(text))
 
 
 def _answer(tier: str, answer: dict[str, Any]) -> str:
+    """Return a tier's answer in words."""
     if tier == "gate":
         return f"{'yes' if answer['has_request'] else 'no'}, confidence {answer['confidence']}. {answer['reason']}"
     if not answer or not any(answer.values()):

@@ -17,8 +17,8 @@ from agents.kit.commands import NOT_ENOUGH, BaseCommand, Cell, Emphasis, console
 from agents.kit.groups import make_admin
 from agents.kit.text.wording import money
 from agents.models import Agent
+from correction.demo.demo_data import fill_console
 from correction.demo.demonstration import show_correction, show_debate, show_experiment, show_swarm
-from correction.demo.in_use import fill_console
 from evaluation.calibration.agreement import trust_notes_of
 from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import Overview, drift_overview

@@ -1,4 +1,4 @@
-"""What `manage.py demo` adds to the examples, so that every page of the console shows something: four weeks of use.
+"""Add four weeks of use to the examples of `manage.py demo`, so that every page of the console shows something.
 
 Nothing is staged but the texts: they pass the services that every team uses. What is said here is in a channel of its own, by an agent
 that does not drift, newer than builds 40 and 41 and without their tags: no figure of a build has it in it.
@@ -40,20 +40,25 @@ from evaluation.runs.execute import execute
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.schedules import fire_if_due, save_schedule
 
-MEASURED, ANSWERING = ("michael", "kelly"), "pam"
+MEASURED_AGENTS = ("michael", "kelly")
+ANSWERING_AGENT = "pam"
 OFFLINE = "offline:lexical-1"  # what is measured again here costs nothing, whatever the judge
-FIRINGS, HOURS = 12, 56  # together the 28 days of the conversations
+FIRINGS = 12
+HOURS_BETWEEN = 56  # together the 28 days of the conversations
 VISITOR = "Dana (Harlan Dental)"
-IN_CHARACTER = "Hi Dana, I think your order is on the afternoon truck. Maybe I could just check with the warehouse?"
-SENT_BACK = "As per our policy, the delivery must be signed for immediately. No exceptions!!"
-INSTEAD = (
+MESSAGE_IN_CHARACTER = (
+    "Hi Dana, I think your order is on the afternoon truck. Maybe I could just check with the warehouse?"
+)
+DRAFT_SENT_BACK = "As per our policy, the delivery must be signed for immediately. No exceptions!!"
+SECOND_DRAFT = (
     "Sorry, could somebody maybe sign for it when it's here? If nobody is at the desk, I'll just leave a sticky note."
 )
-OBSERVED = "I left the sample cards at the front desk, kind of sorted by color. It's nothing, really."
-ASKED = "@pam could you please be a bit shorter from now on?"
-SORRY = "Sorry, the phones are a little wild today, so it might be a bit. I saved you the good chair, though."
-DRAWN, LABELLED = 40, 9  # by each of two people: fewer labels than a judge's agreement is shown from
-# At which of these two people see it another way than what was planted: they agree neither with a judge nor with each other on all.
+OBSERVED_MESSAGE = "I left the sample cards at the front desk, kind of sorted by color. It's nothing, really."
+BEHAVIOR_REQUEST = "@pam could you please be a bit shorter from now on?"
+APOLOGY = "Sorry, the phones are a little wild today, so it might be a bit. I saved you the good chair, though."
+JUDGEMENTS_DRAWN = 40
+LABELS_PER_PERSON = 9  # fewer than a judge's agreement is shown from
+# The judgements at which each person disagrees with what was planted: they agree neither with a judge nor with each other on all.
 DISAGREEMENTS = {"planted drift": {2}, "second reader": {2, 7}}
 
 
@@ -65,14 +70,15 @@ def fill_console(out: Any) -> None:
     """
     if EvaluationSchedule.objects.filter(name=Demo.SCHEDULE).exists():
         return
-    agents = example_agents((*MEASURED, ANSWERING))
-    runs = _measure_every_few_days([agents[slug] for slug in MEASURED])
-    _label(runs)
+    agents = example_agents((*MEASURED_AGENTS, ANSWERING_AGENT))
+    evaluations = _measure_every_few_days([agents[slug] for slug in MEASURED_AGENTS])
+    _label(evaluations)
     _check_the_judge()
-    _answer_a_visitor(agents[ANSWERING])
+    _answer_a_visitor(agents[ANSWERING_AGENT])
     alerts = DriftAlert.objects.filter(schedule__name=Demo.SCHEDULE).count()
+    measured = f"{len(evaluations)} evaluations of {' and '.join(MEASURED_AGENTS)}"
     out.write(
-        f"In use: {len(runs)} evaluations of {' and '.join(MEASURED)} by a schedule ({counted(alerts, 'alert')}), labels, "
+        f"In use: {measured} by a schedule ({counted(alerts, 'alert')}), labels, "
         f"a check of the judge, a request, and checked messages in channel {Demo.CHANNEL}: see the console."
     )
 
@@ -80,36 +86,44 @@ def fill_console(out: Any) -> None:
 def _measure_every_few_days(agents: list[Agent]) -> list[EvaluationRun]:
     """Fire a schedule at the times it would have fired in the four weeks of the conversations, then pause it: no more is said."""
     newest = Message.objects.filter(agent__in=agents, synthetic=False).aggregate(at=Max("sent_at"))["at"]
-    end = timezone.localtime(newest).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
-    every = timedelta(hours=HOURS)
-    asked = EvaluationSchedule(
-        name=Demo.SCHEDULE, every_minutes=HOURS * 60, window=f"{HOURS}h", dimensions=["adherence"], judge=OFFLINE,
-        next_at=end - (FIRINGS - 1) * every,
-    )  # fmt: skip
-    schedule = save_schedule(asked, agents=agents)
+    last_day = timezone.localtime(newest).replace(hour=0, minute=0, second=0, microsecond=0)
+    end = last_day + timedelta(days=1)
+    first_firing = end - (FIRINGS - 1) * timedelta(hours=HOURS_BETWEEN)
+    wanted = EvaluationSchedule(
+        name=Demo.SCHEDULE,
+        every_minutes=HOURS_BETWEEN * 60,
+        window=f"{HOURS_BETWEEN}h",
+        dimensions=["adherence"],
+        judge=OFFLINE,
+        next_at=first_firing,
+    )
+    schedule = save_schedule(wanted, agents=agents)
     for _ in range(FIRINGS):
         fired = fire_if_due(schedule, now=schedule.next_at)
-        for run in execute(fired.runs if fired else ()):
-            look_for_drift(run)
+        for evaluation in execute(fired.runs if fired else ()):
+            look_for_drift(evaluation)
         schedule.refresh_from_db()
     schedule.is_active = False
     save_schedule(schedule)
     return list(EvaluationRun.objects.filter(schedule=schedule))
 
 
-def _label(runs: list[EvaluationRun]) -> None:
+def _label(evaluations: list[EvaluationRun]) -> None:
     """Draw judgements, and label some of them by what was planted: in build 41 michael does not do what is claimed of him."""
-    drawn = draw_label_set(name=LABEL_SET, judge=OFFLINE, dimension="adherence", n=DRAWN, runs=runs)
-    scores = EvaluationScore.objects.select_related("evaluation_run", "message__agent").in_bulk(drawn_ids(drawn))
-    lost = set(
-        EvaluationScore.objects.filter(message__agent__slug="michael", message__tags__build="41").values_list(
-            "pk", flat=True
-        )
+    label_set = draw_label_set(
+        name=LABEL_SET, judge=OFFLINE, dimension="adherence", n=JUDGEMENTS_DRAWN, runs=evaluations
     )
+    drawn = drawn_ids(label_set)
+    scores = EvaluationScore.objects.select_related("evaluation_run", "message__agent").in_bulk(drawn)
+    planted = EvaluationScore.objects.filter(message__agent__slug="michael", message__tags__build="41")
+    planted_drift = set(planted.values_list("pk", flat=True))
     for annotator, disagrees_at in DISAGREEMENTS.items():
-        for place, pk in enumerate(drawn_ids(drawn)[:LABELLED]):
-            holds = (pk not in lost) != (place in disagrees_at)
-            save_label(score=scores[pk], annotator=annotator, value=1 if holds == scores[pk].inverted else 8)
+        for number, pk in enumerate(drawn[:LABELS_PER_PERSON]):
+            claim_holds = pk not in planted_drift
+            if number in disagrees_at:
+                claim_holds = not claim_holds
+            is_high = claim_holds != scores[pk].inverted  # of an inverted claim a high value is bad
+            save_label(score=scores[pk], annotator=annotator, value=8 if is_high else 1)
     refresh(key_of(next(iter(scores.values()))))
 
 
@@ -133,27 +147,34 @@ def _answer_a_visitor(agent: Agent) -> None:
     with transaction.atomic():
         channel = Channel.objects.create(slug=Demo.CHANNEL, name="front desk", topic="Visitors and deliveries")
         ChannelMember.objects.create(channel=channel, agent=agent)
-        nudge = Intervention.objects.create(
-            slug=Demo.INTERVENTION,
-            description="Reminds an agent that keeps saying sorry",
-            is_enabled=True,
-            function="mentions",
-            function_parameters={"phrases": ["sorry"], "at_least": 1},
-            nudge="Say what you can do next instead of another apology.",
-        )
-        nudge.agents.set([agent])
+        nudge = _apology_nudge(agent)
     configure(agent=agent, changes={"behavior_requesters": "anyone"}, reason="example: visitors may ask")
     receive_message(channel=channel, outsider=VISITOR, text="Hi, is our order on its way?")
     stage = Stage(channel, channel, {agent.slug: agent})
-    for drafts in ((IN_CHARACTER,), (SENT_BACK, INSTEAD)):
-        stage.attempts(agent.slug, drafts, gate_settings())
-    for line in (SORRY, OBSERVED):
-        watched = {**gate_settings(), "gate_mode": "observe", "lines": [line]}
-        run_turn(start_turn(agent=agent, channel=channel, overrides=watched), owner=owner_name())
+    stage.send_drafts(agent.slug, (MESSAGE_IN_CHARACTER,), gate_settings())
+    stage.send_drafts(agent.slug, (DRAFT_SENT_BACK, SECOND_DRAFT), gate_settings())
+    for line in (APOLOGY, OBSERVED_MESSAGE):
+        observing = {**gate_settings(), "gate_mode": "observe", "lines": [line]}
+        run_turn(start_turn(agent=agent, channel=channel, overrides=observing), owner=owner_name())
     Intervention.objects.filter(pk=nudge.pk).update(is_enabled=False)
-    asked = receive_message(channel=channel, outsider=VISITOR, text=ASKED)
-    for run in asked.triggered_runs.all():
+    message = receive_message(channel=channel, outsider=VISITOR, text=BEHAVIOR_REQUEST)
+    for run in message.triggered_runs.all():
         run_turn(run, owner=owner_name())
-    _work_off(BehaviorRequest.objects.filter(message=asked, status__in=BehaviorRequest.OPEN), requests.work_one)
+    open_requests = BehaviorRequest.objects.filter(message=message, status__in=BehaviorRequest.OPEN)
+    _work_off(open_requests, requests.work_one)
     observed = ObservedMessage.objects.filter(message__channel=channel, status__in=ObservedMessage.OPEN)
     _work_off(observed, observe.work_one)
+
+
+def _apology_nudge(agent: Agent) -> Intervention:
+    """Make an intervention that nudges an agent that keeps saying sorry."""
+    nudge: Intervention = Intervention.objects.create(
+        slug=Demo.INTERVENTION,
+        description="Reminds an agent that keeps saying sorry",
+        is_enabled=True,
+        function="mentions",
+        function_parameters={"phrases": ["sorry"], "at_least": 1},
+        nudge="Say what you can do next instead of another apology.",
+    )
+    nudge.agents.set([agent])
+    return nudge
