@@ -54,7 +54,7 @@ class NotPossible(Exception):
 
 
 def may_import(user: User | AnonymousUser) -> bool:
-    """Whether they may upload messages; which channels and agents it may concern, `agents.transcripts.store` says."""
+    """Return whether they may upload messages; which channels and agents it may concern, `agents.transcripts.store` says."""
     return user.has_perm("agents.add_message")
 
 
@@ -234,7 +234,7 @@ class _Report:
 
 
 def _columns(job: Import, path: Path) -> list[str]:
-    """The columns of a CSV file; empty for every other."""
+    """Return the columns of a CSV file; empty for every other."""
     if path.suffix in (".csv", ".tsv"):
         with suppress(FileError):
             return [name[:100] for name in header_of(Source(path, name=job.name))[:MOST_COLUMNS]]
@@ -242,7 +242,7 @@ def _columns(job: Import, path: Path) -> list[str]:
 
 
 def _look(job: Import, path: Path, options: ReadOptions, *, most: int | None) -> dict[str, Any]:
-    """What the file holds and what importing it would do, of at most so many messages; stores nothing.
+    """Report what the file holds and what importing it would do, of at most so many messages; stores nothing.
 
     Raises:
         NotPossible: It cannot be imported as it is or with these choices.
@@ -312,7 +312,7 @@ def _look(job: Import, path: Path, options: ReadOptions, *, most: int | None) ->
 
 
 def _said(error: object) -> str:
-    """An error or a warning that names the page's fields instead of a command's options."""
+    """Return an error or a warning that names the page's fields instead of a command's options."""
     said = re.sub(
         r"(say which: )?--columns (speaker|text|sent_at)=COLUMN", "choose it below, among the columns", str(error)
     )

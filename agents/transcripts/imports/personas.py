@@ -25,12 +25,12 @@ class NotImported(Exception):
 
 
 def may_import(user: User | AnonymousUser) -> bool:
-    """Whether they may upload personas, which make agents and change them."""
+    """Return whether they may upload personas, which make agents and change them."""
     return user.has_perm("agents.add_agent") and user.has_perm("agents.change_agent")
 
 
 def preview_uploaded(uploads: Sequence[File[bytes]], *, user: User, reset: bool) -> list[tuple[UpsertResult, str]]:
-    """What `import_uploaded` would do, with what each model would then read as its persona; nothing is changed.
+    """Report what `import_uploaded` would do, with what each model would then read as its persona; nothing is changed.
 
     Raises:
         NotImported: A file is no persona, too large, or goes beyond the user's permissions.

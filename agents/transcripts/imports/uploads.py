@@ -52,12 +52,12 @@ class LimitedUploads(FileUploadHandler):
 
 
 def files_were_too_large(request: HttpRequest) -> bool:
-    """Whether the files of this form were not stored because of their size."""
+    """Return whether the files of this form were not stored because of their size."""
     return bool(request.META.get(_MARK))
 
 
 def plain_name(name: str) -> str:
-    """The name of a file without its folder and without what could do harm in one; its ending stays."""
+    """Return the name of a file without its folder and without what could do harm in one; its ending stays."""
     base = _ODD.sub("_", PurePosixPath(name.replace("\\", "/")).name).strip(" .") or "file"
     path = PurePosixPath(base)
     return base if len(base) <= NAME_LIMIT else path.stem[: NAME_LIMIT - len(path.suffix[:10])] + path.suffix[:10]
@@ -83,7 +83,7 @@ def write_out(job: Import, path: Path) -> Path | None:
 
 
 def is_stored(job: Import) -> bool:
-    """Whether the file's content is still there."""
+    """Return whether the file's content is still there."""
     return ImportChunk.objects.filter(of=job).exists()
 
 

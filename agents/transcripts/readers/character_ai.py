@@ -17,12 +17,12 @@ from agents.transcripts.records import Record, Skipped, SourceMessage
 
 
 def is_character_ai(value: dict[str, Any]) -> bool:
-    """Whether it is such a file, or one history of one."""
+    """Return whether it is such a file, or one history of one."""
     return _places(value) != []
 
 
 def _places(value: Any) -> list[Any]:
-    """The histories in a value: each an object with ``msgs`` or ``turns``."""
+    """Return the histories in a value: each an object with ``msgs`` or ``turns``."""
     if isinstance(value, dict):
         if any(isinstance(value.get(key), list) and _is_said(value[key]) for key in ("msgs", "turns", "messages")):
             return [value]
@@ -35,7 +35,7 @@ def _places(value: Any) -> list[Any]:
 
 
 def _is_said(values: list[Any]) -> bool:
-    """Whether these are messages of such a file."""
+    """Return whether these are messages of such a file."""
     first = next((one for one in values if isinstance(one, dict)), {})
     return "candidates" in first or "src__is_human" in first or (isinstance(first.get("src"), dict) and "text" in first)
 

@@ -81,7 +81,7 @@ def read_chat(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
 
 
 def is_openai(value: dict[str, Any]) -> bool:
-    """Whether it is a conversation (Anthropic's, too), a message, or an Inspect log."""
+    """Return whether it is a conversation (Anthropic's, too), a message, or an Inspect log."""
     samples = value.get("samples")
     if isinstance(samples, list) and samples and isinstance(samples[0], dict) and "messages" in samples[0]:
         return True
@@ -92,7 +92,7 @@ def is_openai(value: dict[str, Any]) -> bool:
 
 
 def _conversation(row: Row, source: Source, number: int) -> Iterator[Record]:
-    """A conversation object. An Inspect sample that was run in several epochs is a conversation per epoch."""
+    """Yield the messages of a conversation object. An Inspect sample that was run in several epochs is a conversation per epoch."""
     channel = next((row.name(key) for key in ID_KEYS if row.has(key)), "")
     if channel and row.has("epoch"):
         channel = f"{source.stem}-{channel}-epoch-{row.name('epoch')}"
@@ -104,7 +104,7 @@ def _conversation(row: Row, source: Source, number: int) -> Iterator[Record]:
 
 
 def _chat_message(row: Row, number: int, channel: str = "", model: str = "") -> Record:
-    """One message with `role` and `content`, of the conversation with this number."""
+    """Return one message with `role` and `content`, of the conversation with this number."""
     role = row.name("role")
     if not role:
         row.fail(f"{row.what} has no 'role'")
@@ -140,7 +140,7 @@ ROLES = {
 
 
 def _said(row: Row, speaker: str, text: str, channel: str, number: int) -> Record:
-    """What a speaker of ShareGPT or of a dialogue says; both can be mapped by role, too."""
+    """Return what a speaker of ShareGPT or of a dialogue says; both can be mapped by role, too."""
     if not text.strip():
         return Skipped("empty message", row.line)
     return SourceMessage(
@@ -155,7 +155,7 @@ def _said(row: Row, speaker: str, text: str, channel: str, number: int) -> Recor
 
 
 def is_sharegpt(value: dict[str, Any]) -> bool:
-    """Whether it is a conversation of ShareGPT, without messages beside it."""
+    """Return whether it is a conversation of ShareGPT, without messages beside it."""
     return isinstance(value.get("conversations") or value.get("conversation"), list) and not is_openai(value)
 
 
@@ -186,13 +186,13 @@ _TURN = re.compile(r"(?:\A|\n)[ \t]*(Human|Assistant):[ \t]?")
 
 
 def dialogue_key(value: Any) -> str:
-    """The key under which the dialogue stands; empty when this is no such object."""
+    """Return the key under which the dialogue stands; empty when this is no such object."""
     texts = value if isinstance(value, dict) else {}
     return next((key for key in TEXT_KEYS if isinstance(texts.get(key), str) and "Human:" in texts[key]), "")
 
 
 def is_dialogue(value: dict[str, Any]) -> bool:
-    """Whether it is a dialogue in one text. Data of other formats often has its first lines beside the messages."""
+    """Return whether it is a dialogue in one text. Data of other formats often has its first lines beside the messages."""
     return bool(dialogue_key(value)) and not is_openai(value) and not is_sharegpt(value)
 
 

@@ -26,7 +26,7 @@ _REASONS = {
 
 
 def is_chatgpt(value: dict[str, Any]) -> bool:
-    """Whether it is a conversation with its tree."""
+    """Return whether it is a conversation with its tree."""
     mapping = value.get("mapping")
     return isinstance(mapping, dict) and all(isinstance(node, dict) and "message" in node for node in mapping.values())
 
@@ -54,7 +54,7 @@ def read_chatgpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
 
 
 def _path(nodes: Mapping[str, Row], last: str) -> list[str]:
-    """The names from the root to the node last shown; without one that is there, to the last of the newest leaf."""
+    """Return the names from the root to the node last shown; without one that is there, to the last of the newest leaf."""
     if last not in nodes:
         parents = {node.name("parent") for node in nodes.values()}
         leaves = [name for name in nodes if name not in parents]
@@ -67,7 +67,7 @@ def _path(nodes: Mapping[str, Row], last: str) -> list[str]:
 
 
 def _created(node: Row) -> float:
-    """When the message of a node was made, in seconds since 1970; 0 where it does not say."""
+    """Return when the message of a node was made, in seconds since 1970; 0 where it does not say."""
     created = node.object("message").get("create_time")
     return float(created) if isinstance(created, int | float) else 0.0
 
@@ -117,6 +117,6 @@ def _message(row: Row, channel: str, number: int) -> Record:
 
 
 def _transcription(part: Any) -> str:
-    """The words of a part that was spoken; empty for every other."""
+    """Return the words of a part that was spoken; empty for every other."""
     spoken = isinstance(part, dict) and part.get("content_type") == "audio_transcription"
     return part["text"] if spoken and isinstance(part.get("text"), str) else ""

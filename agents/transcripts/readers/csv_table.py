@@ -101,7 +101,7 @@ def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
 
 
 def looks_like_csv(head: str) -> bool:
-    """Whether the first line names a column of texts and one of speakers or roles."""
+    """Return whether the first line names a column of texts and one of speakers or roles."""
     first = head.splitlines()[0]
     names = [name.strip().strip('"') for name in first.split(delimiter(first))]
     columns = column_map(names, {})
@@ -109,7 +109,7 @@ def looks_like_csv(head: str) -> bool:
 
 
 def usual_tags(header: list[str]) -> dict[str, str]:
-    """The columns of a CSV file that are usually tags, as `columns` of `ReadOptions`; none for our own export, which has tags."""
+    """Return the columns of a CSV file that are usually tags, as `columns` of `ReadOptions`; none for our own export, which has tags."""
     places = column_map(header, {})
     if tuple(header) == MESSAGE_KEYS:
         return {}
@@ -118,19 +118,19 @@ def usual_tags(header: list[str]) -> dict[str, str]:
 
 
 def usual_tag(column: str) -> str:
-    """The key under which a column of this name is usually stored as a tag; empty when it has another name."""
+    """Return the key under which a column of this name is usually stored as a tag; empty when it has another name."""
     key = column.lower()
     return key if key in TAGS else ""
 
 
 def header_of(source: Source) -> list[str]:
-    """The columns of a CSV file."""
+    """Return the columns of a CSV file."""
     first = next(iter(source.lines()), (0, ""))[1]
     return [name.strip() for name in next(csv.reader([first], delimiter=delimiter(first)), [])]
 
 
 def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
-    """Which field stands in which column: as wished, else by the usual names.
+    """Return which field stands in which column: as wished, else by the usual names.
 
     Raises:
         OptionError: A wished field or column does not exist. An empty column means that none holds the field.
@@ -189,7 +189,7 @@ def csv_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
 
 
 def delimiter(head: str) -> str:
-    """The delimiter that the header line has most of."""
+    """Return the delimiter that the header line has most of."""
     first = next((line for line in head.splitlines() if line.strip()), "")
     return max(DELIMITERS, key=first.count)
 
@@ -217,7 +217,7 @@ def _message(source: Source, line: int, cells: dict[str, str]) -> Record:
 
 
 def _exported(source: Source, line: int, cells: dict[str, str]) -> Record:
-    """A row of our own export: formula guards are undone, tags and payload are JSON."""
+    """Return a row of our own export as a message: formula guards are undone, tags and payload are JSON."""
     plain: dict[str, Any] = {name: unescape(cell) for name, cell in cells.items()}
     for name in ("tags", "payload", "synthetic"):
         plain[name] = parse(plain[name] or "null", path=source.name, line=line)

@@ -17,7 +17,7 @@ _KINDS = {"DirectTextChat": "dm", "DirectGroupTextChat": "private"}
 
 
 def is_discord(value: dict[str, Any]) -> bool:
-    """Whether it is an export of a channel."""
+    """Return whether it is an export of a channel."""
     return all(isinstance(value.get(key), dict) for key in ("guild", "channel")) and isinstance(
         value.get("messages"), list
     )

@@ -36,7 +36,7 @@ def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
 
 
 def is_message(value: dict[str, Any]) -> bool:
-    """Whether it could be a message of ours, without a header before it."""
+    """Return whether it could be a message of ours, without a header before it."""
     return "text" in value and bool({"agent", "speaker", "user", "outsider", "role"} & set(value))
 
 
@@ -90,7 +90,7 @@ def _lenient(row: Row) -> SourceMessage:
 
 
 def message_of(row: Row, kind: Kind, speaker: str, channel: str = "", role: str = "") -> SourceMessage:
-    """The message of an object with the keys `MESSAGE_KEYS`; `channel` is where one goes that names none."""
+    """Return the message of an object with the keys `MESSAGE_KEYS`; `channel` is where one goes that names none."""
     return SourceMessage(
         speaker=speaker,
         kind=kind,
@@ -109,7 +109,7 @@ def message_of(row: Row, kind: Kind, speaker: str, channel: str = "", role: str 
 
 
 def _tags(row: Row) -> Mapping[str, str]:
-    """An object of texts whose keys are tag keys."""
+    """Return an object of texts whose keys are tag keys."""
     tags = row.object("tags")
     for name, value in tags.items():
         if not isinstance(value, str):

@@ -21,7 +21,7 @@ NOTES = "SillyTavern System"
 
 
 def is_sillytavern(value: dict[str, Any]) -> bool:
-    """Whether it is the header of a chat, or one of its messages."""
+    """Return whether it is the header of a chat, or one of its messages."""
     return "chat_metadata" in value or {"user_name", "character_name"} <= set(value) or {"mes", "is_user"} <= set(value)
 
 
@@ -74,7 +74,7 @@ def read_sillytavern(source: Source, columns: Mapping[str, str]) -> Iterator[Rec
 
 
 def _time(value: Any) -> datetime | None:
-    """A time as SillyTavern's versions wrote it; None for one in the words of another language."""
+    """Return a time as SillyTavern's versions wrote it; None for one in the words of another language."""
     if isinstance(value, str) and (match := _STAMP.fullmatch(value.strip())):
         *parts, milliseconds = (int(part or 0) for part in match.groups())
         value = "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}".format(*parts) + f".{milliseconds:03}"

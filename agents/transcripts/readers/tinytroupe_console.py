@@ -224,16 +224,19 @@ class _Sessions:
         self.all[-1].agents |= names
 
     def _printed_later(self, block: _Block) -> Record:
-        """What is printed again belongs to the session where it was said; what is new there, to the agent's latest."""
-        name = {block.target or block.source}
-        theirs = [session for session in self.all if name & session.agents]
-        words, view = _words(block)
-        for session in theirs:
-            if session.shown[view] < session.said[words]:
+        """Return the record of a block that is printed again.
+
+        It belongs to the session where it was said; what is new there, to the agent's latest.
+        """
+        agent = {block.target or block.source}
+        sessions = [session for session in self.all if agent & session.agents]
+        words, shown_words = _words(block)
+        for session in sessions:
+            if session.shown[shown_words] < session.said[words]:
                 return _record(block, session)
-        if not theirs:
-            self._enter_for(name, asked=not self.all)
-        return _record(block, (theirs or self.all)[-1])
+        if not sessions:
+            self._enter_for(agent, asked=not self.all)
+        return _record(block, (sessions or self.all)[-1])
 
 
 MOST_WAITING = 1000

@@ -67,7 +67,7 @@ _FILE_NAME = re.compile(r"[^\n]{1,200}\.\w{2,5}")
 
 
 def said_in(lines: Sequence[str], *, marks: bool) -> tuple[str, str]:
-    """What the speaker of a message of WhatsApp said, and, where that is nothing, why.
+    """Return what the speaker of a message of WhatsApp said, and, where that is nothing, why.
 
     Args:
         lines: Of the message, without time and speaker.
