@@ -61,6 +61,5 @@ COUNTED = tuple(d.value for d in Dimension if d.kind.counted)
 TAKES_RULES = tuple(d.value for d in Dimension if d.kind.takes_rules)
 
 DEFAULT_DIMENSIONS = (Dimension.ADHERENCE.value, Dimension.FLUENCY.value)  # measured where none are named
-OF_PERSONA = (
-    Dimension.ADHERENCE.value
-)  # the one in which a persona's traits, and what is suggested for a persona, are measured
+# The one in which a persona's traits, and what is suggested for a persona, are measured.
+OF_PERSONA = Dimension.ADHERENCE.value

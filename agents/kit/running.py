@@ -14,7 +14,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from threading import Lock
 from types import FrameType
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from django.db import Error as AnyDatabaseError
 from django.db import InterfaceError, InternalError, OperationalError, connection, connections
@@ -235,47 +235,67 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
     """
     if limit < 1:
         raise ValueError(f"limit is {limit}; allowed: 1 or more")
-    stop, waiting, lock, ended = Stop(current_stop()), enumerate(jobs), Lock(), False
-    results: dict[int, T] = {}
-    errors: dict[int, BaseException] = {}
+    side = _SideBySide(jobs)
+    threads = min(limit, len(jobs)) if isinstance(jobs, Sized) else limit
+    if threads <= 1:
+        side.work()
+        return side.outcome()
+    if not connection.in_atomic_block:
+        connection.close()  # this thread only waits: its connection is free for the others
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            wait([pool.submit(copy_context().run, side.work_in_thread) for _ in range(threads)])
+        except BaseException:  # Ctrl-C: the jobs stop, too, and the pool waits for them
+            side.end_early()
+            raise
+    return side.outcome()
 
-    def work() -> None:
-        nonlocal ended
-        place = -1
-        with stopping_with(stop):
+
+class _SideBySide(Generic[T]):
+    """Shares the jobs of `side_by_side` among its threads, and keeps what they returned or raised by the number of the job."""
+
+    def __init__(self, jobs: Iterable[Callable[[], T]]) -> None:
+        self.stop = Stop(current_stop())
+        self.waiting = enumerate(jobs)
+        self.lock = Lock()
+        self.ended = False  # no further job is begun
+        self.results: dict[int, T] = {}
+        self.errors: dict[int, BaseException] = {}
+
+    def work(self) -> None:
+        """Do job after job until none is left."""
+        number = -1
+        with stopping_with(self.stop):
             while True:
                 try:
-                    with lock:
-                        numbered = None if ended else next(waiting, None)
-                    if numbered is None:
+                    with self.lock:
+                        numbered_job = None if self.ended else next(self.waiting, None)
+                    if numbered_job is None:
                         return
-                    place, job = numbered
-                    results[place] = job()
+                    number, job = numbered_job
+                    self.results[number] = job()
                 except Exception as error:  # noqa: BLE001 (raised when the others have ended)
-                    errors[place] = error
+                    self.errors[number] = error
                 except BaseException as error:  # noqa: BLE001 (the same; the others stop at once)
-                    errors[place], ended = error, True
-                    stop.request()
+                    self.errors[number] = error
+                    self.end_early()
 
-    def thread() -> None:
+    def work_in_thread(self) -> None:
+        """Do job after job in a thread of its own, which leaves no database connection open."""
         try:
-            work()
+            self.work()
         finally:
             connections.close_all()
 
-    most = min(limit, len(jobs)) if isinstance(jobs, Sized) else limit
-    if most <= 1:
-        work()
-    else:
-        if not connection.in_atomic_block:
-            connection.close()  # this thread only waits: its connection is free for the others
-        with ThreadPoolExecutor(most) as pool:
-            try:
-                wait([pool.submit(copy_context().run, thread) for _ in range(most)])
-            except BaseException:  # Ctrl-C: the jobs stop, too, and the pool waits for them
-                ended = True
-                stop.request()
-                raise
-    for place in sorted(errors, key=lambda place: (isinstance(errors[place], Exception), place)):
-        raise errors[place]
-    return [results[place] for place in sorted(results)]
+    def end_early(self) -> None:
+        """Begin no further job, and stop those that run at their next look at the flag."""
+        self.ended = True
+        self.stop.request()
+
+    def outcome(self) -> list[T]:
+        """Return what the jobs returned, in their order, or raise what comes first; that the work is to stop comes before failures."""
+        stopped = [number for number in sorted(self.errors) if not isinstance(self.errors[number], Exception)]
+        failed = [number for number in sorted(self.errors) if number not in stopped]
+        for number in (*stopped, *failed):
+            raise self.errors[number]
+        return [self.results[number] for number in sorted(self.results)]

@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared_list
 from agents.kit.text.edits import GUARDS
-from agents.kit.text.reading import read
+from agents.kit.text.reading import parse_text
 from agents.models import Agent
 
 MOST_LISTED = 5  # differences that a reason names
@@ -39,8 +39,8 @@ def refusal(
         return "The polish is empty."
     if polished == draft:
         return ""
-    parsed_draft = read(draft, names=names, context=f"{message}\n{preferences}")
-    parsed_polish = read(polished, names=names)
+    parsed_draft = parse_text(draft, names=names, context=f"{message}\n{preferences}")
+    parsed_polish = parse_text(polished, names=names)
     for name, guard in GUARDS.items():
         difference = guard(parsed_draft, parsed_polish)
         if difference.added:

@@ -19,7 +19,7 @@ from agents.kit import llm
 from agents.kit.llm.requests import object_schema
 from agents.kit.text import edits
 from agents.kit.text.fences import fault_of, fence, indented, neutral, one_line, render_prompt
-from agents.kit.text.reading import read
+from agents.kit.text.reading import parse_text
 from agents.swarm import guards
 from agents.swarm.models import Swarm, SwarmPhase
 from agents.swarm.phases import RECOVERY, SAFETY
@@ -207,8 +207,8 @@ def _why_replacement_refused(draft: str, answer: PolishAnswer, phases: Sequence[
     if answer.replaced_by == RECOVERY and all(outcome.ok for outcome in material.outcomes):
         return "it recovers from an error, and no tool failed"
     tool_answers = [outcome.answer for outcome in material.outcomes]
-    known = read("\n".join([draft, material.message, *tool_answers]))
-    replacement = read(answer.text)
+    known = parse_text("\n".join([draft, material.message, *tool_answers]))
+    replacement = parse_text(answer.text)
     for guard in (edits.numbers, edits.dates, edits.links, edits.code, edits.form):
         added = guard(known, replacement).added
         if added:

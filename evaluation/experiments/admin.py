@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from agents.kit.admin.access import user_of
 from agents.kit.commands import Cell
 from agents.kit.console import display
-from agents.kit.console.forms import Takes, as_query, ask, request_form
+from agents.kit.console.forms import CostPreview, as_query, ask, request_form
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import console_action
@@ -26,7 +26,7 @@ from agents.models import Channel
 from evaluation.admin.display import judge_badge
 from evaluation.experiments.estimate import estimate_experiment
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.play import cancel, go_on
+from evaluation.experiments.play import cancel, resume_experiment
 from evaluation.experiments.printed import headline, tables
 from evaluation.experiments.report import ExperimentReport, report
 from evaluation.experiments.request import ExperimentRequest, request_experiment
@@ -77,7 +77,7 @@ class ExperimentAdmin(LogAdmin[Experiment]):
 
         return ask(
             self, request, form, title="Start an experiment", verb="Start it", do=start,
-            takes=lambda: _takes(form.asked), folded=("seed", "judge", "actor_model"),
+            preview=lambda: _cost_preview(form.asked), folded=("seed", "judge", "actor_model"),
             about="The same conversations are played with and without a treatment: what did it gain, and what did it harm? Workers play "
             "them, marked synthetic, and judge them.",
             back=(self.url("changelist"), "Back to the experiments"),
@@ -116,10 +116,10 @@ class ExperimentAdmin(LogAdmin[Experiment]):
 
     @console_action("resume", PLAYING)
     def resume_view(self, request: HttpRequest, row: Experiment) -> str:
-        return f"{go_on(row)} conversations are queued; the worker (manage.py work) plays them."
+        return f"{resume_experiment(row)} conversations are queued; the worker (manage.py work) plays them."
 
 
-def _takes(asked: ExperimentRequest) -> Takes:
+def _cost_preview(asked: ExperimentRequest) -> CostPreview:
     scenario = asked.scaled_scenario()
     one = estimate_experiment(scenario, **asked.models)
     cost, calls = None if one.usd is None else Decimal(str(one.usd)), one.judge_calls + one.actor_calls
@@ -137,7 +137,7 @@ def _takes(asked: ExperimentRequest) -> Takes:
     roles: tuple[tuple[Role, str], ...] = (("judge", one.judge), ("actor", one.actor_model))
     missing = [text for role, model in roles if (text := problem_of(role, model))]
     note = "What the gate and other stages ask comes on top. It can be cancelled; what was said stays."
-    return Takes(facts=facts, warnings=missing, note=note)
+    return CostPreview(facts=facts, warnings=missing, note=note)
 
 
 def _cell(cell: Cell) -> object:

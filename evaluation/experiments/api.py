@@ -22,7 +22,7 @@ from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.play import ExperimentRefused, cancel, go_on
+from evaluation.experiments.play import ExperimentRefused, cancel, resume_experiment
 from evaluation.experiments.printed import as_csv, as_markdown
 from evaluation.experiments.report import ExperimentReport, report
 from evaluation.experiments.request import ExperimentRequest, request_experiment
@@ -90,7 +90,7 @@ class Experiments(Rows):
         """Go on with what was paused by its budget, or crashed. 202: a worker plays it. 409 when it was cancelled."""
         self.read_body()
         try:
-            go_on(experiment := self.get_object())
+            resume_experiment(experiment := self.get_object())
         except ExperimentRefused as error:
             raise Conflict(str(error)) from None
         experiment.refresh_from_db()

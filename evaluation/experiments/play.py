@@ -330,7 +330,7 @@ def play(experiment: Experiment, *, progress: Progress = lambda environment: Non
         progress: Called with each environment that has ended; perhaps in other threads.
         limit: Environments side by side; default as many as keep this process's calls to the models busy.
     """
-    go_on(experiment)
+    resume_experiment(experiment)
     experiment.refresh_from_db()
     _do_here(experiment, _prepare)
     if experiment.status == Status.COMPLETED:
@@ -352,7 +352,7 @@ def _at_once(experiment: Experiment) -> int:
     return max(1, (settings.LLM_MAX_CONCURRENCY + SPARE) // (scenario.agents if together else 1))
 
 
-def go_on(experiment: Experiment) -> int:
+def resume_experiment(experiment: Experiment) -> int:
     """Queue what was paused by a budget, or crashed; returns how many environments and evaluations.
 
     Raises:

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from agents.kit.text.edits import GUARDS
 from agents.kit.text.fences import prompt_path
 from agents.kit.text.patterns import Undecided, check_phrase, find, find_all
-from agents.kit.text.reading import read
+from agents.kit.text.reading import parse_text
 from agents.kit.text.tokens import has_emoji, split_sentences, tokenize
 from evaluation.dimensions import BY_ONE_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, OF_PERSONA, TAKES_RULES, Dimension
 
@@ -130,8 +130,8 @@ def _unless(undecided: dict[str, Undecided], problem: str) -> str:
 
 
 def _only(text: str, references: dict[str, str]) -> str:
-    message = read(text)
-    added = {name: GUARDS[name](read(reference), message).added for name, reference in references.items()}
+    message = parse_text(text)
+    added = {name: GUARDS[name](parse_text(reference), message).added for name, reference in references.items()}
     listed = (f"{', '.join(map(repr, items[:5]))} ({name})" for name, items in added.items() if items)
     problems = "; ".join(listed)
     return f"not allowed: {problems}" if problems else ""

@@ -1,4 +1,4 @@
-"""Scores as rows for other tools: one row per message and proposition, with everything needed to trace a number back."""
+"""Export scores as rows for other tools: one per message and proposition, with everything needed to trace a number back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = (
     *("persona_digest", "proposition_digest", "window", "where", "seed", "tags", "judged_at"),
     *("procedure", "repeat", "first_score", "count", "compared_with", "compared_text", "history", "history_where"),
 )
-OF_RUN = (
+COLUMNS_OF_RUN = (
     *("is_baseline", "persona_digest", "proposition_digest", "window", "where", "seed"),
     *("procedure", "history", "history_where"),
 )
@@ -25,43 +25,58 @@ TEXTS = frozenset({"text", "compared_text", "flaws", "reason", "reasoning", "jus
 
 
 def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
-    """The rows, in order of run, dimension and message; read in portions."""
+    """Yield the rows, in order of run, dimension and message; read in portions."""
     related = ("evaluation_run__agent", "evaluation_run__channel", "message__channel", "compared_with")
-    unread = (f"evaluation_run__agent__{text}" for text in ("system_prompt", "sample_lines", "description"))
+    unread = [f"evaluation_run__agent__{text}" for text in ("system_prompt", "sample_lines", "description")]
     rows = scores.select_related(*related).defer(*unread)
     for score in rows.order_by("evaluation_run_id", "dimension", "message_id", "pk").iterator(chunk_size=1000):
-        run, message, earlier = score.evaluation_run, score.message, score.compared_with
-        channel = message.channel if message else run.channel
-        special = {
-            "evaluation_run": run.pk,
-            "agent": run.agent.slug if run.agent else None,
-            "channel": channel.slug if channel else None,
-            "message": message.external_id if message else None,
-            "sent_at": message.sent_at.isoformat() if message and message.sent_at else None,
-            "text": (score.context_snippet if run.swaps else message.text) if message else None,
-            "tags": message.tags if message else {},
-            "judge": score.judge or run.judge,
-            "judged_at": score.judged_at.isoformat() if score.judged_at else None,
-            "compared_with": earlier.external_id if earlier else None,
-            "compared_text": earlier.text if earlier else None,
-        }
-        yield {
-            name: special[name] if name in special else getattr(run if name in OF_RUN else score, name)
-            for name in COLUMNS
-        }
+        yield _score_row(score)
+
+
+def _score_row(score: EvaluationScore) -> dict[str, Any]:
+    """Return the row of a judgement, its columns in the order of `COLUMNS`."""
+    run, message, earlier = score.evaluation_run, score.message, score.compared_with
+    channel = message.channel if message else run.channel
+    values: dict[str, Any] = {
+        "evaluation_run": run.pk,
+        "agent": run.agent.slug if run.agent else None,
+        "channel": channel.slug if channel else None,
+        "message": None,
+        "sent_at": None,
+        "text": None,
+        "tags": {},
+        "judge": score.judge or run.judge,
+        "judged_at": score.judged_at.isoformat() if score.judged_at else None,
+        "compared_with": earlier.external_id if earlier else None,
+        "compared_text": earlier.text if earlier else None,
+    }
+    if message:
+        values["message"] = message.external_id
+        values["tags"] = message.tags
+        values["text"] = score.context_snippet if run.swaps else message.text  # what was judged in its place
+        if message.sent_at:
+            values["sent_at"] = message.sent_at.isoformat()
+    row: dict[str, Any] = {}
+    for name in COLUMNS:
+        if name in values:
+            row[name] = values[name]
+        else:
+            row[name] = getattr(run if name in COLUMNS_OF_RUN else score, name)
+    return row
 
 
 def write_jsonl(scores: QuerySet[EvaluationScore], out: IO[str]) -> int:
-    """Write one JSON object per line; returns the number of rows."""
-    return _written(json_lines(score_rows(scores)), out)
+    """Write one JSON object per line; return the number of rows."""
+    return _write_lines(json_lines(score_rows(scores)), out)
 
 
 def write_csv(scores: QuerySet[EvaluationScore], out: IO[str], columns: Sequence[str] = COLUMNS) -> int:
-    """Write CSV with a header, safe against spreadsheet formulas; lists as JSON. Returns the number of rows."""
-    return _written(csv_lines(score_rows(scores), columns), out) - 1
+    """Write CSV with a header, safe against spreadsheet formulas; lists as JSON. Return the number of rows."""
+    return _write_lines(csv_lines(score_rows(scores), columns), out) - 1
 
 
-def _written(lines: Iterator[str], out: IO[str]) -> int:
+def _write_lines(lines: Iterator[str], out: IO[str]) -> int:
+    """Write the lines; return how many there were."""
     count = 0
     for line in lines:
         out.write(line)

@@ -116,7 +116,7 @@ def _one_worker(agents: Any, spec: Any, server: Any, *, latency: float) -> tuple
     wall, cpu = time.perf_counter(), time.process_time()
     beside.start()
     try:
-        side_by_side([partial(worker.go_on, None, once=True, poll=0.1)] * WORKER_THREADS, WORKER_THREADS)
+        side_by_side([partial(worker.work_until_stopped, None, once=True, poll=0.1)] * WORKER_THREADS, WORKER_THREADS)
     finally:
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         done.set()

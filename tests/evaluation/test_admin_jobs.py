@@ -73,12 +73,16 @@ def test_suggestions_are_priced_first_then_written_by_a_worker_and_shown(
     assert not LLMCall.objects.exists()
 
     answer = confirm(root, SUGGEST, **SUGGESTING)
-    job = Job.objects.get()
-    assert answer["Location"] == page_of(job)
-    assert "data-live" in read(root, page_of(job))
+    assert answer["Location"] == SUGGEST
+    page = read(root, SUGGEST)
+    progress = reverse("admin:evaluation_job_progress", args=[Job.objects.get().pk])
+    assert f'data-live="{progress}"' in page
+    assert root.get(progress).json() == {"status": "pending", "done": 0, "settled": 0}
     work()
 
-    page = plain(read(root, page_of(job)))
+    page = read(root, SUGGEST)
+    assert "data-live" not in page
+    page = plain(page)
     assert "completed" in page
     assert "ada 1 1" in page, "one suggestion, one that could not be used"
     assert [p.id for p in load_file(file_of(team)).inactive] == ["ada-sales-talk"]
@@ -101,9 +105,8 @@ def test_suggestions_that_failed_say_why(root: Client, llm_server: LLMServer, te
     confirm(root, SUGGEST, **SUGGESTING)
     work()
 
-    job = Job.objects.get()
-    assert job.status == "failed"
-    assert "no suggestions for ada: unavailable" in read(root, page_of(job))
+    assert Job.objects.get().status == "failed"
+    assert "no suggestions for ada: unavailable" in read(root, SUGGEST)
 
 
 def test_a_worker_that_was_lost_leaves_the_agents_that_were_asked(llm_server: LLMServer, team: Path) -> None:
@@ -149,7 +152,7 @@ def test_a_judge_is_checked_by_workers_and_the_result_stands_beside_its_scores(
     assert not jobs.work_one(owner="me"), "it waits for its evaluations"
     work()
 
-    page = plain(read(root, page_of(job)))
+    page = plain(read(root, CHECK))
     assert "better than chance 1.00" in page
     assert JudgeCalibration.objects.get().swap_test["auc"] == 1
 
@@ -162,7 +165,7 @@ def test_a_check_of_which_an_evaluation_failed_says_so_and_stores_nothing(
     EvaluationRun.objects.update(status="failed", error="the judge is away")
     work()
 
-    assert "4 of 4 evaluations are failed, not completed: the judge is away" in read(root, page_of(Job.objects.get()))
+    assert "4 of 4 evaluations are failed, not completed: the judge is away" in read(root, CHECK)
     assert not JudgeCalibration.objects.exists()
 
 

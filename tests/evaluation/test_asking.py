@@ -16,7 +16,7 @@ from agents.kit.bulk import insert_values, update_rows
 from agents.models import Agent
 from evaluation.judge.questions import GIVE_UP_AFTER, JudgeHealth
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.planning import Prepared, RunSpec, prepare_run
+from evaluation.runs.planning import PreparedChannel, RunSpec, prepare_run
 from tests import zygote
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judged import make_run, make_score
@@ -202,7 +202,7 @@ def test_nothing_needs_no_statement() -> None:
 
 def test_agents_prepared_together_share_the_runs_of_their_channels(llm_server: LLMServer) -> None:
     diverse()
-    channels: Prepared = []
+    channels: list[PreparedChannel] = []
     specs = [RunSpec(agent=a, dimensions=("convergence",)) for a in Agent.objects.order_by("slug")]
 
     first, *others = [prepare_run(spec, channels=channels)[0] for spec in specs]

@@ -14,7 +14,7 @@ from evaluation.change.models import Baseline, Change
 from evaluation.change.stored import refresh_changes
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture, execute
-from evaluation.runs.judging import begin_judging
+from evaluation.runs.judging import open_evaluation
 from evaluation.runs.planning import prepare_run
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
@@ -79,9 +79,9 @@ def test_an_unforeseen_error_ends_its_own_run_and_leaves_the_others_to_the_queue
     def second_fails(run: EvaluationRun, **given: Any) -> Any:
         if run.agent == bob:
             raise RuntimeError("disk full")
-        return begin_judging(run, **given)
+        return open_evaluation(run, **given)
 
-    monkeypatch.setattr("evaluation.runs.execute.begin_judging", second_fails)
+    monkeypatch.setattr("evaluation.runs.execute.open_evaluation", second_fails)
     with pytest.raises(RuntimeError, match="disk full"):
         execute(planned)
 

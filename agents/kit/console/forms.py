@@ -121,7 +121,7 @@ def tell_done(
 
 # -- a use case from a page: choose, see what it takes, have a worker do it
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Takes:
+class CostPreview:
     """What something would take, before it is asked for.
 
     Attributes:
@@ -263,29 +263,31 @@ def ask(
     *,
     title: str,
     verb: str,
-    takes: Callable[[], Takes],
+    preview: Callable[[], CostPreview],
     do: Callable[[], str],
     back: tuple[str, str],
     folded: Sequence[str] = (),
     about: object = "",
+    newest: object = "",
 ) -> HttpResponse:
     """A page that shows choices and what they take, and asks a worker for it when these very choices are confirmed.
 
     Args:
         form: Bound; see `as_query`.
         title: Of the page. `verb`: of the button.
-        takes: What the valid form would take; may raise ValueError, which then stands in the form.
+        preview: What the valid form would cost; may raise ValueError, which then stands in the form.
         do: Queues it and returns the address to go to; may raise ValueError.
         back: Address and name of the page to go back to.
         folded: Names of fields that few people need.
         about: A sentence or two on top.
+        newest: HTML of the newest such work: how far it is, and its result.
     """
     seen, shown = request.POST.get("seen", ""), None
     if form.is_valid():
         try:
             if request.method == "POST" and "estimate" not in request.POST and seen == _mark(form):
                 return HttpResponseRedirect(do())
-            shown = takes()
+            shown = preview()
         except ValueError as error:
             refuse(form, error)
     fields = [(field, field.name in folded) for field in form.visible_fields()]
@@ -295,8 +297,9 @@ def ask(
         title,
         verb=verb,
         about=about,
+        newest=newest,
         form=form,
-        takes=shown,
+        preview=shown,
         seen=_mark(form) if shown else "",
         changed=bool(seen) and shown is not None,
         plain=[field for field, is_folded in fields if not is_folded],

@@ -13,13 +13,13 @@ from django.utils.safestring import SafeString
 
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
-from agents.kit.console.forms import Takes, as_query, ask, request_form
+from agents.kit.console.forms import CostPreview, as_query, ask, request_form
 from agents.kit.console.panels import table
 from agents.kit.console.site import add_pages
 from agents.kit.text.wording import decimal
-from evaluation.admin.asking import takes
+from evaluation.admin.asking import cost_preview
 from evaluation.admin.display import MEASURE, dimension_badge
-from evaluation.admin.jobs import JobPage
+from evaluation.admin.jobs import newest_job
 from evaluation.calibration.jobs import JudgeCheckRequest, request_check, specs_to_queue
 from evaluation.calibration.swap_test import SwapTest, swap_specs
 from evaluation.models import BY_MESSAGE, Job
@@ -43,15 +43,16 @@ def check_page(request: HttpRequest) -> HttpResponse:
     def queue() -> str:
         if not request.user.has_perm(MEASURE):
             raise PermissionDenied
-        job = request_check(form.asked, user=user_of(request))
-        return reverse("admin:evaluation_job_change", args=[job.pk])
+        request_check(form.asked, user=user_of(request))
+        return reverse("admin:evaluation_job_check")
 
     return ask(
         job_admin, request, form, title="Check a judge", verb="Check the judge", do=queue,
-        takes=lambda: _checking_takes(form.asked, may_ask=request.user.has_perm(MEASURE)),
+        preview=lambda: _checking_preview(form.asked, may_ask=request.user.has_perm(MEASURE)),
         about="Can it tell agents' own words from those of others? Each agent is judged on its own messages, and on texts of others in "
         "their place. The result stands beside the judge's scores from then on. It needs no labels.",
         back=(reverse("admin:evaluation_drift_overview"), "Back to the overview"),
+        newest=newest_job(request, Job.Kind.JUDGE_CHECK, checked),
     )  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def _default_dimensions() -> tuple[str, ...]:
         return ()  # said when it is estimated
 
 
-def _checking_takes(asked: JudgeCheckRequest, *, may_ask: bool) -> Takes:
+def _checking_preview(asked: JudgeCheckRequest, *, may_ask: bool) -> CostPreview:
     try:
         specs = specs_to_queue(asked)
         every = estimate_all([half for spec in specs for half in swap_specs(spec)])
@@ -70,7 +71,7 @@ def _checking_takes(asked: JudgeCheckRequest, *, may_ask: bool) -> Takes:
         raise ValueError(f"proposition files cannot be used: {error}") from None
     note = "Every agent is measured twice; neither half is a score of the agent."
     why_not = "" if may_ask else "Asking for it takes the right to ask for evaluations."
-    return takes([("Agents", f"{len(specs):,}")], every, note=note, why_not=why_not)
+    return cost_preview([("Agents", f"{len(specs):,}")], every, note=note, why_not=why_not)
 
 
 def checked(job: Job) -> SafeString:
@@ -97,5 +98,4 @@ def _urls() -> list[URLPattern]:
     return [path("evaluation/job/check/", page, name="evaluation_job_check")]
 
 
-JUDGE_CHECK = JobPage(asking="admin:evaluation_job_check", permissions=(MEASURE,), result=checked)
 add_pages(_urls)

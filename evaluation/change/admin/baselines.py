@@ -20,12 +20,12 @@ from django.utils.safestring import SafeString
 from agents.admin.display import agent_chip
 from agents.builds import BUILD_TAGS
 from agents.kit.console import display
-from agents.kit.console.forms import Takes, ask, confirmed
+from agents.kit.console.forms import CostPreview, ask, confirmed
 from agents.kit.console.panels import table
 from agents.kit.console.site import ReadOnlyAdmin, console_page
 from agents.kit.text.wording import counted
 from agents.models import Agent, Import, Message
-from evaluation.admin.asking import FOLDED, measuring_form, measuring_takes, refusing_files, requests_of
+from evaluation.admin.asking import FOLDED, measuring_form, measuring_preview, refusing_files, requests_of
 from evaluation.admin.display import (
     MEASURE,
     dimension_badge,
@@ -46,7 +46,7 @@ from evaluation.change.stored import current_changes
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
-from evaluation.runs.planning import ENOUGH, RunSpec
+from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec
 from evaluation.runs.request import request_evaluation
 from evaluation.runs.summary import Share, shares_of
 
@@ -112,11 +112,11 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
         is_baseline = what == "capture"
         form = measuring_form(request, usual=set(captured), is_baseline=is_baseline)
 
-        def estimate() -> Takes:
+        def estimate() -> CostPreview:
             with refusing_files():
                 specs = [asked.spec(agent=agent, is_baseline=is_baseline) for asked in requests_of(form)]
             dropped = dropped_tags(specs).get(agent.slug, "") if is_baseline else ""
-            return measuring_takes(specs, simulate=form.asked.simulate, dropped_tags=dropped)
+            return measuring_preview(specs, simulate=form.asked.simulate, dropped_tags=dropped)
 
         def queue() -> str:
             for asked in requests_of(form):
@@ -135,7 +135,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
             form,
             title=TITLES[what].format(display.marked(agent.display_name)),
             verb=VERBS[what],
-            takes=estimate,
+            preview=estimate,
             do=queue,
             back=(reverse("admin:agents_agent_change", args=[agent.pk]), "Back to the agent"),
             folded=FOLDED,
@@ -291,7 +291,7 @@ def _asks_first(agent: Agent, tags: str) -> SafeString:
     "Capture baseline",
     "A worker measures each of them as it is now, which becomes what later evaluations are compared with; the baseline there is goes "
     "only when the new one has succeeded. It asks the configured judge: what that costs is estimated on each agent's page, and by "
-    f"manage.py capture_baseline --dry-run. For agents with fewer than {ENOUGH} messages, conversations are simulated first. "
+    f"manage.py capture_baseline --dry-run. For agents with fewer than {ENOUGH_MESSAGES} messages, conversations are simulated first. "
     "A baseline of messages with a tag is not replaced from here: the agent's own page asks which messages.",
 )
 def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
@@ -308,7 +308,9 @@ def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[
             model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)
     if runs:
         simulated = [str(run.agent) for run in runs if run.awaits_simulation]
-        first = f" Simulated first (fewer than {ENOUGH} messages): {', '.join(simulated)}." if simulated else ""
+        first = (
+            f" Simulated first (fewer than {ENOUGH_MESSAGES} messages): {', '.join(simulated)}." if simulated else ""
+        )
         text = format_html(
             "{} queued; the worker (<code>manage.py work</code>) captures them.{} {}",
             counted(len(runs), "baseline is", "baselines are"),

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
-from agents.kit.console.forms import Takes, as_query, ask, request_form
+from agents.kit.console.forms import CostPreview, as_query, ask, request_form
 from agents.kit.console.panels import table
 from agents.kit.console.site import Button, add_pages
 from agents.kit.llm import Label, estimate_tokens, ledger
@@ -22,7 +22,7 @@ from agents.kit.llm.endpoints import problem_of
 from agents.models import Agent
 from agents.personas.persona import render_persona
 from evaluation.admin.display import MEASURE
-from evaluation.admin.jobs import JobPage
+from evaluation.admin.jobs import newest_job
 from evaluation.drafting.editing import NO_FOLDER, team_folder
 from evaluation.drafting.jobs import SuggestionsRequest, model_choices, queue_suggestions
 from evaluation.drafting.suggesting import suggestions_request
@@ -53,19 +53,20 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
     def queue() -> str:
         asked = form.asked
         refuse_judge(asked.model, field="model")
-        job = queue_suggestions(agents=agents(), most=asked.max, model=asked.model, user=user_of(request))
-        return reverse("admin:evaluation_job_change", args=[job.pk])
+        queue_suggestions(agents=agents(), most=asked.max, model=asked.model, user=user_of(request))
+        return reverse("admin:evaluation_job_suggest")
 
     return ask(
         job_admin, request, form, title="Suggest propositions", verb="Suggest", do=queue,
-        takes=lambda: _suggesting_takes(agents(), form.asked.max, form.asked.model),
+        preview=lambda: _suggesting_preview(agents(), form.asked.max, form.asked.model),
         about="A model reads each persona and suggests what to measure, with the words it comes from. Nothing is judged before you "
         "accept it.",
         back=(reverse("admin:evaluation_proposition_changelist"), "Back to the propositions"),
+        newest=newest_job(request, Job.Kind.SUGGESTIONS, suggested),
     )  # fmt: skip
 
 
-def _suggesting_takes(agents: list[Agent], most: int, model: str) -> Takes:
+def _suggesting_preview(agents: list[Agent], most: int, model: str) -> CostPreview:
     """A call per agent; tokens are a quarter of the characters of the personas, and an assumption for the answers."""
     if not model:
         raise ValueError(MODEL_NEEDED)
@@ -88,7 +89,7 @@ def _suggesting_takes(agents: list[Agent], most: int, model: str) -> Takes:
     ]
     note = f"Assumed: {TOKENS_PER_SUGGESTION} tokens per suggestion. What you reject is not suggested again."
     missing = NO_FOLDER if team_folder() is None else MODEL_NEEDED if problem_of("judge", model) else ""
-    return Takes(facts=facts, note=note, why_not=missing)
+    return CostPreview(facts=facts, note=note, why_not=missing)
 
 
 def suggested(job: Job) -> SafeString:
@@ -119,5 +120,4 @@ def _urls() -> list[URLPattern]:
     return [path("evaluation/job/suggest/", page, name="evaluation_job_suggest")]
 
 
-SUGGESTIONS = JobPage(asking="admin:evaluation_job_suggest", permissions=(MEASURE, WRITE), result=suggested)
 add_pages(_urls)

@@ -13,7 +13,7 @@ from agents.kit.models import LLMCall, owner_name
 from agents.models import Agent
 from correction.config.configure import configure
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
-from evaluation.experiments.play import evaluations, go_on, judge_here, play, start_experiment, work_one
+from evaluation.experiments.play import evaluations, judge_here, play, resume_experiment, start_experiment, work_one
 from evaluation.experiments.report import ExperimentReport, report
 from tests.evaluation.experiments.test_planted import respond
 from tests.evaluation.experiments.test_play import scenario
@@ -222,7 +222,7 @@ def test_a_conversation_that_crashed_pauses_it_and_going_on_plays_it_again() -> 
     assert work_one(owner=owner_name())
     experiment.refresh_from_db()
 
-    go_on(experiment)
+    resume_experiment(experiment)
 
     assert experiment.paused == "KeyError: 'x'"
     crashed.refresh_from_db()

@@ -89,13 +89,13 @@ class Command(BaseCommand):
 
     def _work(self, worker: Worker, count: int, *, once: bool, poll: float) -> None:
         if count == 1:
-            worker.go_on(None, once=once, poll=poll, report=self._report)
+            worker.work_until_stopped(None, once=once, poll=poll, report=self._report)
             return
         crashes: list[BaseException] = []
 
         def thread(group: Group | None) -> None:
             try:
-                worker.go_on(group, once=once, poll=poll, report=self._report)
+                worker.work_until_stopped(group, once=once, poll=poll, report=self._report)
             except BaseException as crash:  # noqa: BLE001 (raised by the main thread)
                 crashes.append(crash)
                 worker.stop.request()

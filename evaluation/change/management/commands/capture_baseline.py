@@ -37,7 +37,7 @@ from evaluation.commands import (
 )
 from evaluation.runs.estimate import estimate_all, estimate_before, estimate_simulation, estimated
 from evaluation.runs.execute import Captured, capture
-from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech
+from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, has_little_speech
 from evaluation.runs.request import AgentsRequest
 from evaluation.runs.simulating import simulate_specs
 from evaluation.runs.summary import refusal, spending_json, spent_on
@@ -60,7 +60,8 @@ class Command(CodedCommand):
         measured.add_argument(
             "--no-simulate",
             action="store_true",
-            help=f"measure agents with fewer than {ENOUGH} messages by these alone, instead of simulating ten conversations with them",
+            help=f"measure agents with fewer than {ENOUGH_MESSAGES} messages by these alone, instead of simulating ten "
+            "conversations with them",
         )
         add_options(parser.add_argument_group("how it is judged"), AgentsRequest, *HOW, "batch")
         parser.add_argument(
@@ -122,7 +123,7 @@ class Command(CodedCommand):
         if simulations:
             who = ", ".join(simulation.agent for simulation in simulations)
             self.stderr.write(
-                f"Fewer than {ENOUGH} messages: conversations with {who} would be simulated first, unless that was done before."
+                f"Fewer than {ENOUGH_MESSAGES} messages: conversations with {who} would be simulated first, unless that was done before."
             )
         for slug, why in silent.items():
             self.stderr.write(f"{slug}: {why}; what it said is measured, however little.")

@@ -185,11 +185,11 @@ call_command("capture_baseline", "--agents", "ada", "--dimensions", "adherence",
 """
 BEFORE_THE_NAME_IS_STORED = """
 from agents.kit.llm import batch_api
-hand_in = batch_api.hand_in
+submit_batch = batch_api.submit_batch
 def killed(*args):
-    hand_in(*args)
+    submit_batch(*args)
     os.kill(os.getpid(), signal.SIGKILL)
-batch_api.hand_in = killed
+batch_api.submit_batch = killed
 """
 WHILE_COLLECTING = """
 from agents.kit.llm import batch_api
