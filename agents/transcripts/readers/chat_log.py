@@ -172,7 +172,9 @@ class _Draft:
         text = "\n".join(self.lines).strip()
         reason = "empty message"
         if self.messenger:
-            text, reason = whatsapp.said_in(self.lines, marks=self.messenger == "marked")
+            said = whatsapp.said_in(self.lines, marks=self.messenger == "marked")
+            text = said.text
+            reason = said.reason
         if not text:
             return Skipped(reason, self.line)
         payload: dict[str, object] = {"action": True} if self.action else {}
