@@ -105,10 +105,15 @@ class Day(Tool):
     )
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        foods = [food for meal in logged_today(turn) for food in meal]
-        kcal, protein = sum(food["kcal"] for food in foods), sum(food["protein"] for food in foods)
-        left = f" Left of {self.goal:g} kcal: {self.goal - kcal:.0f} kcal." if self.goal else ""
-        return Performed(f"Logged today: {kcal:.0f} kcal, {protein:.0f} g protein.{left}", detail={"kcal": kcal})
+        foods: Portions = []
+        for meal in logged_today(turn):
+            foods += meal
+        kcal = sum(food["kcal"] for food in foods)
+        protein = sum(food["protein"] for food in foods)
+        answer = f"Logged today: {kcal:.0f} kcal, {protein:.0f} g protein."
+        if self.goal:
+            answer += f" Left of {self.goal:g} kcal: {self.goal - kcal:.0f} kcal."
+        return Performed(answer, detail={"kcal": kcal})
 
     @classmethod
     def scripted(cls, message: str) -> dict[str, Any] | None:

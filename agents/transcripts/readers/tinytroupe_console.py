@@ -44,9 +44,11 @@ def printed_outputs(source: Source) -> Iterator[Iterator[tuple[int, str]]]:
 
 def _text(output: Any) -> str:
     """Return the text of an output: what it streamed, or the plain form of what it displayed."""
-    output = output if isinstance(output, dict) else {}
-    data = output.get("data")
-    text = data.get("text/plain") if isinstance(data, dict) else output.get("text")
+    if not isinstance(output, dict):
+        return ""
+    text = output.get("text")
+    if isinstance(output.get("data"), dict):
+        text = output["data"].get("text/plain")
     parts = text if isinstance(text, list) else [text]
     return "".join(part for part in parts if isinstance(part, str))
 
@@ -243,6 +245,7 @@ MOST_WAITING = 1000
 
 
 def _words(block: _Block) -> tuple[int, tuple[int, int, str]]:
+    """Return what stands for the words of a block, and for these words as its view shows them to its receiver."""
     words = hash((block.source, "".join(block.text.split())))
     return words, (words, block.view, block.target)
 
