@@ -42,7 +42,7 @@ from agents.swarm.talk import refused_polishes, trace_lines, trace_of
 
 PAGES = "admin/swarm/swarm/"
 MOST_VERSIONS = 30  # of all phases together, the newest
-ACTS = {"pin": pin, "unpin": unpin, "remove": remove}
+ENTRY_ACTIONS = {"pin": pin, "unpin": unpin, "remove": remove}
 
 if TYPE_CHECKING:
     SwarmModelForm = forms.ModelForm[Swarm]
@@ -52,7 +52,7 @@ else:
 
 
 class SwarmForm(SwarmModelForm):
-    """What could not work is refused as over the API."""
+    """The form of a swarm; what could not work is refused as over the API."""
 
     def clean(self) -> dict[str, Any]:
         given: dict[str, Any] = super().clean() or {}
@@ -64,8 +64,8 @@ class SwarmForm(SwarmModelForm):
                 for agent in given["agents"].order_by("pk"):
                     check_clashes(agent, chain(agent.swarms.exclude(pk=self.instance.pk), [changed]))
         except Refused as refused:
-            for place, sentence in refused.errors.items():
-                field = place.partition("[")[0]
+            for path, sentence in refused.errors.items():
+                field = path.partition("[")[0]
                 if field not in self.errors:
                     self.add_error(field, sentence)
         return given
@@ -101,26 +101,33 @@ class SwarmAdmin(ModelAdmin[Swarm]):
 
 
 def versions(swarm: Swarm) -> Iterator[dict[str, Any]]:
-    """The newest changes of a swarm's phases, each with what it changed."""
+    """Yield the newest changes of a swarm's phases, each with what it changed."""
     history: Any = SwarmPhase.history
     rows = list(history.filter(swarm_id=swarm.pk).select_related("history_user").order_by("-history_id")[:200])
-    shown = 0
-    for place, row in enumerate(rows):
-        before = next((one for one in rows[place + 1 :] if one.id == row.id), None)
-        if before is None or shown >= MOST_VERSIONS:
+    yielded = 0
+    for index, row in enumerate(rows):
+        earlier = [other for other in rows[index + 1 :] if other.id == row.id]
+        if not earlier or yielded >= MOST_VERSIONS:
             continue
-        fields = ("enabled", "temperature", "order", "phase", "name")
-        changed = [
-            f"{name}: {getattr(before, name)} → {getattr(row, name)}"
-            for name in fields
-            if getattr(before, name) != getattr(row, name)
-        ]
-        if row.history_type == "-":
-            changed = ["removed"]
-        diff = display.word_diff(before.prompt, row.prompt) if before.prompt != row.prompt else ""
-        if changed or diff != "":
-            shown += 1
+        before = earlier[0]
+        changed = _changed_fields(before, row)
+        has_new_prompt = before.prompt != row.prompt
+        if changed or has_new_prompt:
+            yielded += 1
+            diff = display.word_diff(before.prompt, row.prompt) if has_new_prompt else ""
             yield {"row": row, "changed": changed, "diff": diff}
+
+
+def _changed_fields(before: Any, after: Any) -> list[str]:
+    """Return what a version of a phase changed besides its prompt, e.g. ``enabled: True → False``."""
+    if after.history_type == "-":
+        return ["removed"]
+    changed: list[str] = []
+    for name in ("enabled", "temperature", "order", "phase", "name"):
+        old, new = getattr(before, name), getattr(after, name)
+        if old != new:
+            changed.append(f"{name}: {old} → {new}")
+    return changed
 
 
 @admin.register(DialogState)
@@ -156,28 +163,49 @@ class DialogStateAdmin(LogAdmin[DialogState]):
     def entry_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Add, pin, unpin, change or remove one entry, or write the summary (POST)."""
         row: DialogState = get_object_or_404(DialogState.objects.select_related("agent", "channel"), pk=pk)
-        given = request.POST
-        act = next((name for name in (*ACTS, "add", "write") if name in given), "edit")
-        entry_id = number_in(given, act)
+        action = action_of(request.POST)
         try:
-            if act == "write":
-                write_summary(row.agent, row.channel, given.get("summary", ""))
-            else:
-                with updating(row.agent, row.channel) as state:
-                    if act == "add":
-                        values: dict[str, Any] = {"text": given.get("text", ""), "quote": given.get("quote", "")}
-                        values |= {"position": number_in(given, "position"), "pinned": "pinned" in given}
-                        add(state, given.get("kind", ""), values)
-                    elif act == "edit":
-                        edit(state, entry_id, given.get(f"text-{entry_id}", ""))
-                    else:
-                        ACTS[act](state, entry_id)
+            change_state(row, action, request.POST)
         except StateRefused as refused:
             self.message_user(request, f"Nothing was changed: {refused}.", messages.ERROR)
         else:
-            self.log_change(request, row, "write the summary" if act == "write" else f"{act} an entry")
+            self.log_change(request, row, "write the summary" if action == "write" else f"{action} an entry")
             self.message_user(request, "Changed; the agent's next turn reads it so.", messages.SUCCESS)
         return HttpResponseRedirect(self.url("change", row))
+
+
+def action_of(given: QueryDict) -> str:
+    """Return which button of the page of a state was pressed; its name is a field of the form."""
+    for action in (*ENTRY_ACTIONS, "add", "write"):
+        if action in given:
+            return action
+    return "edit"
+
+
+def change_state(row: DialogState, action: str, given: QueryDict) -> None:
+    """Do what a person asks for on the page of a dialog state.
+
+    Raises:
+        StateRefused: It is not allowed.
+    """
+    if action == "write":
+        write_summary(row.agent, row.channel, given.get("summary", ""))
+        return
+    with updating(row.agent, row.channel) as state:
+        if action == "add":
+            values = {
+                "text": given.get("text", ""),
+                "quote": given.get("quote", ""),
+                "position": number_in(given, "position"),
+                "pinned": "pinned" in given,
+            }
+            add(state, given.get("kind", ""), values)
+            return
+        entry_id = number_in(given, action)
+        if action == "edit":
+            edit(state, entry_id, given.get(f"text-{entry_id}", ""))
+        else:
+            ENTRY_ACTIONS[action](state, entry_id)
 
 
 def by_kind(state: DialogState) -> list[tuple[str, list[DialogEntry]]]:
@@ -213,7 +241,7 @@ class SwarmTurnAdmin(LogAdmin[SwarmTurn]):
 
 
 def outcome_of(turn: SwarmTurn) -> tuple[str, display.Tone]:
-    """What a swarm did, in a word or two, and its tone."""
+    """Return what a swarm did, in a word or two, and its tone."""
     decided = turn.calibration.get("decision", {}).get("kind", "")
     if turn.replaced:
         return "replaced", "warning"
@@ -225,19 +253,21 @@ def outcome_of(turn: SwarmTurn) -> tuple[str, display.Tone]:
 
 
 def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeString]:
-    """What a swarm did with each message and what it remembers, linked to their rows, for the page of a conversation."""
+    """Return what a swarm did with each message and what it remembers, linked to their rows, for the page of a conversation."""
     notes: dict[Any, SafeString] = {}
-    state = Subquery(DialogState.objects.filter(agent=OuterRef("agent"), channel=OuterRef("channel")).values("pk")[:1])
+    states = DialogState.objects.filter(agent=OuterRef("agent"), channel=OuterRef("channel"))
+    turns = SwarmTurn.objects.filter(message__in=shown).defer("draft")
     may_read = request.user.has_perm("swarm.view_dialogstate")
-    for turn in SwarmTurn.objects.filter(message__in=shown).defer("draft").annotate(state=state):
-        remembers = display.page_of(DialogState(pk=turn.state), "what it remembers") if turn.state and may_read else ""
-        did = display.page_of(turn, outcome_of(turn)[0])
-        notes[turn.message_id] = format_html("swarm: {}{}{}", did, " · " if remembers else "", remembers)
+    for turn in turns.annotate(state=Subquery(states.values("pk")[:1])):
+        note = format_html("swarm: {}", display.page_of(turn, outcome_of(turn)[0]))
+        if turn.state and may_read:
+            note += format_html(" · {}", display.page_of(DialogState(pk=turn.state), "what it remembers"))
+        notes[turn.message_id] = note
     return notes
 
 
 def chat_part(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> SafeString:
-    """What the swarm did in the newest turn of a chat, and what it remembers."""
+    """Render what the swarm did in the newest turn of a chat, and what it remembers."""
     turn = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
     state = DialogState.objects.filter(agent=agent, channel=chat).prefetch_related("entries").first()
     context = {

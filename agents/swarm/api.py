@@ -25,7 +25,7 @@ from agents.kit.bodies import ABSENT, Body
 from agents.models import Agent, Channel
 from agents.swarm.assign import Name, SwarmRequest, save_swarm
 from agents.swarm.calibration import PREFERENCES
-from agents.swarm.models import DialogState, Swarm, SwarmPhase
+from agents.swarm.models import DialogEntry, DialogState, Swarm, SwarmPhase
 from agents.swarm.state import KINDS, StateRefused, add, edit, entries, pin, remove, unpin, updating
 from agents.swarm.summaries import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
 from agents.swarm.talk import RefusedPolish, refused_polishes
@@ -113,7 +113,7 @@ class Swarms(Editable):
 
 
 def _values_of(swarm: Swarm) -> dict[str, Any]:
-    """As `save_swarm` takes them."""
+    """Return a swarm's values as `save_swarm` takes them."""
     fields = ("name", "intents", "tools", "enabled", "post_executor")
     columns = ("name", "phase", "order", "prompt", "enabled", "temperature")
     phases = [{name: getattr(phase, name) for name in columns} for phase in swarm.phases.all()]
@@ -121,7 +121,7 @@ def _values_of(swarm: Swarm) -> dict[str, Any]:
 
 
 def _saved(swarm: Swarm | None, sent: dict[str, Any]) -> Swarm:
-    """The swarm with what was sent of it."""
+    """Save a swarm with what was sent of it; the rest stays."""
     agents: Sequence[Agent] | None = sent.pop("agents", None)
     if "phases" in sent:
         sent["phases"] = [phase.model_dump() for phase in sent["phases"]]
@@ -219,7 +219,7 @@ class Dialogs(View):
 
     @answers(Dialog)
     def retrieve(self, request: Request, slug: str, channel: str) -> Response:
-        """What an agent with a swarm remembers of a conversation, each entry with the words it rests on."""
+        """Show what an agent with a swarm remembers of a conversation, each entry with the words it rests on."""
         agent, where = or_404(the_agent, slug), or_404(the_channel, channel)
         state = self._state(agent, where)
         return self.tagged(request, dialog_of(state))
@@ -285,20 +285,35 @@ def _replace(state: DialogState, kind: str, given: Sequence[EntryBody]) -> None:
         if body.id is not None and body.id not in remembered:
             allowed = ", ".join(map(str, remembered)) or "none, there are no entries"
             raise StateRefused(f"{kind}[{number}].id", f"{body.id}; allowed: {allowed}")
-    for entry_id in remembered.keys() - {body.id for body in given}:
+    kept_ids = {body.id for body in given}
+    for entry_id in remembered.keys() - kept_ids:
         remove(state, entry_id)
-    for body in sorted(given, key=lambda body: "id" not in body.sent):  # what is unpinned makes room for what is new
-        if "id" not in body.sent:
-            add(state, kind, {name: value for name, value in body.sent.items() if name != "id"})
-            continue
-        entry = remembered[body.id]
-        if body.text is not None and body.text != entry.text:
-            edit(state, entry.pk, body.text)
-        if body.pinned is not None and body.pinned != entry.pinned:
-            (pin if body.pinned else unpin)(state, entry.pk)
+    kept = [body for body in given if "id" in body.sent]
+    added = [body for body in given if "id" not in body.sent]
+    for body in kept:  # first: what is unpinned makes room for what is new
+        _change_entry(state, remembered[body.id], body)
+    for body in added:
+        add(state, kind, {name: value for name, value in body.sent.items() if name != "id"})
+
+
+def _change_entry(state: DialogState, entry: DialogEntry, body: EntryBody) -> None:
+    """Change the text of an entry and whether it is pinned, as far as they are given."""
+    if body.text is not None and body.text != entry.text:
+        edit(state, entry.pk, body.text)
+    if body.pinned is None or body.pinned == entry.pinned:
+        return
+    if body.pinned:
+        pin(state, entry.pk)
+    else:
+        unpin(state, entry.pk)
 
 
 def _preferences(given: Mapping[str, str]) -> dict[str, str]:
+    """Return preferences of which each name and value is known.
+
+    Raises:
+        StateRefused: One is not.
+    """
     for name, value in given.items():
         if name not in PREFERENCES:
             raise StateRefused(f"preferences.{name[:40]}", f"unknown; allowed: {', '.join(PREFERENCES)}")

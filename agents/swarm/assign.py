@@ -86,7 +86,7 @@ def save_swarm(
 
 
 def ensure_swarm(values: Mapping[str, Any]) -> Swarm:
-    """The stored swarm of this name, or a new one with these values. What people changed stays as it is; no agent is assigned."""
+    """Return the stored swarm of this name, or a new one with these values. What people changed stays as it is; no agent is assigned."""
     return Swarm.objects.filter(name=values["name"]).first() or save_swarm(values)
 
 

@@ -23,7 +23,7 @@ RANGES = {
 
 @register("plumbline")
 def check_swarm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """The numbers and choices for swarms are in range."""
+    """Check that the numbers and choices for swarms are in range."""
     from agents.swarm.models import Swarm
 
     yield from too_small(NUMBERS)

@@ -27,7 +27,7 @@ from agents.turn.pipeline import Turn
 from agents.turn.tools import Performed, Tool, ToolFault, shown
 
 MOST_FOODS = 20
-THAT = re.compile(
+LOG_THAT = re.compile(
     r"\W*(?:please |ok(?:ay)?,? |yes,? )*(?:log|track|record) (?:that|this|it|them)(?: please)?\W*", re.IGNORECASE
 )
 
@@ -52,13 +52,13 @@ class LookUp(Tool):
     foods: Foods = Field(description="what to look up")
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        held = _held(self.foods)
-        _remember(turn, "look_up", held)
-        return Performed(f"{_line(held)}.", detail={"looked_up": held})
+        portions = _with_nutrients(self.foods)
+        _remember(turn, "look_up", portions)
+        return Performed(f"{_line(portions)}.", detail={"looked_up": portions})
 
     @classmethod
     def scripted(cls, message: str) -> dict[str, Any] | None:
-        foods = _portions(message)
+        foods = _named_portions(message)
         return {"foods": foods} if foods and intent_of(message) == "food_question" else None
 
 
@@ -70,14 +70,14 @@ class Log(Tool):
     )
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        held = _held(self.foods) if self.foods else _looked_up(turn)
-        _remember(turn, "log", held)
-        return Performed(f"Logged: {_line(held)}.", detail={"logged": held})
+        portions = _with_nutrients(self.foods) if self.foods else _looked_up(turn)
+        _remember(turn, "log", portions)
+        return Performed(f"Logged: {_line(portions)}.", detail={"logged": portions})
 
     @classmethod
     def scripted(cls, message: str) -> dict[str, Any] | None:
-        foods = _portions(message)
-        if intent_of(message) != "food_log" or not (foods or THAT.fullmatch(message)):
+        foods = _named_portions(message)
+        if intent_of(message) != "food_log" or not (foods or LOG_THAT.fullmatch(message)):
             return None
         return {"foods": foods} if foods else {}
 
@@ -105,35 +105,46 @@ class Day(Tool):
     )
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        foods = [food for meal in logged_today(turn) for food in meal]
-        kcal, protein = sum(food["kcal"] for food in foods), sum(food["protein"] for food in foods)
-        left = f" Left of {self.goal:g} kcal: {self.goal - kcal:.0f} kcal." if self.goal else ""
-        return Performed(f"Logged today: {kcal:.0f} kcal, {protein:.0f} g protein.{left}", detail={"kcal": kcal})
+        foods: Portions = []
+        for meal in logged_today(turn):
+            foods += meal
+        kcal = sum(food["kcal"] for food in foods)
+        protein = sum(food["protein"] for food in foods)
+        answer = f"Logged today: {kcal:.0f} kcal, {protein:.0f} g protein."
+        if self.goal:
+            answer += f" Left of {self.goal:g} kcal: {self.goal - kcal:.0f} kcal."
+        return Performed(answer, detail={"kcal": kcal})
 
     @classmethod
     def scripted(cls, message: str) -> dict[str, Any] | None:
         return {} if intent_of(message) in ("kpi_today", "kpi_remaining") else None
 
 
-Held = list[dict[str, Any]]  # each food with its name, amount, portion, kcal and protein
+Portions = list[dict[str, Any]]  # each food with its name, amount, portion, kcal and protein
 
 
-def logged_today(turn: Turn) -> list[Held]:
-    """The meals of this conversation that were logged today and not taken back, oldest first."""
-    today = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
-    answers = RunMessage.objects.filter(run__agent=turn.agent, run__channel=turn.channel, created_at__gte=today)
-    answers = answers.filter(role=RunMessage.Role.TOOL, tool_name__in=("log", "undo"))
-    meals: list[Held] = []
+def logged_today(turn: Turn) -> list[Portions]:
+    """Return the meals of this conversation that were logged today and not taken back, oldest first."""
+    midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+    answers = RunMessage.objects.filter(
+        run__agent=turn.agent,
+        run__channel=turn.channel,
+        role=RunMessage.Role.TOOL,
+        tool_name__in=("log", "undo"),
+        created_at__gte=midnight,
+    )
+    meals: list[Portions] = []
     for content in answers.order_by("pk").values_list("content", flat=True):
-        if "logged" in content["detail"]:
-            meals.append(content["detail"]["logged"])
-        elif "removed" in content["detail"] and meals:
+        detail = content["detail"]
+        if "logged" in detail:
+            meals.append(detail["logged"])
+        elif "removed" in detail and meals:
             meals.pop()
     return meals
 
 
 def ensure_food_swarms() -> list[Swarm]:
-    """The two swarms of the example, stored if they are not there; no agent is assigned."""
+    """Return the two swarms of the example, stored if they are not there; no agent is assigned."""
     return [ensure_swarm(values) for values in _data()["swarms"]]
 
 
@@ -145,70 +156,93 @@ def _data() -> dict[str, Any]:
 
 @cache
 def _foods() -> dict[str, dict[str, Any]]:
-    return {name: row for row in _data()["foods"] for name in row["names"]}
+    """Return the rows of the food table by each of their names."""
+    foods: dict[str, dict[str, Any]] = {}
+    for row in _data()["foods"]:
+        for name in row["names"]:
+            foods[name] = row
+    return foods
 
 
-def _held(portions: list[Portion]) -> Held:
-    """What the portions hold.
+def _with_nutrients(portions: list[Portion]) -> Portions:
+    """Return what the portions hold.
 
     Raises:
         ToolFault: A food is not in the table.
     """
-    held = []
+    held: Portions = []
     for portion in portions:
-        row = _foods().get(portion.food.casefold())
+        name = portion.food.casefold()
+        row = _foods().get(name)
         if row is None:
             allowed = ", ".join(sorted({row["names"][0] for row in _foods().values()}))
             raise ToolFault(f"The field foods names {shown(portion.food)}; allowed: {allowed}.")
-        holds = {"kcal": round(row["kcal"] * portion.amount), "protein": round(row["protein"] * portion.amount, 1)}
-        held.append({"name": portion.food.casefold(), "amount": portion.amount, "portion": row["portion"], **holds})
+        held.append(
+            {
+                "name": name,
+                "amount": portion.amount,
+                "portion": row["portion"],
+                "kcal": round(row["kcal"] * portion.amount),
+                "protein": round(row["protein"] * portion.amount, 1),
+            }
+        )
     return held
 
 
-def _line(held: Held) -> str:
-    """It in one line, e.g. ``2 eggs, 156 kcal, 13 g protein``."""
-    names = []
-    for food in held:
-        counted = food["portion"] in _foods()[food["name"]]["names"]
-        n, name = f"{food['amount']:g}", food["name"]
-        names.append(f"{n} {name}" if counted else f"{name} ({n} x {food['portion']})")
-    kcal, protein = sum(food["kcal"] for food in held), sum(food["protein"] for food in held)
+def _line(portions: Portions) -> str:
+    """Return portions in one line, e.g. ``2 eggs, 156 kcal, 13 g protein``."""
+    names: list[str] = []
+    for food in portions:
+        name = food["name"]
+        amount = f"{food['amount']:g}"
+        is_counted = food["portion"] in _foods()[name]["names"]  # an egg is its own portion; bread comes in slices
+        names.append(f"{amount} {name}" if is_counted else f"{name} ({amount} x {food['portion']})")
+    kcal = sum(food["kcal"] for food in portions)
+    protein = sum(food["protein"] for food in portions)
     return f"{' and '.join(names)}, {kcal:.0f} kcal, {protein:.0f} g protein"
 
 
-def _remember(turn: Turn, name: str, held: Held) -> None:
+def _remember(turn: Turn, tool: str, portions: Portions) -> None:
+    """Keep in the dialog state what a tool looked up, logged or removed."""
     with updating(turn.agent, turn.channel) as state:
-        state.last_tool = {"name": name, "ok": True, "looked_up": held}
+        state.last_tool = {"name": tool, "ok": True, "looked_up": portions}
 
 
-def _looked_up(turn: Turn) -> Held:
-    """What this conversation looked up last.
+def _looked_up(turn: Turn) -> Portions:
+    """Return what this conversation looked up last.
 
     Raises:
         ToolFault: Nothing, or it is logged already.
     """
     state = DialogState.objects.filter(agent=turn.agent, channel=turn.channel).only("last_tool").first()
-    held: Held = state.last_tool.get("looked_up", []) if state else []
-    if not held:
+    last_tool = state.last_tool if state else {}
+    portions: Portions = last_tool.get("looked_up", [])
+    if not portions:
         raise ToolFault("Nothing was looked up in this conversation; allowed: the field foods with what was eaten.")
-    if state and state.last_tool["name"] == "log":
-        raise ToolFault(f"It is logged already ({_line(held)}); allowed: the field foods, to log it once more.")
-    return held
+    if last_tool["name"] == "log":
+        raise ToolFault(f"It is logged already ({_line(portions)}); allowed: the field foods, to log it once more.")
+    return portions
 
 
-def _portions(message: str) -> list[dict[str, Any]]:
-    """The foods of the table that a message names, with the number before each, or 1; without those whose number cannot be read."""
+def _named_portions(message: str) -> list[dict[str, Any]]:
+    """Return the foods of the table that a message names, with the number before each, or 1; at most `MOST_FOODS`."""
     names = "|".join(sorted(map(re.escape, _foods()), key=len, reverse=True))
-    named = re.findall(rf"(?<![\w-])(?:(\S+)\s+)?(?<![\w-])({names})\b", message.casefold())
-    amounts = ((food, _amount(word)) for word, food in named)
-    return [{"food": food, "amount": amount} for food, amount in amounts if amount is not None][:MOST_FOODS]
+    pattern = rf"(?<![\w-])(?:(?P<word_before>\S+)\s+)?(?<![\w-])(?P<food>{names})\b"
+    portions: list[dict[str, Any]] = []
+    for match in re.finditer(pattern, message.casefold()):
+        amount = _amount(match["word_before"] or "")
+        if amount is not None:
+            portions.append({"food": match["food"], "amount": amount})
+    return portions[:MOST_FOODS]
 
 
 def _amount(word: str) -> float | None:
-    """The value of the word before a food; None where it cannot be read."""
+    """Return the number that a word before a food is, or 1; None where it is a number that cannot be read."""
     if word in CARDINALS:
         return float(CARDINALS[word])
     if re.fullmatch(r"\d+(?:[.,]\d{1,2})?", word):
         return float(word.replace(",", "."))
-    unclear = word in ("of", "dozen", "half", "hundred", "thousand") or "-" in word or any(map(str.isdigit, word))
-    return None if unclear else 1.0
+    has_digit = any(char.isdigit() for char in word)
+    if has_digit or "-" in word or word in ("of", "dozen", "half", "hundred", "thousand"):
+        return None
+    return 1.0

@@ -49,7 +49,7 @@ class Swarm(models.Model):
 
 
 def has_swarm() -> Exists:
-    """Whether an agent has an enabled swarm, as a column of a query that reads the agent anyway."""
+    """Return whether an agent has an enabled swarm, as a column of a query that reads the agent anyway."""
     return Exists(Swarm.agents.through.objects.filter(agent=OuterRef("pk"), swarm__enabled=True))
 
 

@@ -20,13 +20,13 @@ SAFETY, RECOVERY = "safety-and-refusal", "error-recovery"
 
 @cache
 def default_swarm() -> dict[str, Any]:
-    """The shipped swarm as `save_swarm` takes it."""
+    """Return the shipped swarm as `save_swarm` takes it."""
     values: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     return values
 
 
 def ensure_default_swarm() -> Swarm:
-    """The default swarm, stored with its phases if it is not there. What people changed stays as it is; no agent is assigned."""
+    """Return the default swarm, stored with its phases if it is not there. What people changed stays as it is; no agent is assigned."""
     return ensure_swarm(default_swarm())
 
 

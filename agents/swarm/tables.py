@@ -19,7 +19,7 @@ def _their_preferences(person: Person) -> Q:
 
 
 def _replaced_summaries(before: datetime) -> QuerySet[DialogSummary]:
-    """The newest one of a conversation stays: it is shown."""
+    """Return the summaries that may go; the newest one of a conversation stays: it is shown."""
     completed = DialogSummary.objects.filter(status=DialogSummary.Status.COMPLETED)
     newer = completed.filter(
         agent=OuterRef("agent"), channel=OuterRef("channel"), to_position__gt=OuterRef("to_position")

@@ -85,5 +85,5 @@ Record = SourceMessage | Skipped | ChannelInfo | Guess
 
 
 def bad_tag_key(name: str) -> str:
-    """What is wrong with a tag key that does not match `TAG_KEY`."""
+    """Say what is wrong with a tag key that does not match `TAG_KEY`."""
     return f"tag key {shown(name)}; allowed: a letter, then up to 63 letters, digits, _ . or -"

@@ -284,23 +284,37 @@ def _keys_of(
 def _key_of(name: NameInText, parties: Sequence[Party], said_to: frozenset[Hashable]) -> Hashable:
     """Return the key of the party that a name means, `EVERYONE`, or `SHARED`.
 
-    Slugs and display names go before aliases and first names; after an @, agents before people, so that no visitor can take an agent's
-    name. A name that several share means the one of them to whom the sentence before was said.
+    A name that fits several equally well means the one of them to whom the sentence before was said.
     """
     written = _folded(name.text)
     if written in (WORDS_FOR_ALL_AFTER_AT if name.after_at else WORDS_FOR_ALL):
         return EVERYONE
-    agents = [party for party in parties if not party.person]
-    bearers: list[Hashable] = []
-    if name.after_at:
-        bearers = [party.key for party in agents if written in (party.slug, party.full_name)]
-        bearers = bearers or [party.key for party in agents if written in party.short_names]
-        bearers = bearers or [party.key for party in parties if written == party.slug]
-    bearers = bearers or [party.key for party in parties if written == party.full_name]
-    bearers = bearers or [party.key for party in parties if written in party.short_names]
+    misfits = {party.key: _misfit(party, written, after_at=name.after_at) for party in parties}
+    best = min(misfits.values())
+    bearers = [key for key, misfit in misfits.items() if misfit == best]
     if len(bearers) > 1:
         bearers = [key for key in bearers if key in said_to]
     return bearers[0] if len(bearers) == 1 else SHARED
+
+
+def _misfit(party: Party, written: str, *, after_at: bool) -> int:
+    """Return how badly a name fits a party, from 0.
+
+    Slugs and display names go before aliases and first names; after an @, agents before people, so that no visitor can take an agent's
+    name.
+    """
+    if after_at and not party.person:
+        if written in (party.slug, party.full_name):
+            return 0
+        if written in party.short_names:
+            return 1
+    if after_at and written == party.slug:
+        return 2
+    if written == party.full_name:
+        return 3
+    if written in party.short_names:
+        return 4
+    return 5
 
 
 def _folded(name: str) -> str:

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -27,9 +27,9 @@ from agents.kit.ops.telemetry import logging_about
 from agents.kit.running import check_stop, retry_on_outage
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Channel, ChannelMember, Import, ImportChunk, Message
-from agents.transcripts.importer import BATCH, ReadOptions, Transcript, import_transcript
+from agents.transcripts.importer import BATCH, Reading, ReadOptions, Transcript, import_transcript
 from agents.transcripts.imports.uploads import drop, is_stored, plain_name, store, write_out
-from agents.transcripts.prepare import Prepared
+from agents.transcripts.prepare import Prepared, Preparer
 from agents.transcripts.readers.csv_table import header_of, usual_tags
 from agents.transcripts.records import OptionError
 from agents.transcripts.store import NotEntitled, check_rights, count_batch, rights_of
@@ -54,7 +54,7 @@ class NotPossible(Exception):
 
 
 def may_import(user: User | AnonymousUser) -> bool:
-    """Whether they may upload messages; which channels and agents it may concern, `agents.transcripts.store` says."""
+    """Return whether they may upload messages; which channels and agents it may concern, `agents.transcripts.store` says."""
     return user.has_perm("agents.add_message")
 
 
@@ -96,13 +96,13 @@ def preview(job: Import, options: ReadOptions, *, first: bool = False) -> None:
     with tempfile.TemporaryDirectory(prefix="plumbline-import-") as folder:
         try:
             path = _written(job, folder)
-            fields["contents"] = {
-                "header": _columns(job, path)
-            }  # to choose among, also when it cannot be read with these
-            if first and (tags := usual_tags(fields["contents"]["header"])):
+            header = _columns(job, path)
+            fields["contents"] = {"header": header}  # to choose among, also when it cannot be read with these
+            tags = usual_tags(header) if first else {}
+            if tags:
                 options = replace(options, columns=tags)
                 fields["choices"] = asdict(options)
-            fields["contents"] |= _look(job, path, options, most=PREVIEWED)
+            fields["contents"] |= _inspect(job, path, options, most=PREVIEWED)
         except NotPossible as problem:
             fields |= {"status": Status.FAILED, "error": str(problem)}
     _edit(job, **fields)
@@ -162,12 +162,12 @@ def work_one(*, owner: str) -> bool:
 def _carry_out(job: Import, owner: str) -> dict[str, Any] | None:
     with logging_about(import_id=job.pk):
         try:
-            ended = _undo(job, _Report(job, owner)) if job.undoing else _import(job, _Report(job, owner))
+            carry_out = _undo if job.undoing else _import
+            ended = carry_out(job, _Report(job, owner))
         except NotPossible as problem:
             return {"status": Status.FAILED, "error": str(problem), "contents": job.contents}
-    contents = {
-        key: value for key, value in job.contents.items() if key not in ("sample", "warnings")
-    }  # which quote the file
+    quoting_the_file = ("sample", "warnings")
+    contents = {key: value for key, value in job.contents.items() if key not in quoting_the_file}
     if not job.finish(owner=owner, contents=contents, **_AT_REST, **ended):
         raise LeaseLost("another worker has it, or it was cancelled")
     drop(job)
@@ -175,7 +175,13 @@ def _carry_out(job: Import, owner: str) -> dict[str, Any] | None:
 
 
 def _import(job: Import, report: _Report) -> dict[str, Any]:
-    user, options = _user(job), ReadOptions(**job.choices)
+    """Import the file with the choices of its uploader; return how the work ends.
+
+    Raises:
+        NotPossible: It cannot be imported as it is or with these choices.
+    """
+    user = _user(job)
+    options = ReadOptions(**job.choices)
     with tempfile.TemporaryDirectory(prefix="plumbline-import-") as folder:
         path = _written(job, folder)
         try:
@@ -184,17 +190,19 @@ def _import(job: Import, report: _Report) -> dict[str, Any]:
             )
         except (FileError, OptionError, NotEntitled) as error:
             with suppress(NotPossible):  # an unknown speaker after the preview is asked for now
-                job.contents |= _look(job, path, options, most=None)
-            raise NotPossible(_said(error)) from None
+                job.contents |= _inspect(job, path, options, most=None)
+            raise NotPossible(_in_words_of_the_page(error)) from None
     result = imported.model_dump(exclude={"speakers", "dry_run", "warnings"})
     result |= {"channels": imported.channels[:MOST_CHANNELS], "channels_total": len(imported.channels)}
-    result["spoke"] = sorted({speaker.agent for speaker in imported.speakers.values() if speaker.agent})[:MOST_SPEAKERS]
+    agents = {speaker.agent for speaker in imported.speakers.values() if speaker.agent}
+    result["spoke"] = sorted(agents)[:MOST_SPEAKERS]
     return {"status": Status.COMPLETED, "result": result}
 
 
 def _undo(job: Import, report: _Report) -> dict[str, Any]:
     """Delete in batches, each whole or not at all; a killed undo goes on where it was."""
-    total, deleted = Message.objects.filter(imported_by=job).count(), 0
+    total = Message.objects.filter(imported_by=job).count()
+    deleted = 0
     while keys := list(Message.objects.filter(imported_by=job).values_list("pk", flat=True)[:UNDO_BATCH]):
         with transaction.atomic():
             report("Deleting", deleted, total)
@@ -213,14 +221,18 @@ class _Report:
     """Stores progress once a second, and extends the lease with it."""
 
     def __init__(self, job: Import, owner: str) -> None:
-        self._pk, self._owner = job.pk, owner
-        self._at, self._doing = float("-inf"), ""
+        self._import_id = job.pk
+        self._owner = owner
+        self._reported_at = float("-inf")
+        self._doing = ""
 
     def __call__(self, doing: str, done: int, total: int) -> None:
+        """Store what is being done and how far it is, where that is due."""
         check_stop()
-        if doing == self._doing and time.monotonic() - self._at < REPORT_EVERY:
+        if doing == self._doing and time.monotonic() - self._reported_at < REPORT_EVERY:
             return
-        self._doing, self._at = doing, time.monotonic()
+        self._doing = doing
+        self._reported_at = time.monotonic()
         self._update(doing=doing, done=done, total=total, lease_expires_at=timezone.now() + LEASE)
 
     def stored(self, messages: Sequence[Message]) -> None:
@@ -228,96 +240,125 @@ class _Report:
         self._update(stored=F("stored") + len(messages))
 
     def _update(self, **fields: Any) -> None:
-        mine = Import.objects.filter(pk=self._pk, status=Status.RUNNING, lease_owner=self._owner)
+        mine = Import.objects.filter(pk=self._import_id, status=Status.RUNNING, lease_owner=self._owner)
         if not retry_on_outage(lambda: mine.update(**fields)):
             raise LeaseLost("another worker has it, or it was cancelled")
 
 
 def _columns(job: Import, path: Path) -> list[str]:
-    """The columns of a CSV file; empty for every other."""
+    """Return the columns of a CSV file; empty for every other."""
     if path.suffix in (".csv", ".tsv"):
         with suppress(FileError):
             return [name[:100] for name in header_of(Source(path, name=job.name))[:MOST_COLUMNS]]
     return []
 
 
-def _look(job: Import, path: Path, options: ReadOptions, *, most: int | None) -> dict[str, Any]:
-    """What the file holds and what importing it would do, of at most so many messages; stores nothing.
+@dataclass(slots=True)
+class FileContents:
+    """What was read of a file.
+
+    Attributes:
+        reading: Its preparer has counted the messages.
+        unknown: Speaker to why it is not known who that is.
+        channels: How many messages each channel has.
+        sample: The first messages.
+        new: How many messages are not stored yet.
+        complete: Whether all of the file was read.
+    """
+
+    reading: Reading
+    unknown: dict[str, str]
+    channels: Counter[str] = field(default_factory=Counter)
+    sample: list[Prepared] = field(default_factory=list)
+    new: int = 0
+    complete: bool = True
+
+
+def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None) -> dict[str, Any]:
+    """Report what the file holds and what importing it would do, of at most so many messages; stores nothing.
 
     Raises:
         NotPossible: It cannot be imported as it is or with these choices.
     """
     try:
         transcript = Transcript(path, options, name=job.name)
-        unknown: dict[str, str] = {}
-        reading = transcript.read(unknown.__setitem__)
-        preparer = reading.preparer
+        contents = _read_contents(transcript, most)
+        preparer = contents.reading.preparer
         tally = preparer.tally
-        channels = Counter[str]()
-        sample: list[Prepared] = []
-        new = 0
-        complete = True
-        while batch := list(islice(reading.messages, BATCH)):
-            channels.update(message.target.slug for message in batch)
-            sample += batch[: SAMPLE - len(sample)]
-            new += count_batch(batch).imported
-            if most is not None and tally.messages >= most:
-                complete = False
-                break
         tally.check_understood(job.name)
     except (FileError, OptionError) as error:
-        raise NotPossible(_said(error)) from None
-    refusal = ""
-    try:
-        check_rights(tally.authors, rights_of(_user(job)))
-    except NotEntitled as error:
-        refusal = str(error)
-    speakers: list[dict[str, Any]] = [
-        {
-            "name": speaker,
-            "messages": counted.messages,
-            "slug": counted.slug or "",
-            "why": unknown.get(speaker, ""),
-        }
-        for speaker, counted in tally.speakers.items()
-    ]
-    speakers.sort(key=lambda row: (not row["why"], -row["messages"]))
+        raise NotPossible(_in_words_of_the_page(error)) from None
+    speakers = _speaker_rows(contents)
     return {
         "format": transcript.format,
-        "complete": complete,
+        "complete": contents.complete,
         "messages": tally.messages,
-        "new": new,
+        "new": contents.new,
         "speakers": speakers[:MOST_SPEAKERS],
         "speakers_total": len(speakers),
         "undecided": sum(bool(row["why"]) for row in speakers),
         "no_agent": bool(speakers) and not any(row["slug"] for row in speakers),
-        "channels": channels.most_common(MOST_CHANNELS),
-        "channels_total": len(channels),
+        "channels": contents.channels.most_common(MOST_CHANNELS),
+        "channels_total": len(contents.channels),
         "skipped_by_reason": dict(tally.skipped),
         **tally.times(),
         "undated": tally.undated,
-        "warnings": [_said(warning) for warning in tally.warnings()],
+        "warnings": [_in_words_of_the_page(warning) for warning in tally.warnings()],
         "system_prompts": tally.system_prompts,
         "replaced_characters": preparer.cleaner.replaced,
         "cut_texts": preparer.cleaner.cut,
-        "sample": [
-            {
-                "author": message.author.slug or message.author.outsider or "a user",
-                "text": message.text[:SAMPLE_CHARACTERS] + "…" * (len(message.text) > SAMPLE_CHARACTERS),
-            }
-            for message in sample
-        ],
-        "refusal": refusal,
+        "sample": [_sample_row(message) for message in contents.sample],
+        "refusal": _why_not_entitled(job, preparer),
     }
 
 
-def _said(error: object) -> str:
-    """An error or a warning that names the page's fields instead of a command's options."""
-    said = re.sub(
+def _read_contents(transcript: Transcript, most: int | None) -> FileContents:
+    """Read a file, up to about so many messages."""
+    unknown: dict[str, str] = {}
+    contents = FileContents(transcript.read(unknown.__setitem__), unknown)
+    tally = contents.reading.preparer.tally
+    while batch := list(islice(contents.reading.messages, BATCH)):
+        contents.channels.update(message.target.slug for message in batch)
+        contents.sample += batch[: SAMPLE - len(contents.sample)]
+        contents.new += count_batch(batch).imported
+        if most is not None and tally.messages >= most:
+            contents.complete = False
+            break
+    return contents
+
+
+def _why_not_entitled(job: Import, preparer: Preparer) -> str:
+    """Return which permission the uploader lacks; empty where none."""
+    try:
+        check_rights(preparer.tally.authors, rights_of(_user(job)))
+    except NotEntitled as error:
+        return str(error)
+    return ""
+
+
+def _speaker_rows(contents: FileContents) -> list[dict[str, Any]]:
+    """Return the speakers of a file, unknown ones first, then by how much they say."""
+    rows: list[dict[str, Any]] = []
+    for name, counted in contents.reading.preparer.tally.speakers.items():
+        why_unknown = contents.unknown.get(name, "")
+        rows.append({"name": name, "messages": counted.messages, "slug": counted.slug or "", "why": why_unknown})
+    return sorted(rows, key=lambda row: (not row["why"], -row["messages"]))
+
+
+def _sample_row(message: Prepared) -> dict[str, str]:
+    text = message.text
+    if len(text) > SAMPLE_CHARACTERS:
+        text = f"{text[:SAMPLE_CHARACTERS]}…"
+    return {"author": message.author.slug or message.author.outsider or "a user", "text": text}
+
+
+def _in_words_of_the_page(error: object) -> str:
+    """Return an error or a warning that names the page's fields instead of a command's options."""
+    text = re.sub(
         r"(say which: )?--columns (speaker|text|sent_at)=COLUMN", "choose it below, among the columns", str(error)
     )
-    said = said.replace("--columns channel=", "choose none as its column below")
-    return said.replace("name it: --format", "choose below what to read it as").replace("--", "")
+    text = text.replace("--columns channel=", "choose none as its column below")
+    return text.replace("name it: --format", "choose below what to read it as").replace("--", "")
 
 
 def _user(job: Import) -> User:

@@ -29,10 +29,11 @@ class LimitedUploads(FileUploadHandler):
 
     def __init__(self, request: HttpRequest | None = None) -> None:
         super().__init__(request)
-        self._bytes, self._files = 0, 0
+        self._bytes = 0
+        self._files = 0
 
     def new_file(self, *args: Any, **kwargs: Any) -> None:
-        """A form is read before its sender is known: few files of a stranger are read, for each holds a file open."""
+        """Begin a file. A form is read before its sender is known: few files of a stranger are read, for each holds a file open."""
         super().new_file(*args, **kwargs)
         self._files += 1
         user = getattr(self.request, "user", None)
@@ -52,15 +53,19 @@ class LimitedUploads(FileUploadHandler):
 
 
 def files_were_too_large(request: HttpRequest) -> bool:
-    """Whether the files of this form were not stored because of their size."""
+    """Return whether the files of this form were not stored because of their size."""
     return bool(request.META.get(_MARK))
 
 
 def plain_name(name: str) -> str:
-    """The name of a file without its folder and without what could do harm in one; its ending stays."""
-    base = _ODD.sub("_", PurePosixPath(name.replace("\\", "/")).name).strip(" .") or "file"
-    path = PurePosixPath(base)
-    return base if len(base) <= NAME_LIMIT else path.stem[: NAME_LIMIT - len(path.suffix[:10])] + path.suffix[:10]
+    """Return the name of a file without its folder and without what could do harm in one; its ending stays."""
+    without_folder = PurePosixPath(name.replace("\\", "/")).name
+    plain = _ODD.sub("_", without_folder).strip(" .") or "file"
+    if len(plain) <= NAME_LIMIT:
+        return plain
+    path = PurePosixPath(plain)
+    ending = path.suffix[:10]
+    return path.stem[: NAME_LIMIT - len(ending)] + ending
 
 
 def store(job: Import, upload: File[bytes]) -> None:
@@ -83,7 +88,7 @@ def write_out(job: Import, path: Path) -> Path | None:
 
 
 def is_stored(job: Import) -> bool:
-    """Whether the file's content is still there."""
+    """Return whether the file's content is still there."""
     return ImportChunk.objects.filter(of=job).exists()
 
 
@@ -100,6 +105,7 @@ def drop_old() -> str:
 
 
 def _drop(pieces: QuerySet[ImportChunk]) -> int:
+    """Delete pieces in batches, so that each statement is short; return how many there were."""
     dropped = 0
     while chosen := list(pieces.values_list("pk", flat=True)[:DROPPED_AT_ONCE]):
         dropped += ImportChunk.objects.filter(pk__in=chosen).delete()[0]

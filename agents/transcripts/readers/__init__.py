@@ -42,7 +42,7 @@ class Format:
     Attributes:
         label: What the form calls it.
         read: Takes the source and, for CSV, the map of columns.
-        in_json: Whether the first JSON object of a file is of this format.
+        in_json: Returns whether the first JSON object of a file is of this format.
     """
 
     label: str
@@ -97,7 +97,7 @@ _OTHER_TEXTS = {
 
 
 def detect(source: Source) -> str:
-    """The name of the format.
+    """Return the name of the format.
 
     Raises:
         FileError: Not recognised, or a first value that is no JSON though the file begins like JSON.
@@ -112,14 +112,9 @@ def detect(source: Source) -> str:
     head = source.head().lstrip()
     if not head:
         raise FileError(source.name, 0, "the file is empty")
-    if head[0] == "{" or (head[0] == "[" and head[1:].lstrip()[:1] in {"{", "[", "]", '"'}):
+    if _begins_like_json(head):
         return _json_format(source)
-    lines = [line.rstrip("\r") for line in head.split("\n") if line.strip() and not line.startswith("**** ")][:60]
-    if head[:5].lower() in ("<!doc", "<html", "<?xml"):
-        raise FileError(source.name, 1, "this is a page of HTML or XML; export the chat as JSON or as text")
-    for what, pattern in _OTHER_TEXTS.items():
-        if 2 * sum(pattern.fullmatch(line) is not None for line in lines) > len(lines):
-            raise FileError(source.name, 1, f"this is {what}, which is not read; {_INSTEAD}")
+    _refuse_other_texts(source, head)
     if looks_like_console(head):
         return "tinytroupe"
     if looks_like_csv(head):
@@ -133,7 +128,31 @@ def detect(source: Source) -> str:
     )
 
 
+def _begins_like_json(head: str) -> bool:
+    """Return whether a text begins with an object or a list; chat logs may begin with a time in square brackets."""
+    if head[0] == "{":
+        return True
+    return head[0] == "[" and head[1:].lstrip()[:1] in ("{", "[", "]", '"')
+
+
+def _refuse_other_texts(source: Source, head: str) -> None:
+    """Raise `FileError` for texts that are known, but not read."""
+    if head[:5].lower() in ("<!doc", "<html", "<?xml"):
+        raise FileError(source.name, 1, "this is a page of HTML or XML; export the chat as JSON or as text")
+    lines = [line.rstrip("\r") for line in head.split("\n") if line.strip() and not line.startswith("**** ")]
+    first_lines = lines[:60]
+    for what, pattern in _OTHER_TEXTS.items():
+        matching = [line for line in first_lines if pattern.fullmatch(line)]
+        if 2 * len(matching) > len(first_lines):
+            raise FileError(source.name, 1, f"this is {what}, which is not read; {_INSTEAD}")
+
+
 def _json_format(source: Source) -> str:
+    """Return the format of a JSON file, by its first object.
+
+    Raises:
+        FileError: It is of no format that is read; says what it is where that is known.
+    """
     _, value = next(json_values(source), (0, None))
     if isinstance(value, list) and value:
         value = {"messages": value}
@@ -141,15 +160,15 @@ def _json_format(source: Source) -> str:
         value = {}
     if "plumbline" in value:
         return "jsonl"
-    if name := next((name for name, form in reversed(FORMATS.items()) if form.in_json(value)), ""):
-        return name
+    for name, form in reversed(FORMATS.items()):
+        if form.in_json(value):
+            return name
     if {"persona", "system_prompt", "spec"} & set(value):
         raise FileError(source.name, 1, "this is a persona, not a transcript; use manage.py import_agents")
-    for known, what in _OTHER_KEYS.items():
-        if set(known) <= set(value):
-            raise FileError(
-                source.name, 1, f"this is {what if ';' in what else f'{what}, which is not read; {_INSTEAD}'}"
-            )
+    for known_keys, what in _OTHER_KEYS.items():
+        if set(known_keys) <= set(value):
+            advice = "" if ";" in what else f", which is not read; {_INSTEAD}"
+            raise FileError(source.name, 1, f"this is {what}{advice}")
     keys = ", ".join(map(str, value))[:200] or "no object"
     raise FileError(
         source.name, 1, f"JSON, but no transcript format that is known (its keys: {keys}); name it: --format"

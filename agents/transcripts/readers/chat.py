@@ -81,7 +81,7 @@ def read_chat(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
 
 
 def is_openai(value: dict[str, Any]) -> bool:
-    """Whether it is a conversation (Anthropic's, too), a message, or an Inspect log."""
+    """Return whether it is a conversation (Anthropic's, too), a message, or an Inspect log."""
     samples = value.get("samples")
     if isinstance(samples, list) and samples and isinstance(samples[0], dict) and "messages" in samples[0]:
         return True
@@ -92,19 +92,28 @@ def is_openai(value: dict[str, Any]) -> bool:
 
 
 def _conversation(row: Row, source: Source, number: int) -> Iterator[Record]:
-    """A conversation object. An Inspect sample that was run in several epochs is a conversation per epoch."""
-    channel = next((row.name(key) for key in ID_KEYS if row.has(key)), "")
+    """Yield the messages of a conversation object. An Inspect sample that was run in several epochs is a conversation per epoch."""
+    channel = _id_of(row)
     if channel and row.has("epoch"):
         channel = f"{source.stem}-{channel}-epoch-{row.name('epoch')}"
-    system = content(row, "system")[0] if row.has("system") else ""
-    if system.strip():
-        yield SourceMessage(speaker="system", kind="system", text=system, line=row.line)
+    if row.has("system"):
+        system, _ = content(row, "system")
+        if system.strip():
+            yield SourceMessage(speaker="system", kind="system", text=system, line=row.line)
     for place, message in enumerate(row.list("messages"), start=1):
         yield _chat_message(row.child(message, f"message {place}"), number, channel, row.name("model"))
 
 
+def _id_of(conversation: Row) -> str:
+    """Return the id of a conversation; empty where it has none."""
+    for key in ID_KEYS:
+        if conversation.has(key):
+            return conversation.name(key)
+    return ""
+
+
 def _chat_message(row: Row, number: int, channel: str = "", model: str = "") -> Record:
-    """One message with `role` and `content`, of the conversation with this number."""
+    """Return one message with `role` and `content`, of the conversation with this number."""
     role = row.name("role")
     if not role:
         row.fail(f"{row.what} has no 'role'")
@@ -140,7 +149,7 @@ ROLES = {
 
 
 def _said(row: Row, speaker: str, text: str, channel: str, number: int) -> Record:
-    """What a speaker of ShareGPT or of a dialogue says; both can be mapped by role, too."""
+    """Return what a speaker of ShareGPT or of a dialogue says; both can be mapped by role, too."""
     if not text.strip():
         return Skipped("empty message", row.line)
     return SourceMessage(
@@ -155,7 +164,7 @@ def _said(row: Row, speaker: str, text: str, channel: str, number: int) -> Recor
 
 
 def is_sharegpt(value: dict[str, Any]) -> bool:
-    """Whether it is a conversation of ShareGPT, without messages beside it."""
+    """Return whether it is a conversation of ShareGPT, without messages beside it."""
     return isinstance(value.get("conversations") or value.get("conversation"), list) and not is_openai(value)
 
 
@@ -182,17 +191,21 @@ def read_sharegpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record
 
 
 TEXT_KEYS = ("chosen", "transcript", "text", "dialogue", "prompt")
-_TURN = re.compile(r"(?:\A|\n)[ \t]*(Human|Assistant):[ \t]?")
+_TURN = re.compile(r"(?:\A|\n)[ \t]*(?P<speaker>Human|Assistant):[ \t]?")
 
 
 def dialogue_key(value: Any) -> str:
-    """The key under which the dialogue stands; empty when this is no such object."""
-    texts = value if isinstance(value, dict) else {}
-    return next((key for key in TEXT_KEYS if isinstance(texts.get(key), str) and "Human:" in texts[key]), "")
+    """Return the key under which the dialogue stands; empty when this is no such object."""
+    if not isinstance(value, dict):
+        return ""
+    for key in TEXT_KEYS:
+        if isinstance(value.get(key), str) and "Human:" in value[key]:
+            return key
+    return ""
 
 
 def is_dialogue(value: dict[str, Any]) -> bool:
-    """Whether it is a dialogue in one text. Data of other formats often has its first lines beside the messages."""
+    """Return whether it is a dialogue in one text. Data of other formats often has its first lines beside the messages."""
     return bool(dialogue_key(value)) and not is_openai(value) and not is_sharegpt(value)
 
 
@@ -203,12 +216,14 @@ def read_dialogues(source: Source, columns: Mapping[str, str]) -> Iterator[Recor
         key = dialogue_key(value)
         if not key:
             row.fail(f"no dialogue: expected 'Human: …' under one of {', '.join(map(repr, TEXT_KEYS))}")
-        text = row.text(key) + (row.text("completion") if key == "prompt" else "")
-        starts = list(_TURN.finditer(text))
-        if not starts or text[: starts[0].start()].strip():
+        text = row.text(key)
+        if key == "prompt":
+            text += row.text("completion")
+        turns = list(_TURN.finditer(text))
+        if not turns or text[: turns[0].start()].strip():
             row.fail("the dialogue must begin with 'Human:' or 'Assistant:'")
-        for start, following in zip_longest(starts, starts[1:]):
-            said = text[start.end() : following.start() if following else len(text)].strip()
-            yield _said(row, start.group(1), said, row.name("id"), number)
+        for turn, next_turn in zip_longest(turns, turns[1:]):
+            end = next_turn.start() if next_turn else len(text)
+            yield _said(row, turn["speaker"], text[turn.end() : end].strip(), row.name("id"), number)
         if row.has("rejected"):
             yield Skipped("rejected alternative", line)

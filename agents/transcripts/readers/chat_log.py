@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Literal
 
 from agents.kit.files.source import FileError, Source
@@ -32,63 +32,107 @@ STAMP = re.compile(
 )
 
 
-def _clock_and_day(match: re.Match[str], *, day_first: bool) -> tuple[time, date | None]:
-    """Read a match of `STAMP`, with or without a date. Raises `ValueError`: no such date or time."""
-    hour, offset = int(match["hour"]), (match["offset"] or "").replace("UTC", "Z")
-    if match["half"] or match["before"]:
-        if not 1 <= hour <= 12:
-            raise ValueError(f"{hour} is no hour of a 12-hour clock")
-        hour = hour % 12 + (12 if match["half"] in ("p", "P") or match["before"] in ("오후", "下午", "午後") else 0)
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The time of a stamp, and its day where the stamp has a date."""
+
+    clock: time
+    day: date | None
+
+
+def _moment(match: re.Match[str], *, day_first: bool) -> Moment:
+    """Read a match of `STAMP`, with or without a date.
+
+    Raises:
+        ValueError: There is no such date or time.
+    """
+    offset = (match["offset"] or "").replace("UTC", "Z")
     clock = time(
-        hour,
+        _hour(match),
         int(match["minute"]),
         int(match["second"] or 0),
         int((match["fraction"] or "0").ljust(6, "0")),
         tzinfo=datetime.strptime(offset, "%z").tzinfo if offset else None,
     )
     if not match["date"]:
-        return clock, None
+        return Moment(clock, None)
     first, second, third = _numbers(match["date"])
     if first > 999:
-        return clock, date(first, second, third)
+        return Moment(clock, date(first, second, third))
     year = third + 2000 if third < 100 else third
-    return clock, date(year, second, first) if day_first else date(year, first, second)
+    if day_first:
+        return Moment(clock, date(year, second, first))
+    return Moment(clock, date(year, first, second))
+
+
+def _hour(match: re.Match[str]) -> int:
+    """Return the hour of a stamp, 0 to 23; AM and PM, or their words in other languages, may stand with it."""
+    hour = int(match["hour"])
+    if not match["half"] and not match["before"]:
+        return hour
+    if not 1 <= hour <= 12:
+        raise ValueError(f"{hour} is no hour of a 12-hour clock")
+    is_afternoon = match["half"] in ("p", "P") or match["before"] in ("오후", "下午", "午後")
+    return hour % 12 + (12 if is_afternoon else 0)
 
 
 def _numbers(text: str) -> tuple[int, int, int]:
+    """Return the three numbers of a date in their order."""
     first, second, third = re.split(r"[-/.] ?", text.rstrip("."))
     return int(first), int(second), int(third)
 
 
-def day_comes_first(source: Source, match: re.Match[str]) -> tuple[bool, str]:
-    """Whether 01/02/2026 is the 1st of February in this file, and, where that is only likely, why.
+@dataclass(frozen=True, slots=True)
+class DateOrder:
+    """Whether the day comes before the month in a file's dates, and, where that is only likely, why."""
+
+    day_first: bool
+    guessed_because: str = ""
+
+
+def date_order(source: Source, match: re.Match[str]) -> DateOrder:
+    """Find out whether 01/02/2026 is the 1st of February in a file.
 
     A number above 12 anywhere decides, else the order of the messages: the reading in which time runs backwards less often. Likely
     is month first in US English ("AM", "PM" in capitals after slashes), day first in everything else.
+
+    Args:
+        match: Of `STAMP`, the first with a date.
     """
     if source.dates or _numbers(match["date"])[0] > 999:
-        return source.dates == "day-first", ""
-    dotted = "." in match["date"]  # 01.02.2026 is written by those only who put the day first
-    days: list[tuple[int, int, int]] = []
-    for _, text in source.lines():
-        other = STAMP.match(text.lstrip("\u200e\ufeff"))
-        if other and other["date"]:
-            first, second, year = _numbers(other["date"])
-            if 12 < first <= 31:
-                return True, ""
-            if 12 < second <= 31:
-                return False, ""
-            if not days or days[-1] != (year, second, first):
-                days.append((year, second, first))
-    swapped = [(year, day, month) for year, month, day in days]
-    backwards = [sum(this < before for before, this in pairwise(order)) for order in (days, swapped)]
-    if backwards[0] != backwards[1]:
-        return backwards[0] < backwards[1], ""
-    if dotted or all(first == second for _, second, first in days):
-        return True, ""
+        return DateOrder(source.dates == "day-first")
+    days: list[tuple[int, int, int]] = []  # year, second and first number: in order where the day comes first
+    for first, second, year in _dates_in(source):
+        if 12 < first <= 31:
+            return DateOrder(True)
+        if 12 < second <= 31:
+            return DateOrder(False)
+        if not days or days[-1] != (year, second, first):
+            days.append((year, second, first))
+    months_first = [(year, first, second) for year, second, first in days]
+    backwards_day_first = _times_backwards(days)
+    backwards_month_first = _times_backwards(months_first)
+    if backwards_day_first != backwards_month_first:
+        return DateOrder(backwards_day_first < backwards_month_first)
+    is_dotted = "." in match["date"]  # 01.02.2026 is written by those only who put the day first
+    if is_dotted or days == months_first:
+        return DateOrder(True)
     if re.search(r"\d\s?[AP]M\b", match.group()) and "/" in match["date"]:
-        return False, "AM and PM in capitals are the US form"
-    return True, "only the US form, with slashes and AM or PM in capitals, has the month first"
+        return DateOrder(False, "AM and PM in capitals are the US form")
+    return DateOrder(True, "only the US form, with slashes and AM or PM in capitals, has the month first")
+
+
+def _dates_in(source: Source) -> Iterator[tuple[int, int, int]]:
+    """Yield the three numbers of each date in the stamps of a file."""
+    for _, text in source.lines():
+        match = STAMP.match(text.lstrip("\u200e\ufeff"))
+        if match and match["date"]:
+            yield _numbers(match["date"])
+
+
+def _times_backwards(days: list[tuple[int, int, int]]) -> int:
+    """Return how often a day comes before the one above it."""
+    return sum(later < earlier for earlier, later in pairwise(days))
 
 
 Style = Literal["stamped", "nick", "named"]
@@ -105,7 +149,7 @@ _DAY_CHANGED = re.compile(
 )
 _MARKED = re.compile(r"(?m)^[\u200e\ufeff]*\[[^\[\]\n]{8,40}\] ?[^:\n]{1,80}: ?\u200e")
 _QUOTED = re.compile('["“”„«»]')  # in what stands before a colon: 'Ann changed the subject to "Ferries: late"'
-MAX_WORDS = 5
+MAX_WORDS = 5  # of a name
 
 
 @dataclass(slots=True)
@@ -119,13 +163,18 @@ class _Draft:
     clock: time | None = None
     day: date | None = None
     size: int = 0
-    messenger: str = ""
-    """``marked`` or ``plain`` for a messenger's export: whether its own texts have a mark before them."""
+    messenger: str = (
+        ""  # ``marked`` or ``plain`` for a messenger's export: whether its own texts have a mark before them
+    )
 
     def record(self) -> Record:
-        text, reason = "\n".join(self.lines).strip(), "empty message"
+        """Return the message, or that it is none."""
+        text = "\n".join(self.lines).strip()
+        reason = "empty message"
         if self.messenger:
-            text, reason = whatsapp.said_in(self.lines, marks=self.messenger == "marked")
+            said = whatsapp.said_in(self.lines, marks=self.messenger == "marked")
+            text = said.text
+            reason = said.reason
         if not text:
             return Skipped(reason, self.line)
         payload: dict[str, object] = {"action": True} if self.action else {}
@@ -138,12 +187,12 @@ class _Draft:
 
 
 def bare(line: str) -> str:
-    """The line without the direction marks of messengers and the blanks at its end."""
+    """Return the line without the direction marks of messengers and the blanks at its end."""
     return line.strip("\u200e\ufeff").rstrip()
 
 
 def style_of(line: str) -> Style | None:
-    """How this line names its speaker; None when it does not."""
+    """Return how this line names its speaker; None when it does not."""
     if STAMP.match(line):
         return "stamped"
     if _NICK.fullmatch(line):
@@ -152,11 +201,14 @@ def style_of(line: str) -> Style | None:
 
 
 def looks_like_chat(head: str) -> bool:
-    """Whether at least half of the first lines that are not blank name a speaker in the style of the first."""
-    lines = [bare(line) for line in islice((line for line in head.split("\n") if line.strip()), 60)]
-    lines = [line for line in lines if not _DAY_CHANGED.fullmatch(line) and not _NOTICE.match(line)]
-    style = style_of(lines[0]) if lines else None
-    return style is not None and 2 * sum(style_of(line) == style for line in lines) >= len(lines)
+    """Return whether at least half of the first lines that are not blank name a speaker in the style of the first."""
+    first_lines = [bare(line) for line in head.split("\n") if line.strip()][:60]
+    lines = [line for line in first_lines if not _DAY_CHANGED.fullmatch(line) and not _NOTICE.match(line)]
+    if not lines:
+        return False
+    style = style_of(lines[0])
+    same_style = [line for line in lines if style_of(line) == style]
+    return style is not None and 2 * len(same_style) >= len(lines)
 
 
 def read_log(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
@@ -168,127 +220,194 @@ def read_log(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
 
 
 class _Log:
-    """The style, the date and the form of dates that the lines so far have set."""
+    """Reads a log line by line.
+
+    Attributes:
+        style: How lines name their speakers; set by the first line that names one.
+        stamp_form: Whether stamps have a date, and their opening bracket; set by the first stamp.
+        day: Of a line such as "--- Day changed …", for times without a date.
+        day_first: Whether the day comes before the month; None before the first date.
+        guess: To be reported before the next message.
+        is_marked: The export has marks before the messenger's own texts, as WhatsApp's on iOS.
+        one_line: A message is one line, as on IRC.
+        draft: The message that may go on in the next line.
+    """
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.style: Style | None = None
-        self.shape: tuple[bool, str] | None = None
+        self.stamp_form: tuple[bool, str] | None = None
         self.day: date | None = None
         self.day_first: bool | None = None
         self.guess: Guess | None = None
-        # WhatsApp on iOS writes a mark before its own texts; some languages have no comma after the date.
-        self.marked = _MARKED.search(source.head()) is not None
-        self.one_line = False  # IRC: a message is one line
+        self.is_marked = _MARKED.search(source.head()) is not None
+        self.one_line = False
+        self.draft: _Draft | None = None
 
     def records(self) -> Iterator[Record]:
-        draft: _Draft | None = None
+        """Yield the messages and what is none.
+
+        Raises:
+            FileError: The first line names no speaker, or there is none.
+        """
         for line, raw in self.source.lines():
-            text = bare(raw)
-            if raw.strip().startswith(whatsapp.MARK) and draft is not None and STAMP.match(text) is None:
-                text = raw.rstrip()  # the mark says that the messenger wrote this line
-            if changed := _DAY_CHANGED.fullmatch(text):
-                self.day = _day(changed["text"]) or self.day
-                continue
-            if not text and self.style is None:
-                continue
-            start = self._start(line, text)
-            if self.guess is not None:
-                yield self.guess
-                self.guess = None
-            if start is not None:
-                if draft is not None:
-                    yield draft.record()
-                draft = start if isinstance(start, _Draft) else None
-                if isinstance(start, Skipped):
-                    yield start
-            elif self.one_line and text:
-                yield from () if draft is None else (draft.record(),)
-                draft = None
-                yield Skipped("line not understood", line, text=text)
-            elif draft is not None:
-                draft.lines.append(text)
-                draft.size += len(text) + 1
-                self.source.check_message(draft.line, draft.size)
-            elif self.style is None:
-                raise FileError(
-                    self.source.name, line, "no speaker; expected 'Name: text', '<nick> text' or a time before one"
-                )
-        if draft is not None:
-            yield draft.record()
+            text = self._text_of(raw)
+            day_changed = _DAY_CHANGED.fullmatch(text)
+            if day_changed:
+                self.day = _day(day_changed["text"]) or self.day
+            elif text or self.style is not None:
+                yield from self._read_line(line, text)
+        yield from self._end_message()
         if self.style is None:
             raise FileError(self.source.name, 0, "the file is empty")
 
+    def _text_of(self, raw: str) -> str:
+        """Return a line without marks, but for the one that says that the messenger wrote this line of a message."""
+        text = bare(raw)
+        is_messengers = raw.strip().startswith(whatsapp.MARK)
+        if is_messengers and self.draft is not None and STAMP.match(text) is None:
+            return raw.rstrip()
+        return text
+
+    def _read_line(self, line: int, text: str) -> Iterator[Record]:
+        start = self._start(line, text)
+        if self.guess is not None:
+            yield self.guess
+            self.guess = None
+        if isinstance(start, _Draft):
+            yield from self._end_message()
+            self.draft = start
+        elif isinstance(start, Skipped):
+            yield from self._end_message()
+            yield start
+        elif self.one_line and text:
+            yield from self._end_message()
+            yield Skipped("line not understood", line, text=text)
+        elif self.draft is not None:
+            self.draft.lines.append(text)
+            self.draft.size += len(text) + 1
+            self.source.check_message(self.draft.line, self.draft.size)
+        elif self.style is None:
+            raise FileError(
+                self.source.name, line, "no speaker; expected 'Name: text', '<nick> text' or a time before one"
+            )
+
+    def _end_message(self) -> Iterator[Record]:
+        if self.draft is not None:
+            yield self.draft.record()
+            self.draft = None
+
     def _start(self, line: int, text: str) -> _Draft | Skipped | None:
-        """The message or notice that begins on this line; None when the line goes on with the one before."""
+        """Return the message or notice that begins on this line; None when the line goes on with the one before."""
         self.style = self.style or style_of(text)
         if self.style == "stamped":
             return self._stamped(line, text)
-        self.one_line = self.style == "nick"
-        if match := _NICK.fullmatch(text) if self.style == "nick" else _named(text):
-            return _Draft(line, match["speaker"].strip(), [match["text"] or ""])
-        return _other(line, text) if self.style == "nick" else None
+        if self.style == "nick":
+            self.one_line = True
+            match = _NICK.fullmatch(text)
+            return _message_of(line, match) if match else _other(line, text)
+        match = _named(text)
+        return _message_of(line, match) if match else None
 
     def _stamped(self, line: int, text: str) -> _Draft | Skipped | None:
+        """Return what begins with a time.
+
+        Raises:
+            FileError: There is no such time.
+        """
         match = STAMP.match(text)
         if match is None:
             return _other(line, text) if self.one_line else None
-        shape = (match["date"] is not None, match["open"])
-        self.shape = self.shape or shape
-        if shape != self.shape:
+        form = (match["date"] is not None, match["open"])
+        self.stamp_form = self.stamp_form or form
+        if form != self.stamp_form:
             return None  # a time inside a text, not a stamp like the others
-        why = ""
-        if self.day_first is None and match["date"]:
-            self.day_first, why = day_comes_first(self.source, match)
-        try:
-            clock, day = _clock_and_day(match, day_first=bool(self.day_first))
-        except ValueError as error:
-            raise FileError(self.source.name, line, f"{match.group().strip()!r} is no time: {error}") from None
-        if why and day:
-            self.guess = _guess(line, match["date"], day, self.day_first is True, why)
-        rest = text[match.end() :].strip("\u200e").strip(" \t\u202f\xa0")
-        if other := _other(line, rest):
-            start: _Draft | Skipped = other
-        elif said := _NICK.fullmatch(rest):
-            self.one_line = True
-            start = _Draft(line, said["speaker"].strip(), [said["text"] or ""])
-        else:
-            start = self._messenger(line, match, rest)
+        moment = self._moment_of(line, match)
+        after_stamp = text[match.end() :].strip("\u200e").strip(" \t\u202f\xa0")
+        start = self._after_stamp(line, match, after_stamp)
         if isinstance(start, _Draft):
-            start.clock, start.day = clock, day or self.day
+            start.clock = moment.clock
+            start.day = moment.day or self.day
         return start
 
-    def _messenger(self, line: int, match: re.Match[str], rest: str) -> _Draft | Skipped:
-        """A line "Name: text" after its time; in a messenger's export one without a name is a notice of the messenger's."""
-        written = match.group()
-        ios = match["open"] == "[" and ("," in written or self.marked)
-        exported = bool(match["date"]) and (ios if match["open"] else written.rstrip()[-1:] in ("-", "–"))
-        said = _AFTER_STAMP.fullmatch(rest)
-        if said and not (exported and _QUOTED.search(said["speaker"])):
-            speaker = said["speaker"].lstrip("~\u202f\xa0 ").strip() or said["speaker"].strip()
-            messenger = ("marked" if match["open"] else "plain") if exported else ""
-            return _Draft(line, speaker, [said["text"] or ""], messenger=messenger)
-        return Skipped("notice", line) if exported else Skipped("line not understood", line, text=rest)
+    def _moment_of(self, line: int, match: re.Match[str]) -> Moment:
+        """Read a stamp; the first with a date decides the order of day and month."""
+        order: DateOrder | None = None
+        if self.day_first is None and match["date"]:
+            order = date_order(self.source, match)
+            self.day_first = order.day_first
+        try:
+            moment = _moment(match, day_first=bool(self.day_first))
+        except ValueError as error:
+            raise FileError(self.source.name, line, f"{match.group().strip()!r} is no time: {error}") from None
+        if order and order.guessed_because and moment.day:
+            self.guess = _guess(line, match["date"], moment.day, order)
+        return moment
+
+    def _after_stamp(self, line: int, match: re.Match[str], text: str) -> _Draft | Skipped:
+        """Return what stands behind a time: a notice or an action, a message in IRC's form, or one of a messenger."""
+        other = _other(line, text)
+        if other:
+            return other
+        nick = _NICK.fullmatch(text)
+        if nick:
+            self.one_line = True
+            return _message_of(line, nick)
+        return self._messenger(line, match, text)
+
+    def _messenger(self, line: int, match: re.Match[str], text: str) -> _Draft | Skipped:
+        """Return a line "Name: text" after its time; in a messenger's export one without a name is a notice of the messenger's."""
+        is_export = self._is_messengers_stamp(match)
+        named = _AFTER_STAMP.fullmatch(text)
+        if named and not (is_export and _QUOTED.search(named["speaker"])):
+            speaker = named["speaker"].lstrip("~\u202f\xa0 ").strip() or named["speaker"].strip()
+            messenger = ""
+            if is_export:
+                messenger = "marked" if match["open"] else "plain"
+            return _Draft(line, speaker, [named["text"] or ""], messenger=messenger)
+        if is_export:
+            return Skipped("notice", line)
+        return Skipped("line not understood", line, text=text)
+
+    def _is_messengers_stamp(self, match: re.Match[str]) -> bool:
+        """Return whether a stamp has the form of a messenger's export: WhatsApp writes brackets on iOS, a dash elsewhere."""
+        if not match["date"]:
+            return False
+        stamp = match.group()
+        if match["open"]:  # some languages have no comma after the date
+            return match["open"] == "[" and ("," in stamp or self.is_marked)
+        return stamp.rstrip()[-1:] in ("-", "–")
 
 
-def _guess(line: int, text: str, day: date, day_first: bool, why: str) -> Guess:
-    form, option = ("day first", "month-first") if day_first else ("month first", "day-first")
+def _message_of(line: int, match: re.Match[str]) -> _Draft:
+    return _Draft(line, match["speaker"].strip(), [match["text"] or ""])
+
+
+def _guess(line: int, text: str, day: date, order: DateOrder) -> Guess:
+    form, other_option = ("day first", "month-first") if order.day_first else ("month first", "day-first")
     return Guess(
-        f"Dates are read {form} ({text} as {day}), which is a guess: {why}. If that is wrong: --dates {option}", line
+        f"Dates are read {form} ({text} as {day}), which is a guess: {order.guessed_because}. "
+        f"If that is wrong: --dates {other_option}",
+        line,
     )
 
 
 def _other(line: int, text: str) -> _Draft | Skipped | None:
-    """IRC's actions ("* nick waves") and notices (joins, parts, topics)."""
+    """Return one of IRC's actions ("* nick waves") and notices (joins, parts, topics); None for another line."""
     if _NOTICE.match(text):
         return Skipped("notice", line)
     match = _ACTION.fullmatch(text)
-    return _Draft(line, match["speaker"], [match["text"]], action=True) if match else None
+    if match is None:
+        return None
+    return _Draft(line, match["speaker"], [match["text"]], action=True)
 
 
 def _named(text: str) -> re.Match[str] | None:
+    """Match "Name: text"; a name of more words is a part of a sentence."""
     match = _NAMED.fullmatch(text)
-    return match if match and len(match["speaker"].split()) <= MAX_WORDS else None
+    if match is None or len(match["speaker"].split()) > MAX_WORDS:
+        return None
+    return match
 
 
 def _day(text: str) -> date | None:

@@ -26,7 +26,7 @@ _REASONS = {
 
 
 def is_chatgpt(value: dict[str, Any]) -> bool:
-    """Whether it is a conversation with its tree."""
+    """Return whether it is a conversation with its tree."""
     mapping = value.get("mapping")
     return isinstance(mapping, dict) and all(isinstance(node, dict) and "message" in node for node in mapping.values())
 
@@ -42,10 +42,10 @@ def read_chatgpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
         nodes = {name: row.child(node, f"the node {name!r}") for name, node in row.object("mapping").items()}
         path = _path(nodes, row.name("current_node"))
         for name in path:
-            if nodes[name].has("message"):
-                yield _message(
-                    nodes[name].child(nodes[name].value["message"], f"the message of {name!r}"), channel, number
-                )
+            node = nodes[name]
+            if node.has("message"):
+                message = node.child(node.value["message"], f"the message of {name!r}")
+                yield _message(message, channel, number)
         for name in nodes.keys() - set(path):
             if nodes[name].has("message"):
                 yield Skipped("another branch", line)
@@ -54,7 +54,7 @@ def read_chatgpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
 
 
 def _path(nodes: Mapping[str, Row], last: str) -> list[str]:
-    """The names from the root to the node last shown; without one that is there, to the last of the newest leaf."""
+    """Return the names from the root to the node last shown; without one that is there, to the last of the newest leaf."""
     if last not in nodes:
         parents = {node.name("parent") for node in nodes.values()}
         leaves = [name for name in nodes if name not in parents]
@@ -67,56 +67,73 @@ def _path(nodes: Mapping[str, Row], last: str) -> list[str]:
 
 
 def _created(node: Row) -> float:
-    """When the message of a node was made, in seconds since 1970; 0 where it does not say."""
+    """Return when the message of a node was made, in seconds since 1970; 0 where it does not say."""
     created = node.object("message").get("create_time")
     return float(created) if isinstance(created, int | float) else 0.0
 
 
 def _message(row: Row, channel: str, number: int) -> Record:
-    author = row.child(row.object("author"), "'author'")
-    role, about = author.name("role"), row.object("metadata")
-    inner = row.child(row.object("content"), "'content'")
-    kind = inner.text("content_type")
-    parts = inner.list("parts")
-    said = [part if isinstance(part, str) else _transcription(part) for part in parts]
-    text = _MARK.sub("", "\n".join(filter(None, said)) or inner.text("text")).strip()
-    left_out = sorted(
-        {
-            str(part.get("content_type") or "part")
-            for part in parts
-            if isinstance(part, dict) and not _transcription(part)
-        }
-    )
-    system = (
+    """Return a message of the conversation with this number, or why it is none."""
+    role = row.child(row.object("author"), "'author'").name("role")
+    metadata = row.object("metadata")
+    content = row.child(row.object("content"), "'content'")
+    kind = content.text("content_type")
+    is_system = (
         role == "system"
         or kind in ("user_editable_context", "model_editable_context")
-        or bool(about.get("is_user_system_message"))
+        or bool(metadata.get("is_user_system_message"))
     )
     if role == "tool":
         return Skipped("tool result", row.line)
-    if not system and (kind not in _SPEECH or row.name("recipient") not in ("", "all")):
-        return Skipped(_REASONS.get(kind, "tool call" if kind in _SPEECH else kind), row.line)
+    if not is_system and kind not in _SPEECH:
+        return Skipped(_REASONS.get(kind, kind), row.line)
+    if not is_system and row.name("recipient") not in ("", "all"):
+        return Skipped(_REASONS.get(kind, "tool call"), row.line)
+    text = _text_of(content)
+    left_out = _left_out(content)
     if not text:
         return Skipped(left_out[0] if left_out else "empty message", row.line)
-    if not system and about.get("is_visually_hidden_from_conversation"):
+    if not is_system and metadata.get("is_visually_hidden_from_conversation"):
         return Skipped("hidden message", row.line)
-    model = about.get("model_slug")
+    model = metadata.get("model_slug")
+    has_model = role == "assistant" and isinstance(model, str) and bool(model)
     return SourceMessage(
         speaker=role or "unknown",
         role=role,
-        kind="system" if system else "named",
+        kind="system" if is_system else "named",
         text=text,
         line=row.line,
         source_id=row.name("id"),
         sent_at=row.time("create_time"),
         channel=channel,
         conversation=number,
-        tags={"model": model} if role == "assistant" and isinstance(model, str) and model else {},
+        tags={"model": str(model)} if has_model else {},
         payload={"left_out": left_out} if left_out else {},
     )
 
 
+def _text_of(content: Row) -> str:
+    """Return the written and the spoken parts of a message, without marks of sources."""
+    texts: list[str] = []
+    for part in content.list("parts"):
+        text = part if isinstance(part, str) else _transcription(part)
+        if text:
+            texts.append(text)
+    return _MARK.sub("", "\n".join(texts) or content.text("text")).strip()
+
+
+def _left_out(content: Row) -> list[str]:
+    """Return the kinds of parts that are no text, such as images."""
+    kinds: set[str] = set()
+    for part in content.list("parts"):
+        if isinstance(part, dict) and not _transcription(part):
+            kinds.add(str(part.get("content_type") or "part"))
+    return sorted(kinds)
+
+
 def _transcription(part: Any) -> str:
-    """The words of a part that was spoken; empty for every other."""
-    spoken = isinstance(part, dict) and part.get("content_type") == "audio_transcription"
-    return part["text"] if spoken and isinstance(part.get("text"), str) else ""
+    """Return the words of a part that was spoken; empty for every other."""
+    if not isinstance(part, dict) or part.get("content_type") != "audio_transcription":
+        return ""
+    text = part.get("text")
+    return text if isinstance(text, str) else ""

@@ -53,8 +53,8 @@ CONVERSATION = re.compile(
     r"(.+_)?(ticket|case|session|call|thread|chat|dialog|dialogue|conversation|vorgang|fall|sitzung|anruf|gespräch|verlauf)"
     r"s?_?(id|no|nr|num|number|nummer|key|ref)?\.?"
 )
-YES_NO = {"", "0", "1", "yes", "no", "y", "n", "true", "false", "ja", "nein"}
-LOOKED_AT = 2_000  # rows, for the values of such a column
+YES_OR_NO = {"", "0", "1", "yes", "no", "y", "n", "true", "false", "ja", "nein"}
+ROWS_LOOKED_AT = 2_000  # rows, for the values of such a column
 TAGS = ("build", "version", "release", "model", "prompt", "variant", "locale")  # columns that are usually of this kind
 DELIMITERS = ",;\t|"
 _GUARDED = re.compile(r"'*[=+\-@\t\r]")
@@ -68,40 +68,56 @@ def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     line, header = next(rows, (1, []))
     names = [name.strip() for name in header]
     if tuple(names) == MESSAGE_KEYS and not columns:
-        yield from (_exported(source, line, dict(zip(names, cells, strict=True))) for line, cells in rows)
+        for line, cells in rows:
+            yield _exported(source, line, dict(zip(names, cells, strict=True)))
         return
-    places = column_map(names, columns)
-    if "channel" not in columns and "channel" not in places:
-        found = _conversation_column(source, names, places)
-        if found is not None:
-            places["channel"] = found
+    index_of = column_map(names, columns)
+    if "channel" not in columns and "channel" not in index_of:
+        conversations = _conversation_column(source, names, index_of)
+        if conversations is not None:
+            index_of["channel"] = conversations
             yield Guess(
-                f"Each value of the column {names[found]!r} is read as a conversation of its own. If the file is one "
+                f"Each value of the column {names[conversations]!r} is read as a conversation of its own. If the file is one "
                 "conversation: --columns channel=",
                 line,
             )
-    for field in ("text", "speaker"):
-        if field not in places and not (field == "speaker" and "role" in places):
-            raise FileError(
-                source.name,
-                line,
-                f"no column for {field!r} among {', '.join(names) or 'none'}; say which: --columns {field}=COLUMN",
-            )
-    unused = [name for place, name in enumerate(names) if name and place not in places.values()]
-    if "sent_at" not in places and unused:
-        read = ", ".join(f"{field}={names[place]}" for field, place in places.items())
-        shown = ", ".join(unused[:20])
-        yield Guess(
-            f"No column holds the time of a message as far as the names say. Read: {read}; not used: {shown}. If one of these "
-            "is the time: --columns sent_at=COLUMN",
-            line,
-        )
+    _check_columns(source, line, names, index_of)
+    if "sent_at" not in index_of:
+        yield from _guess_no_time(line, names, index_of)
     for line, cells in rows:
-        yield _message(source, line, {field: cells[place] for field, place in places.items()})
+        yield _message(source, line, {field: cells[index] for field, index in index_of.items()})
+
+
+def _check_columns(source: Source, line: int, names: list[str], index_of: Mapping[str, int]) -> None:
+    """Raise `FileError` where there is no column of texts, or none that says who speaks."""
+    missing = ""
+    if "text" not in index_of:
+        missing = "text"
+    elif "speaker" not in index_of and "role" not in index_of:
+        missing = "speaker"
+    if missing:
+        raise FileError(
+            source.name,
+            line,
+            f"no column for {missing!r} among {', '.join(names) or 'none'}; say which: --columns {missing}=COLUMN",
+        )
+
+
+def _guess_no_time(line: int, names: list[str], index_of: Mapping[str, int]) -> Iterator[Guess]:
+    """Yield a warning that messages have no times, where a column that is not used may hold them."""
+    unused = [name for index, name in enumerate(names) if name and index not in index_of.values()]
+    if not unused:
+        return
+    read = ", ".join(f"{field}={names[index]}" for field, index in index_of.items())
+    yield Guess(
+        f"No column holds the time of a message as far as the names say. Read: {read}; not used: {', '.join(unused[:20])}. If one of "
+        "these is the time: --columns sent_at=COLUMN",
+        line,
+    )
 
 
 def looks_like_csv(head: str) -> bool:
-    """Whether the first line names a column of texts and one of speakers or roles."""
+    """Return whether the first line names a column of texts and one of speakers or roles."""
     first = head.splitlines()[0]
     names = [name.strip().strip('"') for name in first.split(delimiter(first))]
     columns = column_map(names, {})
@@ -109,59 +125,69 @@ def looks_like_csv(head: str) -> bool:
 
 
 def usual_tags(header: list[str]) -> dict[str, str]:
-    """The columns of a CSV file that are usually tags, as `columns` of `ReadOptions`; none for our own export, which has tags."""
-    places = column_map(header, {})
+    """Return the columns of a CSV file that are usually tags, as `columns` of `ReadOptions`; none for our own export, which has tags."""
     if tuple(header) == MESSAGE_KEYS:
         return {}
-    free = [name for place, name in enumerate(header) if place not in places.values()]
-    return {f"tags.{tag}": name for name in free if (tag := usual_tag(name))}
+    index_of = column_map(header, {})
+    columns: dict[str, str] = {}
+    for index, name in enumerate(header):
+        tag = usual_tag(name)
+        if tag and index not in index_of.values():
+            columns[f"tags.{tag}"] = name
+    return columns
 
 
 def usual_tag(column: str) -> str:
-    """The key under which a column of this name is usually stored as a tag; empty when it has another name."""
+    """Return the key under which a column of this name is usually stored as a tag; empty when it has another name."""
     key = column.lower()
     return key if key in TAGS else ""
 
 
 def header_of(source: Source) -> list[str]:
-    """The columns of a CSV file."""
+    """Return the columns of a CSV file."""
     first = next(iter(source.lines()), (0, ""))[1]
     return [name.strip() for name in next(csv.reader([first], delimiter=delimiter(first)), [])]
 
 
 def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
-    """Which field stands in which column: as wished, else by the usual names.
+    """Return which field stands in which column: as wished, else by the usual names.
 
     Raises:
         OptionError: A wished field or column does not exist. An empty column means that none holds the field.
     """
-    known = {_plain(name): place for place, name in reversed(list(enumerate(names)))}
-    places: dict[str, int] = {}
+    known: dict[str, int] = {}  # the first column of each name
+    for index, name in enumerate(names):
+        known.setdefault(_plain(name), index)
+    index_of: dict[str, int] = {}
     for field, column in wished.items():
-        if field not in FIELDS and not (field.startswith("tags.") and TAG_KEY.fullmatch(field[5:])):
+        is_tag = field.startswith("tags.") and TAG_KEY.fullmatch(field.removeprefix("tags."))
+        if field not in FIELDS and not is_tag:
             raise OptionError(f"--columns: unknown field {field!r}; allowed: {', '.join(FIELDS)}, tags.NAME")
         if not column:
             continue
         if _plain(column) not in known:
             raise NotThere(f"--columns: no column {column!r}; the file has: {', '.join(names)}")
-        places[field] = known[_plain(column)]
-    for field, usual in FIELDS.items():
-        place = next((known[name] for name in usual if name in known and known[name] not in places.values()), None)
-        if field not in places and field not in wished and place is not None:
-            places[field] = place
-    return places
-
-
-def _conversation_column(source: Source, names: list[str], places: Mapping[str, int]) -> int | None:
-    """Return the column whose name and values, in the first rows, are those of conversations; None where there is none."""
-    for place, name in enumerate(names):
-        if place in places.values() or not CONVERSATION.fullmatch(_plain(name)):
+        index_of[field] = known[_plain(column)]
+    for field, usual_names in FIELDS.items():
+        if field in wished:
             continue
-        rows = islice(csv_rows(source), 1, LOOKED_AT + 1)
-        values = [cells[place].strip() for _, cells in rows]
+        free = [known[name] for name in usual_names if name in known and known[name] not in index_of.values()]
+        if free:
+            index_of[field] = free[0]
+    return index_of
+
+
+def _conversation_column(source: Source, names: list[str], index_of: Mapping[str, int]) -> int | None:
+    """Return the column whose name and values, in the first rows, are those of conversations; None where there is none."""
+    for index, name in enumerate(names):
+        if index in index_of.values() or not CONVERSATION.fullmatch(_plain(name)):
+            continue
+        rows = islice(csv_rows(source), 1, ROWS_LOOKED_AT + 1)
+        values = [cells[index].strip() for _, cells in rows]
         different = set(values)
-        if 1 < len(different) < len(values) and not {value.casefold() for value in different} <= YES_NO:
-            return place
+        is_yes_or_no = {value.casefold() for value in different} <= YES_OR_NO
+        if 1 < len(different) < len(values) and not is_yes_or_no:
+            return index
     return None
 
 
@@ -189,7 +215,7 @@ def csv_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
 
 
 def delimiter(head: str) -> str:
-    """The delimiter that the header line has most of."""
+    """Return the delimiter that the header line has most of."""
     first = next((line for line in head.splitlines() if line.strip()), "")
     return max(DELIMITERS, key=first.count)
 
@@ -217,7 +243,7 @@ def _message(source: Source, line: int, cells: dict[str, str]) -> Record:
 
 
 def _exported(source: Source, line: int, cells: dict[str, str]) -> Record:
-    """A row of our own export: formula guards are undone, tags and payload are JSON."""
+    """Return a row of our own export as a message: formula guards are undone, tags and payload are JSON."""
     plain: dict[str, Any] = {name: unescape(cell) for name, cell in cells.items()}
     for name in ("tags", "payload", "synthetic"):
         plain[name] = parse(plain[name] or "null", path=source.name, line=line)

@@ -17,7 +17,7 @@ _KINDS = {"DirectTextChat": "dm", "DirectGroupTextChat": "private"}
 
 
 def is_discord(value: dict[str, Any]) -> bool:
-    """Whether it is an export of a channel."""
+    """Return whether it is an export of a channel."""
     return all(isinstance(value.get(key), dict) for key in ("guild", "channel")) and isinstance(
         value.get("messages"), list
     )
@@ -47,33 +47,61 @@ def read_discord(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
 
 
 def _message(row: Row, channel: str) -> Record:
-    kind, author = row.name("type"), row.child(row.object("author"), "'author'")
+    """Return a message, or why it is none."""
+    kind = row.name("type")
     if kind and kind not in _SPEECH:
         return Skipped(f"notice {kind}", row.line)
-    text, embeds = row.text("content").strip(), [row.child(one, "an embed") for one in row.list("embeds")]
-    if not text and author.flag("isBot"):  # a bot may say all it says in an embed
-        text = "\n".join(filter(None, (one.text(key).strip() for one in embeds for key in ("title", "description"))))
+    author = row.child(row.object("author"), "'author'")
+    is_bot = author.flag("isBot")
+    text = row.text("content").strip()
+    if not text and is_bot:  # a bot may say all it says in an embed
+        text = _text_of_embeds(row)
     if not text:
-        what = (
-            ("forwardedMessage", "forwarded message"),
-            ("stickers", "sticker"),
-            ("attachments", "file"),
-            ("embeds", "link"),
-        )
-        return Skipped(next((reason for key, reason in what if row.value.get(key)), "empty message"), row.line)
-    reference = row.child(row.object("reference"), "'reference'")
-    names = [name for name in (author.name("nickname"), author.name("name")) if name]
-    if not names:
+        return Skipped(_why_empty(row), row.line)
+    name = author.name("name")
+    nickname = author.name("nickname")
+    if not name and not nickname:
         row.fail(f"{row.what} has no author with a name")
+    payload: dict[str, Any] = {}
+    if is_bot:
+        payload["bot"] = True
     files = len(row.list("attachments"))
+    if files:
+        payload["files"] = files
+    reference = row.child(row.object("reference"), "'reference'")
     return SourceMessage(
-        speaker=names[0],
-        role=names[-1],
+        speaker=nickname or name,
+        role=name or nickname,
         text=text,
         line=row.line,
         source_id=row.name("id"),
         sent_at=row.time("timestamp"),
         parent_source_id=reference.name("messageId") if kind == "Reply" else "",
         channel=channel,
-        payload=({"bot": True} if author.flag("isBot") else {}) | ({"files": files} if files else {}),
+        payload=payload,
     )
+
+
+def _text_of_embeds(row: Row) -> str:
+    """Return the titles and descriptions of a message's embeds, a line each."""
+    texts: list[str] = []
+    for value in row.list("embeds"):
+        embed = row.child(value, "an embed")
+        for key in ("title", "description"):
+            text = embed.text(key).strip()
+            if text:
+                texts.append(text)
+    return "\n".join(texts)
+
+
+def _why_empty(row: Row) -> str:
+    """Return what a message without a text holds instead."""
+    if row.value.get("forwardedMessage"):
+        return "forwarded message"
+    if row.value.get("stickers"):
+        return "sticker"
+    if row.value.get("attachments"):
+        return "file"
+    if row.value.get("embeds"):
+        return "link"
+    return "empty message"

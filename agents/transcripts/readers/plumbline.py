@@ -36,11 +36,12 @@ def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
 
 
 def is_message(value: dict[str, Any]) -> bool:
-    """Whether it could be a message of ours, without a header before it."""
+    """Return whether it could be a message of ours, without a header before it."""
     return "text" in value and bool({"agent", "speaker", "user", "outsider", "role"} & set(value))
 
 
 def _header(row: Row) -> ChannelInfo:
+    """Return what the first line of our export says of the channel."""
     _check_keys(row, HEADER_KEYS)
     if row.value["plumbline"] != "transcript":
         row.fail(f"'plumbline' must be \"transcript\", got {shown(row.value['plumbline'])}")
@@ -67,30 +68,38 @@ def _check_keys(row: Row, allowed: Collection[str]) -> None:
 
 
 def _strict(row: Row, channel: str) -> SourceMessage:
+    """Return a message of our own export: only its keys are allowed, and one author."""
     _check_keys(row, MESSAGE_KEYS)
     authors = [kind for kind in AUTHORS if row.has(kind)]
     if len(authors) > 1:
         row.fail(f"a message has one author, but {' and '.join(map(repr, authors))} are given")
-    kind: Kind = authors[0] if authors else "named"
-    return message_of(row, kind, row.text("speaker" if kind == "named" else kind, required=True), channel)
+    if not authors:
+        return message_of(row, "named", row.text("speaker", required=True), channel)
+    author = authors[0]
+    return message_of(row, author, row.text(author, required=True), channel)
 
 
 def _lenient(row: Row) -> SourceMessage:
+    """Return a message of a file without our header: a speaker's name may be an agent's, and other keys are passed over."""
     role = row.name("role")
-    key = next((key for key in ("outsider", "user", "agent", "speaker") if row.has(key)), "")
-    kind: Kind = "outsider" if key == "outsider" else "user" if key == "user" else "named"
-    if role in {"system", "developer"}:
+    given = [key for key in ("outsider", "user", "agent", "speaker") if row.has(key)]
+    speaker = row.text(given[0]).strip() if given else role
+    if not speaker:
+        row.fail("a message needs a speaker: 'agent', 'user', 'outsider', 'speaker' or 'role'")
+    kind: Kind = "named"
+    if role in ("system", "developer"):
         kind = "system"
     elif role == "stimulus":
         kind = "stimulus"
-    speaker = row.text(key).strip() if key else role
-    if not speaker:
-        row.fail("a message needs a speaker: 'agent', 'user', 'outsider', 'speaker' or 'role'")
+    elif given and given[0] == "outsider":
+        kind = "outsider"
+    elif given and given[0] == "user":
+        kind = "user"
     return message_of(row, kind, speaker, role=role)
 
 
 def message_of(row: Row, kind: Kind, speaker: str, channel: str = "", role: str = "") -> SourceMessage:
-    """The message of an object with the keys `MESSAGE_KEYS`; `channel` is where one goes that names none."""
+    """Return the message of an object with the keys `MESSAGE_KEYS`; `channel` is where one goes that names none."""
     return SourceMessage(
         speaker=speaker,
         kind=kind,
@@ -109,7 +118,7 @@ def message_of(row: Row, kind: Kind, speaker: str, channel: str = "", role: str 
 
 
 def _tags(row: Row) -> Mapping[str, str]:
-    """An object of texts whose keys are tag keys."""
+    """Return an object of texts whose keys are tag keys."""
     tags = row.object("tags")
     for name, value in tags.items():
         if not isinstance(value, str):

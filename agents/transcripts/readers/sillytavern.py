@@ -21,7 +21,7 @@ NOTES = "SillyTavern System"
 
 
 def is_sillytavern(value: dict[str, Any]) -> bool:
-    """Whether it is the header of a chat, or one of its messages."""
+    """Return whether it is the header of a chat, or one of its messages."""
     return "chat_metadata" in value or {"user_name", "character_name"} <= set(value) or {"mes", "is_user"} <= set(value)
 
 
@@ -41,43 +41,61 @@ def read_sillytavern(source: Source, columns: Mapping[str, str]) -> Iterator[Rec
         if not row.has("mes"):
             row.fail("a message has no 'mes'")
         empty = False
-        extra = row.object("extra")
         for _ in range(len(row.list("swipes")) - 1):
             yield Skipped("answer not chosen", line)
-        speaker = row.name("name").strip() or ("user" if row.flag("is_user") else "assistant")
-        hidden = row.flag("is_system")
-        spoken = row.flag("is_user") or speaker in names or any(row.has(key) for key in _SPOKEN)
-        text = (
-            row.child(row.value["mes"], "'mes'").text("message")
-            if isinstance(row.value["mes"], dict)
-            else row.text("mes")
-        )
-        if hidden and (extra.get("type") or speaker == NOTES or not spoken):
-            yield Skipped("note of SillyTavern", line)
-        elif not text.strip():
-            yield Skipped("empty message", line)
-        else:
-            sent_at = _time(row.value.get("send_date"))
-            model = extra.get("model")
-            yield SourceMessage(
-                speaker=speaker,
-                role="user" if row.flag("is_user") else "assistant",
-                text=text,
-                line=line,
-                sent_at=sent_at,
-                tags={"model": model} if isinstance(model, str) and model and not row.flag("is_user") else {},
-                payload=({"hidden": True} if hidden else {})
-                | ({"time": str(row.value["send_date"])[:100]} if sent_at is None and row.has("send_date") else {}),
-            )
+        yield _message(row, names)
     if empty:
         raise FileError(source.name, 0, "the file holds no chat")
 
 
+def _message(row: Row, names: set[str]) -> Record:
+    """Return a message, or why it is none.
+
+    Args:
+        names: Of the user and the character, as the header has them.
+    """
+    extra = row.object("extra")
+    is_user = row.flag("is_user")
+    is_hidden = row.flag("is_system")
+    speaker = row.name("name").strip() or ("user" if is_user else "assistant")
+    is_spoken = is_user or speaker in names or any(row.has(key) for key in _SPOKEN)
+    if is_hidden and (extra.get("type") or speaker == NOTES or not is_spoken):
+        return Skipped("note of SillyTavern", row.line)
+    text = _text_of(row)
+    if not text.strip():
+        return Skipped("empty message", row.line)
+    sent_at = _time(row.value.get("send_date"))
+    payload: dict[str, Any] = {}
+    if is_hidden:
+        payload["hidden"] = True
+    if sent_at is None and row.has("send_date"):
+        payload["time"] = str(row.value["send_date"])[:100]
+    model = extra.get("model")
+    has_model = isinstance(model, str) and bool(model) and not is_user
+    return SourceMessage(
+        speaker=speaker,
+        role="user" if is_user else "assistant",
+        text=text,
+        line=row.line,
+        sent_at=sent_at,
+        tags={"model": str(model)} if has_model else {},
+        payload=payload,
+    )
+
+
+def _text_of(row: Row) -> str:
+    """Return the text of a message; some versions keep it in an object."""
+    if isinstance(row.value["mes"], dict):
+        return row.child(row.value["mes"], "'mes'").text("message")
+    return row.text("mes")
+
+
 def _time(value: Any) -> datetime | None:
-    """A time as SillyTavern's versions wrote it; None for one in the words of another language."""
-    if isinstance(value, str) and (match := _STAMP.fullmatch(value.strip())):
-        *parts, milliseconds = (int(part or 0) for part in match.groups())
-        value = "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}".format(*parts) + f".{milliseconds:03}"
+    """Return a time as SillyTavern's versions wrote it; None for one in the words of another language."""
+    match = _STAMP.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match:
+        year, month, day, hour, minute, second, milliseconds = (int(part or 0) for part in match.groups())
+        value = f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milliseconds:03}"
     try:
         return parse_time(value)
     except ValueError:

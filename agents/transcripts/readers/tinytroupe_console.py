@@ -24,7 +24,7 @@ from agents.transcripts.records import Record, Skipped, SourceMessage
 
 
 def is_notebook(value: dict[str, Any]) -> bool:
-    """Whether this JSON object is a notebook."""
+    """Return whether this JSON object is a notebook."""
     return "nbformat" in value and isinstance(value.get("cells"), list)
 
 
@@ -43,10 +43,12 @@ def printed_outputs(source: Source) -> Iterator[Iterator[tuple[int, str]]]:
 
 
 def _text(output: Any) -> str:
-    """The text of an output: what it streamed, or the plain form of what it displayed."""
-    output = output if isinstance(output, dict) else {}
-    data = output.get("data")
-    text = data.get("text/plain") if isinstance(data, dict) else output.get("text")
+    """Return the text of an output: what it streamed, or the plain form of what it displayed."""
+    if not isinstance(output, dict):
+        return ""
+    text = output.get("text")
+    if isinstance(output.get("data"), dict):
+        text = output["data"].get("text/plain")
     parts = text if isinstance(text, list) else [text]
     return "".join(part for part in parts if isinstance(part, str))
 
@@ -78,15 +80,22 @@ class _Block:
     size: int = 0
 
     @property
+    def hearers(self) -> set[str]:
+        """Return those to whom it was said."""
+        return {self.target, *self.more}
+
+    @property
     def text(self) -> str:
-        """The text, unwrapped: the console broke its lines."""
-        text = " ".join(line for line in (part.strip() for part in self.lines) if line)
+        """Return the text, unwrapped: the console broke its lines."""
+        parts = [line.strip() for line in self.lines]
+        text = " ".join(part for part in parts if part)
         return text.removesuffix("[/]").rstrip() if self.marked_up else text
 
 
 def looks_like_console(head: str) -> bool:
-    """Whether any line is the heading of a block."""
-    return any(p.fullmatch(line) for line in ANSI.sub("", head).split("\n") for p in (ACTION, STIMULUS))
+    """Return whether any line is the heading of a block."""
+    lines = ANSI.sub("", head).split("\n")
+    return any(ACTION.fullmatch(line) or STIMULUS.fullmatch(line) for line in lines)
 
 
 def read_console(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
@@ -130,21 +139,33 @@ class _Sessions:
         self.stepping = False
 
     def step(self, environment: str) -> Iterator[Record]:
-        """A step of an environment begins: what waits, and what follows, is its session's."""
-        hear = {name for block in self.waiting for name in (block.target, *block.more)}
-        if not any(self._is_of(session, environment, hear) for session in self.all[-1:]):
-            theirs = (one for one in reversed(self.all) if one.environment and self._is_of(one, environment, hear))
-            self._enter(next(theirs, None))
-        session, self.stepping = self.all[-1], True
+        """Begin a step of an environment: what waits, and what follows, is its session's."""
+        hearers: set[str] = set()
+        for block in self.waiting:
+            hearers |= block.hearers
+        if not self.all or not self._may_belong(self.all[-1], environment, hearers):
+            self._enter(self._latest_of(environment, hearers))
+        session = self.all[-1]
         session.environment = environment
-        session.agents |= hear
-        waiting, self.waiting = self.waiting, []
+        session.agents |= hearers
+        self.stepping = True
+        waiting = self.waiting
+        self.waiting = []
         for block in waiting:
             yield _record(block, session)
 
-    def _is_of(self, session: _Session, environment: str, hear: set[str]) -> bool:
-        same = session.environment in ("", environment)
-        return same and (not hear or not session.agents or bool(hear & session.agents))
+    def _latest_of(self, environment: str, hearers: set[str]) -> _Session | None:
+        """Return the latest session of an environment to which these agents may belong."""
+        for session in reversed(self.all):
+            if session.environment and self._may_belong(session, environment, hearers):
+                return session
+        return None
+
+    def _may_belong(self, session: _Session, environment: str, hearers: set[str]) -> bool:
+        """Return whether a step of an environment, which these agents hear, may be one of a session."""
+        if session.environment not in ("", environment):
+            return False
+        return not hearers or not session.agents or bool(hearers & session.agents)
 
     def _enter(self, session: _Session | None) -> None:
         """Make a session the current one, which is the last; a new one without."""
@@ -155,10 +176,11 @@ class _Sessions:
         self.all.append(session)
 
     def _with(self, names: set[str]) -> _Session | None:
-        """The latest session in which one of these takes part."""
+        """Return the latest session in which one of these takes part."""
         return next((session for session in reversed(self.all) if names & session.agents), None)
 
     def read(self, block: _Block) -> Iterator[Record]:
+        """Yield what a block and, where it ends their wait, earlier stimuli come to."""
         if block.type != ("CONVERSATION" if block.target else "TALK"):
             if not block.target and not block.view:
                 yield from self.flush()
@@ -180,16 +202,18 @@ class _Sessions:
 
     def flush(self) -> Iterator[Record]:
         """Yield the stimuli that wait, each in the session of those who hear it; the same words in a row are one for all who do."""
-        waiting, self.waiting = self.waiting, []
+        waiting = self.waiting
+        self.waiting = []
         while waiting:
-            hears, count = {waiting[0].target, *waiting[0].more}, 1
+            hearers = set(waiting[0].hearers)
+            count = 1
             for block in waiting[1:]:
-                if block.text != waiting[count - 1].text and not hears & {block.target, *block.more}:
+                if block.text != waiting[count - 1].text and not hearers & block.hearers:
                     break
-                hears |= {block.target, *block.more}
+                hearers |= block.hearers
                 count += 1
             self.stepping = False
-            self._enter_for(hears, asked=True)
+            self._enter_for(hearers, asked=True)
             for block in waiting[:count]:
                 yield _record(block, self.all[-1])
             waiting = waiting[count:]
@@ -202,28 +226,32 @@ class _Sessions:
         self.all[-1].agents |= names
 
     def _printed_later(self, block: _Block) -> Record:
-        """What is printed again belongs to the session where it was said; what is new there, to the agent's latest."""
-        name = {block.target or block.source}
-        theirs = [session for session in self.all if name & session.agents]
-        words, view = _words(block)
-        for session in theirs:
-            if session.shown[view] < session.said[words]:
+        """Return the record of a block that is printed again.
+
+        It belongs to the session where it was said; what is new there, to the agent's latest.
+        """
+        agent = {block.target or block.source}
+        sessions = [session for session in self.all if agent & session.agents]
+        words, shown_words = _words(block)
+        for session in sessions:
+            if session.shown[shown_words] < session.said[words]:
                 return _record(block, session)
-        if not theirs:
-            self._enter_for(name, asked=not self.all)
-        return _record(block, (theirs or self.all)[-1])
+        if not sessions:
+            self._enter_for(agent, asked=not self.all)
+        return _record(block, (sessions or self.all)[-1])
 
 
 MOST_WAITING = 1000
 
 
 def _words(block: _Block) -> tuple[int, tuple[int, int, str]]:
+    """Return what stands for the words of a block, and for these words as its view shows them to its receiver."""
     words = hash((block.source, "".join(block.text.split())))
     return words, (words, block.view, block.target)
 
 
 def _record(block: _Block, session: _Session) -> Record:
-    """The message of a block, or that it was shown before."""
+    """Return the message of a block, or that it was shown before."""
     words, view = _words(block)
     session.shown[view] += 1
     if session.shown[view] <= session.said[words]:
@@ -254,37 +282,56 @@ class _Console:
         self.view = 0
 
     def blocks(self, outputs: Iterable[Iterable[tuple[int, str]]]) -> Iterator[_Block | _Step | Skipped]:
+        """Yield the blocks and the steps of outputs, each a list of numbered lines, and an entry for other lines."""
         for output in outputs:
             self.moment = None
             block: _Block | None = None
             for line, raw in output:
                 text = ANSI.sub("", raw).rstrip()
-                if more := _MORE.fullmatch(text):
-                    if block is not None:
-                        block.more.append(more["target"])
-                    continue
                 if not text or self._is_time(line, text):
                     continue
-                if step := _STEP.fullmatch(text):
-                    if block is not None:
-                        yield block
-                    block = None
-                    yield _Step(line, step["name"].strip())
-                elif heading := self._heading(line, text):
-                    if block is not None:
-                        yield block
-                    block = heading
-                elif block is not None and (content := _CONTENT.fullmatch(text)):
-                    block.lines.append(content["text"])
-                    block.size += len(content["text"]) + 1
-                    self.source.check_message(block.line, block.size)
-                else:
+                if self._goes_on(block, text):
+                    continue
+                beginning = self._step(line, text) or self._heading(line, text)
+                if beginning is None:
                     self.moment = None
                     yield Skipped("other console output", line)
+                    continue
+                if block is not None:
+                    yield block
+                block = None
+                if isinstance(beginning, _Step):
+                    yield beginning
+                else:
+                    block = beginning
             if block is not None:
                 yield block
 
+    def _step(self, line: int, text: str) -> _Step | None:
+        match = _STEP.fullmatch(text)
+        return _Step(line, match["name"].strip()) if match else None
+
+    def _goes_on(self, block: _Block | None, text: str) -> bool:
+        """Add a line to a block: a further receiver, or text; return whether it is such a line."""
+        receiver = _MORE.fullmatch(text)
+        if receiver:
+            if block is not None:
+                block.more.append(receiver["target"])
+            return True
+        content = _CONTENT.fullmatch(text)
+        if block is None or content is None or _STEP.fullmatch(text) or _is_heading(text):
+            return False
+        block.lines.append(content["text"])
+        block.size += len(content["text"]) + 1
+        self.source.check_message(block.line, block.size)
+        return True
+
     def _is_time(self, line: int, text: str) -> bool:
+        """Return whether a line is the time of the next block, and keep it; the first of several begins another view.
+
+        Raises:
+            FileError: There is no such time.
+        """
         stamp = _TIME.fullmatch(text)
         if stamp is None:
             return False
@@ -297,14 +344,22 @@ class _Console:
         return True
 
     def _heading(self, line: int, text: str) -> _Block | None:
+        """Return the block that begins on a line; None where none does."""
         plain = _MARKUP.sub("", text)
-        for pattern in (STIMULUS, ACTION):
-            if match := pattern.fullmatch(plain):
-                parts = match.groupdict()
-                block = _Block(line, parts["source"], parts.get("target") or "", parts["type"], plain != text)
-                if self.moment is not None:
-                    block.sent_at, block.view = self.moment, self.view
-                if rest := parts["rest"].removeprefix(">").strip():
-                    block.lines.append(rest)
-                return block
-        return None
+        match = STIMULUS.fullmatch(plain) or ACTION.fullmatch(plain)
+        if match is None:
+            return None
+        parts = match.groupdict()
+        block = _Block(line, parts["source"], parts.get("target") or "", parts["type"], plain != text)
+        if self.moment is not None:
+            block.sent_at = self.moment
+            block.view = self.view
+        first_line = parts["rest"].removeprefix(">").strip()
+        if first_line:
+            block.lines.append(first_line)
+        return block
+
+
+def _is_heading(text: str) -> bool:
+    plain = _MARKUP.sub("", text)
+    return bool(STIMULUS.fullmatch(plain) or ACTION.fullmatch(plain))

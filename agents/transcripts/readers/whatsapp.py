@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 MARK = "\u200e"
 LONGEST_NOTE = 80  # characters
@@ -66,32 +67,54 @@ _CALL = re.compile(
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.\w{2,5}")
 
 
-def said_in(lines: Sequence[str], *, marks: bool) -> tuple[str, str]:
-    """What the speaker of a message of WhatsApp said, and, where that is nothing, why.
+@dataclass(frozen=True, slots=True)
+class MessageText:
+    """What the speaker of a message said, and, where that is nothing, why it is none."""
+
+    text: str
+    reason: str = ""
+
+
+def said_in(lines: Sequence[str], *, marks: bool) -> MessageText:
+    """Return what the speaker of a message of WhatsApp said, without WhatsApp's own texts.
 
     Args:
         lines: Of the message, without time and speaker.
         marks: Whether WhatsApp's own texts have a mark before them (iOS).
     """
-    left, reason = [], ""
+    left: list[str] = []
+    reason = ""
     for number, line in enumerate(lines):
-        edited = _EDITED.search(line, max(0, len(line) - LONGEST_NOTE))
-        text = line[: edited.start()].rstrip() if edited else line
-        bare = text.strip(MARK + " ")
-        if _DELETED.fullmatch(bare):
-            reason = "deleted message"
-        elif _ENCRYPTED.match(bare) or _CALL.fullmatch(bare):
-            reason = "notice"
-        elif _OMITTED.fullmatch(bare) or (number == 0 and _BRACKETED.fullmatch(bare)) or _ATTACHED.fullmatch(bare):
-            reason = "media"
-        elif marks and MARK in text:  # what stands before it is the speaker's: a caption, or the name of a file
-            before = text.partition(MARK)[0].strip()
-            last = text.rpartition(MARK)[2].strip()
-            reason = "media" if before or "<" in text or _OMITTED.fullmatch(last) else "notice"
-            left += [before] if before and not before.endswith("•") else []
+        text = _without_edit_note(line)
+        own_reason = _reason_of(text.strip(MARK + " "), is_first=number == 0)
+        if own_reason:
+            reason = own_reason
+        elif marks and MARK in text:
+            caption = text.partition(MARK)[0].strip()  # or the name of a file: it is the speaker's
+            note = text.rpartition(MARK)[2].strip()
+            reason = "media" if caption or "<" in text or _OMITTED.fullmatch(note) else "notice"
+            if caption and not caption.endswith("•"):
+                left.append(caption)
         else:
             left.append(text)
     said = "\n".join(left).strip()
-    if reason == "media" and _FILE_NAME.fullmatch(said):
-        said = ""
-    return said, "" if said else reason or "empty message"
+    is_file_name = reason == "media" and _FILE_NAME.fullmatch(said)
+    if said and not is_file_name:
+        return MessageText(said)
+    return MessageText("", reason or "empty message")
+
+
+def _without_edit_note(line: str) -> str:
+    edited = _EDITED.search(line, max(0, len(line) - LONGEST_NOTE))
+    return line[: edited.start()].rstrip() if edited else line
+
+
+def _reason_of(line: str, *, is_first: bool) -> str:
+    """Return why a line is none of the speaker's; empty where it may be one."""
+    if _DELETED.fullmatch(line):
+        return "deleted message"
+    if _ENCRYPTED.match(line) or _CALL.fullmatch(line):
+        return "notice"
+    if _OMITTED.fullmatch(line) or _ATTACHED.fullmatch(line) or (is_first and _BRACKETED.fullmatch(line)):
+        return "media"
+    return ""

@@ -10,7 +10,7 @@ import pytest
 from agents.kit.refusals import Refused
 from agents.swarm.assign import SwarmRefused, SwarmRequest, assign_swarms, save_swarm
 from agents.swarm.food import ensure_food_swarms
-from agents.swarm.intents import chosen, intents
+from agents.swarm.intents import intents, swarms_for
 from agents.swarm.models import Swarm, SwarmPhase
 from tests.api_client import program, refused
 from tests.console import signed_in, superuser
@@ -137,8 +137,9 @@ def test_the_swarms_of_the_example_are_stored_once_and_answer_their_intents() ->
 
     assign_swarms(agent=agent, swarms=swarms)
 
-    roles = {intent: chosen(agent.swarms.all(), intent) for intent in intents()}
-    assert {intent: role.name if role else voice and voice.name for intent, (voice, role) in roles.items()} == {
+    chosen = {intent: swarms_for(agent.swarms.all(), intent) for intent in intents()}
+    answering = {intent: swarms.role or swarms.voice for intent, swarms in chosen.items()}
+    assert {intent: swarm and swarm.name for intent, swarm in answering.items()} == {
         "general": "personality",
         "food_question": "macro",
         "food_log": "tmwya",
@@ -147,4 +148,4 @@ def test_the_swarms_of_the_example_are_stored_once_and_answer_their_intents() ->
         "kpi_today": "macro",
         "kpi_remaining": "macro",
     }
-    assert {voice.name for voice, _ in roles.values() if voice} == {"personality"}
+    assert {swarms.voice.name for swarms in chosen.values() if swarms.voice} == {"personality"}
