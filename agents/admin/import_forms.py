@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
@@ -18,28 +18,33 @@ from agents.transcripts.importer import AUTO, DAY_FIRST, MONTH_FIRST, ReadOption
 from agents.transcripts.readers import FORMATS
 from agents.transcripts.readers.csv_table import FIELDS, usual_tag
 
-COLUMN = "column_"
+COLUMN_PREFIX = "column_"  # of the fields that choose a column of the file
 NO_COLUMN = " "  # no column has this name: names are stripped
-COLUMN_WORDS = {"sent_at": "time", "id": "message's id", "reply_to": "id replied to", "channel": "conversation"}
+COLUMN_LABELS = {"sent_at": "time", "id": "message's id", "reply_to": "id replied to", "channel": "conversation"}
 MOST_SUGGESTED = 500  # agents
 
 
-def _text(limit: int, help_text: str) -> forms.CharField:
+def _optional_text(limit: int, help_text: str) -> forms.CharField:
     return forms.CharField(required=False, max_length=limit, widget=TextInput, help_text=help_text)
 
 
 class ImportForm(forms.Form):
-    """How the file is read, and where messages go; `speakers` are forms of their own. `options` is what a valid one says."""
+    """How the file is read, and where messages go.
+
+    Attributes:
+        speakers: A form for each speaker of the file.
+        options: What was chosen, once the form is valid; before, what is stored.
+    """
 
     format = forms.ChoiceField(
         label="read as", widget=Select, help_text="recognised by what the file says; choose when that is wrong"
     )
-    channel = _text(
+    channel = _optional_text(
         200,
         "name of the channel the messages go to, made when it is missing; several conversations become NAME, NAME-2 …; "
         "empty = as the file says",
     )
-    tags = _text(1_000, "put on every message, e.g. build=41, locale=en; evaluations can be narrowed to them")
+    tags = _optional_text(1_000, "put on every message, e.g. build=41, locale=en; evaluations can be narrowed to them")
     dates = forms.ChoiceField(
         label="dates such as 01/02/2026",
         required=False,
@@ -47,43 +52,39 @@ class ImportForm(forms.Form):
         widget=Select,
         help_text="for chat logs",
     )
-    time_zone = _text(64, "for times without an offset, e.g. Europe/Berlin; empty = the TIME_ZONE setting")
+    time_zone = _optional_text(64, "for times without an offset, e.g. Europe/Berlin; empty = the TIME_ZONE setting")
 
     def __init__(self, data: Any, *, job: Import) -> None:
-        stored, contents = ReadOptions(**job.choices), job.contents
-        header = [name for name in dict.fromkeys(contents.get("header", ())) if name]
-        initial = {
-            "format": stored.format,
-            "channel": stored.channel,
-            "tags": ", ".join(f"{key}={value}" for key, value in stored.tags.items()),
-            "time_zone": stored.time_zone,
-            "dates": stored.dates,
-            "tag_columns": [name for field, name in stored.columns.items() if field.startswith("tags.")],
-            **{COLUMN + field: column or NO_COLUMN for field, column in stored.columns.items()},
-        }
-        super().__init__(data, initial=initial)
-        recognised = FORMATS.get(contents.get("format", ""))
-        self.fields["format"].choices = [  # type: ignore[attr-defined]
-            (AUTO, f"as recognised ({recognised.label})" if recognised else "as recognised"),
-            *((name, form.label) for name, form in FORMATS.items()),
-        ]
-        columns = [(name, name) for name in header]
-        none = [(NO_COLUMN, "none: it is one conversation")]
-        if len(columns) > 1:
-            for name in FIELDS:
-                self.fields[COLUMN + name] = forms.ChoiceField(
-                    label=f"column of the {COLUMN_WORDS.get(name, name)}",
-                    required=False,
-                    choices=[("", "by its usual names"), *(none if name == "channel" else []), *columns],
-                    widget=Select,
-                )
-            self.fields["tag_columns"] = forms.MultipleChoiceField(
-                label="columns stored as tags", required=False, choices=columns, widget=forms.CheckboxSelectMultiple
-            )
-        self.speakers = [
-            SpeakerForm(data, f"s{number}", row, stored) for number, row in enumerate(contents.get("speakers", ()))
-        ]
+        stored = ReadOptions(**job.choices)
+        super().__init__(data, initial=_initial_choices(stored))
         self.options = stored
+        recognised = FORMATS.get(job.contents.get("format", ""))
+        as_recognised = f"as recognised ({recognised.label})" if recognised else "as recognised"
+        formats = [(name, form.label) for name, form in FORMATS.items()]
+        self.fields["format"].choices = [(AUTO, as_recognised), *formats]  # type: ignore[attr-defined]
+        header = [name for name in dict.fromkeys(job.contents.get("header", ())) if name]
+        if len(header) > 1:
+            self._add_column_fields(header)
+        self.speakers = []
+        for number, speaker in enumerate(job.contents.get("speakers", ())):
+            self.speakers.append(SpeakerForm(data, f"s{number}", speaker, stored))
+
+    def _add_column_fields(self, header: Sequence[str]) -> None:
+        """Add the fields of a table: which of its columns holds what, and which are stored as tags."""
+        columns = [(name, name) for name in header]
+        for name in FIELDS:
+            choices = [("", "by its usual names"), *columns]
+            if name == "channel":
+                choices.insert(1, (NO_COLUMN, "none: it is one conversation"))
+            self.fields[COLUMN_PREFIX + name] = forms.ChoiceField(
+                label=f"column of the {COLUMN_LABELS.get(name, name)}",
+                required=False,
+                choices=choices,
+                widget=Select,
+            )
+        self.fields["tag_columns"] = forms.MultipleChoiceField(
+            label="columns stored as tags", required=False, choices=columns, widget=forms.CheckboxSelectMultiple
+        )
 
     @property
     def plain_fields(self) -> list[forms.BoundField]:
@@ -91,17 +92,21 @@ class ImportForm(forms.Form):
 
     @property
     def column_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in self.fields if name.startswith(COLUMN)]
+        return [self[name] for name in self.fields if name.startswith(COLUMN_PREFIX)]
 
     def clean_tags(self) -> dict[str, str]:
         tags = {}
-        for part in filter(None, (part.strip() for part in self.cleaned_data["tags"].split(","))):
-            key, equals, value = part.partition("=")
-            if not equals or not TAG_KEY.fullmatch(key.strip()) or not value.strip():
+        for part in self.cleaned_data["tags"].split(","):
+            if not part.strip():
+                continue
+            key, _, value = part.partition("=")
+            key = key.strip()
+            value = value.strip()
+            if not TAG_KEY.fullmatch(key) or not value:
                 raise forms.ValidationError(
-                    f"{part!r}: write tags as key=value, separated by commas, e.g. build=41, locale=en"
+                    f"{part.strip()!r}: write tags as key=value, separated by commas, e.g. build=41, locale=en"
                 )
-            tags[key.strip()] = value.strip()
+            tags[key] = value
         return tags
 
     def clean_time_zone(self) -> str:
@@ -113,31 +118,62 @@ class ImportForm(forms.Form):
         return name
 
     def is_valid(self) -> bool:
-        """Whether everything chosen is possible; then `options` says what was chosen."""
-        if not all(
-            [super().is_valid(), *(form.is_valid() for form in self.speakers)]
-        ):  # all, so that each shows its errors
+        """Return whether everything chosen is possible; then `options` says what was chosen."""
+        # All of them are asked, so that each shows its errors.
+        are_valid = [super().is_valid(), *(form.is_valid() for form in self.speakers)]
+        if not all(are_valid):
             return False
-        given = self.cleaned_data
-        columns = {name.removeprefix(COLUMN): given[name] for name in given if name.startswith(COLUMN) and given[name]}
-        if columns.get("channel") == NO_COLUMN:
-            columns["channel"] = ""
-        columns |= {f"tags.{usual_tag(name) or tag_key(name)}": name for name in given.get("tag_columns", ())}
-        chosen = ((form.name, form.cleaned_data) for form in self.speakers)
+        chosen = self.cleaned_data
+        columns = self._chosen_columns()
         self.options = ReadOptions(
-            format="csv" if columns and given["format"] == AUTO else given["format"],
-            channel=given["channel"].strip(),
-            speaker_map={
-                name: one["agent"] if one["who"] == "agent" else ""
-                for name, one in chosen
-                if one["who"] in ("agent", "outsider")
-            },
-            tags=given["tags"],
+            format="csv" if columns and chosen["format"] == AUTO else chosen["format"],
+            channel=chosen["channel"].strip(),
+            speaker_map=self._chosen_speakers(),
+            tags=chosen["tags"],
             columns=columns,
-            time_zone=given["time_zone"],
-            dates=given["dates"],
+            time_zone=chosen["time_zone"],
+            dates=chosen["dates"],
         )
         return True
+
+    def _chosen_columns(self) -> dict[str, str]:
+        """Return the chosen columns by field of ours; an empty name where the file has none for it."""
+        chosen = self.cleaned_data
+        columns = {}
+        for name, column in chosen.items():
+            if name.startswith(COLUMN_PREFIX) and column:
+                columns[name.removeprefix(COLUMN_PREFIX)] = column
+        if columns.get("channel") == NO_COLUMN:
+            columns["channel"] = ""
+        for column in chosen.get("tag_columns", ()):
+            key = usual_tag(column) or tag_key(column)
+            columns[f"tags.{key}"] = column
+        return columns
+
+    def _chosen_speakers(self) -> dict[str, str]:
+        """Return the slugs of speakers that are agents, and an empty one for those that are none, by the names in the file."""
+        slugs = {}
+        for form in self.speakers:
+            if form.cleaned_data["who"] == "agent":
+                slugs[form.name] = form.cleaned_data["agent"]
+            elif form.cleaned_data["who"] == "outsider":
+                slugs[form.name] = ""
+        return slugs
+
+
+def _initial_choices(stored: ReadOptions) -> dict[str, Any]:
+    """Return what the form of an import shows at first: the stored choices."""
+    initial: dict[str, Any] = {
+        "format": stored.format,
+        "channel": stored.channel,
+        "tags": ", ".join(f"{key}={value}" for key, value in stored.tags.items()),
+        "time_zone": stored.time_zone,
+        "dates": stored.dates,
+        "tag_columns": [column for field, column in stored.columns.items() if field.startswith("tags.")],
+    }
+    for field, column in stored.columns.items():
+        initial[COLUMN_PREFIX + field] = column or NO_COLUMN
+    return initial
 
 
 class SpeakerForm(forms.Form):
@@ -146,14 +182,14 @@ class SpeakerForm(forms.Form):
     who = forms.ChoiceField(widget=Select, required=False)
     agent = forms.CharField(required=False, max_length=SLUG_LIMIT, widget=TextInput(attrs={"list": "agents"}))
 
-    def __init__(self, data: Any, prefix: str, row: Mapping[str, Any], options: ReadOptions) -> None:
-        self.name = name = str(row["name"])
-        self.row = row
+    def __init__(self, data: Any, prefix: str, speaker: Mapping[str, Any], options: ReadOptions) -> None:
+        self.name = name = str(speaker["name"])
+        self.row = speaker
+        must_be_chosen = bool(speaker["why"])  # says why the name alone does not tell who it is
         slug = options.speaker_map.get(name)
-        who = ("" if row["why"] else "auto") if slug is None else "agent" if slug else "outsider"
-        super().__init__(data, prefix=prefix, initial={"who": who, "agent": slug or ""})
+        super().__init__(data, prefix=prefix, initial={"who": _initial_who(slug, must_be_chosen), "agent": slug or ""})
         self.fields["who"].choices = [  # type: ignore[attr-defined]
-            ("", "– choose –") if row["why"] else ("auto", "as recognised by name"),
+            ("", "– choose –") if must_be_chosen else ("auto", "as recognised by name"),
             ("agent", "an agent …"),
             ("outsider", "no agent"),
         ]
@@ -161,21 +197,30 @@ class SpeakerForm(forms.Form):
             self.fields[key].widget.attrs["aria-label"] = f"{display.marked(name)}: {label}"
 
     def clean(self) -> dict[str, Any]:
-        given: dict[str, Any] = super().clean() or {}
-        slug = given.get("agent", "")
-        if given.get("who") == "agent" and not Agent.objects.filter(slug=slug).exists():
+        chosen: dict[str, Any] = super().clean() or {}
+        slug = chosen.get("agent", "")
+        if chosen.get("who") == "agent" and not Agent.objects.filter(slug=slug).exists():
             self.add_error(
                 "agent", f"there is no agent {slug!r}; allowed: an agent's id (slug), such as those proposed here"
             )
-        return given
+        return chosen
+
+
+def _initial_who(slug: str | None, must_be_chosen: bool) -> str:
+    """Return what the choice of a speaker shows at first, for the slug that is stored: None = nothing is, empty = no agent."""
+    if slug is None:
+        return "" if must_be_chosen else "auto"
+    return "agent" if slug else "outsider"
 
 
 def tag_key(column: str) -> str:
-    """A tag key made of a column's name."""
+    """Return a tag key made of a column's name."""
     key = re.sub(r"[^A-Za-z0-9_.-]+", "_", column).strip("_.-")[:64]
-    return key if TAG_KEY.fullmatch(key) else f"column_{key}"[:64]
+    if TAG_KEY.fullmatch(key):
+        return key
+    return f"column_{key}"[:64]
 
 
 def suggested_agents() -> list[tuple[str, str]]:
-    """Slug and name of agents, for a list of proposals."""
+    """Return slugs and names of agents, for a list of proposals."""
     return list(Agent.objects.listed().order_by("slug").values_list("slug", "display_name")[:MOST_SUGGESTED])

@@ -35,8 +35,8 @@ from agents.transcripts.imports.uploads import files_were_too_large, is_stored
 from agents.transcripts.readers import FORMATS
 
 PAGES = "admin/agents/import/"
-UNREAD = "Why is shown to the user who uploaded it, and to those who may view messages."
-MOST_SAID = 20  # personas
+HIDDEN_ERROR = "Why is shown to the user who uploaded it, and to those who may view messages."
+MOST_SAID = 20  # personas that are named; the others are counted
 MOST_UNFOLDED = 3  # personas of a preview that stand there in full
 MOST_PREVIEWED = 1024 * 1024  # bytes of personas that the page of the preview holds; more are imported at once
 _OUTCOMES = {
@@ -78,7 +78,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def state(self, job: Import) -> SafeString:
         if job.undoing and job.status in Import.OPEN:
             return display.badge("being undone", "info")
-        words: dict[str, tuple[str, display.Tone]] = {
+        labels: dict[str, tuple[str, display.Tone]] = {
             Import.WAITING: ("waits for your choices", "accent"),
             Import.Status.PENDING: ("waits for a worker", "plain"),
             Import.Status.RUNNING: ("being imported", "info"),
@@ -86,46 +86,31 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             Import.Status.FAILED: ("cannot be imported as it is", "warning"),
             Import.UNDONE: ("undone", "plain"),
         }
-        return display.badge(
-            *words.get(job.status, (job.get_status_display(), display.STATUS_TONES.get(job.status, "plain")))
-        )
+        if job.status not in labels:
+            return display.status_badge(job)
+        label, tone = labels[job.status]
+        return display.badge(label, tone)
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """A form for a transcript, which becomes an import, or for personas, which are imported at once."""
+        """Show the form for a transcript, which becomes an import, or for personas, which are imported at once; POST takes it."""
         if not self.has_add_permission(request):
             raise PermissionDenied
-        user, problem, most = user_of(request), "", filesizeformat(settings.IMPORT_MOST_BYTES)
-        files: list[File[bytes]] = [file for file in request.FILES.getlist("files") if file.size]
+        user = user_of(request)
+        problem = ""
         if request.method == "POST":
             try:
-                files += _held_files(request)
-                if files_were_too_large(request):
-                    raise NotNow(f"larger than {most} together; use manage.py import_transcript, or upload it in parts")
-                if not files:
-                    raise NotNow("choose at least one file that is not empty")
-                if "preview" in request.POST and sum(file.size for file in files) <= MOST_PREVIEWED:
-                    return self._preview_personas(request, files)
-                if "personas" in request.POST or "preview" in request.POST:
-                    return self._import_personas(request, files)
-                if not may_import(user):
-                    raise NotNow("uploading messages needs the permission agents.add_message")
-                if len(files) > 1:
-                    raise NotNow("upload one transcript at a time: each becomes an import of its own")
-                job = upload(upload=files[0], user=user)
+                return self._take_files(request)
             except (NotNow, personas.NotImported) as refused:
                 problem = f"Nothing was stored: {refused}."
-            else:
-                self.log_addition(request, job, "uploaded")
-                return HttpResponseRedirect(self.url("change", job))
         return self.page(
             request,
             f"{PAGES}upload.html",
             "Import",
             problem=problem,
             most_bytes=settings.IMPORT_MOST_BYTES,
-            most=most,
+            most=filesizeformat(settings.IMPORT_MOST_BYTES),
             keep_days=f"{settings.IMPORT_KEEP_DAYS:g}",
             formats=[form.label for form in FORMATS.values()],
             persona_endings=", ".join(SUFFIXES),
@@ -133,11 +118,43 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             personas=personas.may_import(user),
         )
 
+    def _take_files(self, request: HttpRequest) -> HttpResponse:
+        """Take the files of the form: a transcript to be imported, or personas to be previewed or imported.
+
+        Raises:
+            NotNow, NotImported: They are refused, or the user may not upload them.
+        """
+        files: list[File[bytes]] = [file for file in request.FILES.getlist("files") if file.size]
+        files += _files_held_by_preview(request)
+        if files_were_too_large(request):
+            most = filesizeformat(settings.IMPORT_MOST_BYTES)
+            raise NotNow(f"larger than {most} together; use manage.py import_transcript, or upload it in parts")
+        if not files:
+            raise NotNow("choose at least one file that is not empty")
+        wants_preview = "preview" in request.POST
+        if wants_preview and sum(file.size for file in files) <= MOST_PREVIEWED:
+            return self._preview_personas(request, files)
+        if wants_preview or "personas" in request.POST:
+            return self._import_personas(request, files)
+        user = user_of(request)
+        if not may_import(user):
+            raise NotNow("uploading messages needs the permission agents.add_message")
+        if len(files) > 1:
+            raise NotNow("upload one transcript at a time: each becomes an import of its own")
+        job = upload(upload=files[0], user=user)
+        self.log_addition(request, job, "uploaded")
+        return HttpResponseRedirect(self.url("change", job))
+
     def _preview_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
-        """What importing them would do; the button carries it out with the same files, which the page holds."""
-        reset, held = "reset" in request.POST, []
-        rows = personas.preview_uploaded(files, user=user_of(request), reset=reset)
-        show = display.block if len(rows) <= MOST_UNFOLDED else display.folded
+        """Show what importing them would do; the button carries it out with the same files, which the page holds."""
+        reset = "reset" in request.POST
+        previews = personas.preview_uploaded(files, user=user_of(request), reset=reset)
+        show_persona = display.block if len(previews) <= MOST_UNFOLDED else display.folded
+        rows = []
+        for result, persona in previews[:MOST_SAID]:
+            rows.append((result.agent, _OUTCOMES[result.outcome], result.changed, show_persona(persona)))
+        changing = (Outcome.CREATED, Outcome.UPDATED)
+        held = []
         for file in files:
             file.seek(0)
             held.append((file.name, b64encode(file.read()).decode("ascii")))
@@ -145,17 +162,15 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             request,
             f"{PAGES}personas.html",
             "Import personas",
-            rows=[
-                (result.agent, _OUTCOMES[result.outcome], result.changed, show(persona))
-                for result, persona in rows[:MOST_SAID]
-            ],
-            more=max(0, len(rows) - MOST_SAID),
+            rows=rows,
+            more=max(0, len(previews) - MOST_SAID),
             held=held,
             reset=reset,
-            number=sum(1 for result, _ in rows if result.outcome in (Outcome.CREATED, Outcome.UPDATED)),
+            number=sum(result.outcome in changing for result, _ in previews),
         )
 
     def _import_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
+        """Import personas, and tell the user what became of each."""
         results = personas.import_uploaded(files, user=user_of(request), reset="reset" in request.POST)
         for result in results[:MOST_SAID]:
             tone = messages.WARNING if result.outcome == Outcome.KEPT_EDITED else messages.SUCCESS
@@ -170,41 +185,44 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Where an import is, its form, and what it stored."""
-        return self._show(request, self._visible(request, int(object_id) if object_id.isdecimal() else 0))
+        """Show how far an import is, its form, and what it stored."""
+        key = int(object_id) if object_id.isdecimal() else 0
+        return self._show(request, self._visible(request, key))
 
     def _show(self, request: HttpRequest, job: Import, form: ImportForm | None = None) -> HttpResponse:
+        """Show the page of an import, with a form that was refused where there is one."""
         user = user_of(request)
-        mine, may_add = job.created_by_id == user.pk, self.has_add_permission(request)
-        stored_file = job.status in Import.EDITABLE and is_stored(job)
-        can_edit = stored_file and mine and may_add
-        may_read = mine or user.has_perm("agents.view_message")
+        is_own = job.created_by_id == user.pk
+        may_add = self.has_add_permission(request)
+        may_read = is_own or user.has_perm("agents.view_message")
+        is_open = job.status in Import.OPEN
+        is_editable = job.status in Import.EDITABLE
+        has_file = is_editable and is_stored(job)
+        can_edit = has_file and is_own and may_add
         read_as = FORMATS.get(job.contents.get("format", ""))
-        context = {
+        context: dict[str, Any] = {
             "job": job,
             "state": self.state(job),
             "format": read_as.label if read_as else "not recognised",
-            "error": job.error if may_read or not job.error else UNREAD,  # it may quote the file
+            "error": job.error if may_read or not job.error else HIDDEN_ERROR,  # it may quote the file
             "progress": _progress(job),
             "may_add": may_add,
-            "mine": mine,
-            "is_stored": stored_file,
+            "mine": is_own,
+            "is_stored": has_file,
             "can_edit": can_edit,
-            "can_cancel": job.status in Import.OPEN and (mine or user.is_superuser),
-            "can_undo": mine and may_add and bool(job.stored) and job.status not in (*Import.OPEN, Import.UNDONE),
+            "can_cancel": is_open and (is_own or user.is_superuser),
+            "can_undo": is_own and may_add and bool(job.stored) and not is_open and job.status != Import.UNDONE,
             "urls": {name: self.url(name, job) for name in ("choose", "cancel", "discard", "undo")},
         }
         if can_edit:
-            context |= {"form": form or ImportForm(None, job=job), "suggested": suggested_agents()}
-        if job.status in Import.EDITABLE and "new" in job.contents:
-            contents = job.contents
-            context["contents"] = _shown(job, may_read=may_read)
-            context["tagged"] = [name for field, name in job.choices["columns"].items() if field.startswith("tags.")]
-            context["can_import"] = (
-                can_edit and not contents["refusal"] and (contents["new"] or not contents["complete"])
-            )
+            context["form"] = form or ImportForm(None, job=job)
+            context["suggested"] = suggested_agents()
+        if is_editable and "new" in job.contents:
+            context |= _contents_shown(job, may_read=may_read)
+            has_new_messages = job.contents["new"] or not job.contents["complete"]
+            context["can_import"] = can_edit and not job.contents["refusal"] and has_new_messages
         if job.result:
-            context["result"] = _result(job)
+            context["result"] = _result_shown(job)
             context["panels"] = self.get_panels(request, job) if job.stored else []
         return self.page(request, f"{PAGES}page.html", f"Import {job.pk}", **context)
 
@@ -240,6 +258,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def _decide(
         self, request: HttpRequest, job: Import, carry_out: Callable[[Import], None], done: str, **who: bool
     ) -> str:
+        """Carry out a decision of the user who uploaded the import; return what is told of it."""
         self._own(request, job.pk, **who)
         try:
             carry_out(job)
@@ -249,11 +268,12 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
 
     @console_page("<int:pk>/progress/")
     def progress_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Its progress, for the page that asks every two seconds whether anything changed."""
+        """Answer the page, which asks every two seconds whether anything changed."""
         job = self._visible(request, pk)
         return JsonResponse({"status": job.status, "doing": job.doing, "done": job.done})
 
     def _visible(self, request: HttpRequest, pk: int) -> Import:
+        """Return the import with this key, if the user may view it."""
         job = self.get_queryset(request).filter(pk=pk).first() if self.has_view_permission(request) else None
         if not self.has_view_permission(request, job):
             raise PermissionDenied
@@ -262,18 +282,21 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return job
 
     def _own(self, request: HttpRequest, pk: int, *, or_superuser: bool = False) -> Import:
-        """The import, if this user uploaded it: it is imported with their permissions."""
+        """Return the import, if this user uploaded it: it is imported with their permissions."""
         job = self._visible(request, pk)
-        if job.created_by_id != request.user.pk and not (or_superuser and user_of(request).is_superuser):
+        is_own = job.created_by_id == request.user.pk
+        is_allowed_superuser = or_superuser and user_of(request).is_superuser
+        if not is_own and not is_allowed_superuser:
             raise PermissionDenied
         if not self.has_add_permission(request):
             raise PermissionDenied
         return job
 
 
-def _held_files(request: HttpRequest) -> list[File[bytes]]:
-    """The files that the page of a preview holds."""
-    names, contents = (request.POST.getlist(field) for field in ("name", "content"))
+def _files_held_by_preview(request: HttpRequest) -> list[File[bytes]]:
+    """Return the files that the page of a preview holds, as its button sends them."""
+    names = request.POST.getlist("name")
+    contents = request.POST.getlist("content")
     try:
         return [ContentFile(b64decode(content), name) for name, content in zip(names, contents, strict=True)]
     except ValueError:
@@ -281,67 +304,83 @@ def _held_files(request: HttpRequest) -> list[File[bytes]]:
 
 
 def _progress(job: Import) -> dict[str, Any] | None:
+    """Return what the page shows of work on an import; None while there is none."""
     if job.status not in Import.OPEN:
         return None
+    is_waiting = job.status == Import.Status.PENDING
+    share = ""
+    if job.total:
+        share = f"{min(100, 100 * job.done // job.total)} %"
     return {
         "url": reverse("admin:agents_import_progress", args=[job.pk]),
-        "waits": job.status == Import.Status.PENDING,
-        "no_worker": job.status == Import.Status.PENDING and not alive().exists(),
+        "waits": is_waiting,
+        "no_worker": is_waiting and not alive().exists(),
         "doing": job.doing or ("Deleting" if job.undoing else "Importing"),
         "done": job.done,
         "total": job.total,
-        "share": f"{min(100, 100 * job.done // job.total)} %" if job.total else "",
+        "share": share,
         "counts": job.doing in ("Importing", "Comparing", "Deleting"),
     }
 
 
-def _shown(job: Import, *, may_read: bool) -> dict[str, Any]:
-    """What the file holds, with links to what is here already."""
+def _contents_shown(job: Import, *, may_read: bool) -> dict[str, Any]:
+    """Return what the page shows of the file: its contents, with links to channels that are here, and columns stored as tags.
+
+    Args:
+        may_read: Whether the user may read what was said in it.
+    """
     contents = job.contents
     links = _channel_links(dict(contents["channels"]))
-    return {
+    warnings = contents.get("warnings", ()) if may_read else ()
+    shown = {
         **contents,
         "duplicates": contents["messages"] - contents["new"],
-        "notes": [*(contents.get("warnings", ()) if may_read else ()), *_notes(contents)],
+        "notes": [*warnings, *_notes(contents)],
         "channels": [(slug, links.get(slug), count) for slug, count in contents["channels"]],
         "sample": contents.get("sample", ()) if may_read else (),
     }
+    tagged = [name for field, name in job.choices["columns"].items() if field.startswith("tags.")]
+    return {"contents": shown, "tagged": tagged}
 
 
-def _result(job: Import) -> dict[str, Any]:
-    """What was imported, with links to it."""
+def _result_shown(job: Import) -> dict[str, Any]:
+    """Return what was imported, with links to it."""
     result = job.result
     links = _channel_links(result["channels"])
+    there_before = 0
+    if job.stored:
+        there_before = max(0, result["imported"] + result["duplicates"] - job.stored)
     return {
         **result,
         "channels": [links.get(slug, display.isolated(slug)) for slug in result["channels"]],
         "more_channels": max(0, result["channels_total"] - len(result["channels"])),
         "speaking": list(Agent.objects.filter(slug__in=result["spoke"])),
         "notes": _notes(result),
-        "there": max(0, result["imported"] + result["duplicates"] - job.stored) if job.stored else 0,
+        "there": there_before,
     }
 
 
 def _notes(report: Mapping[str, Any]) -> list[str]:
-    """What else a report says, one sentence each."""
-    skipped = [f"{count:,} skipped: {reason}" for reason, count in report["skipped_by_reason"].items()]
-    sent = [f"sent from {_span(report)}"] if report.get("first_sent_at") else []
-    return (
-        list(report.get("warnings", ()))
-        + sent
-        + skipped
-        + [f"{report[key]:,} {words}" for key, words in _NOTES.items() if report.get(key)]
-    )
+    """Return what else a report says, one sentence each."""
+    notes = list(report.get("warnings", ()))
+    if report.get("first_sent_at"):
+        notes.append(f"sent from {_moment_text(report['first_sent_at'])} to {_moment_text(report['last_sent_at'])}")
+    for reason, count in report["skipped_by_reason"].items():
+        notes.append(f"{count:,} skipped: {reason}")
+    for key, words in _NOTES.items():
+        if report.get(key):
+            notes.append(f"{report[key]:,} {words}")
+    return notes
 
 
-def _span(report: Mapping[str, Any]) -> str:
-    ends = (datetime.fromisoformat(report[key]) for key in ("first_sent_at", "last_sent_at"))
-    return " to ".join(date_format(timezone.localtime(at), "j M Y, H:i") for at in ends)
+def _moment_text(iso: str) -> str:
+    return date_format(timezone.localtime(datetime.fromisoformat(iso)), "j M Y, H:i")
 
 
 def _channel_links(slugs: Collection[str]) -> dict[str, SafeString]:
-    """Links to the channels that exist, by slug."""
-    return {
-        channel.slug: display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), channel)
-        for channel in Channel.objects.filter(slug__in=slugs)
-    }
+    """Return links to the channels that exist, by slug."""
+    links = {}
+    for channel in Channel.objects.filter(slug__in=slugs):
+        url = reverse("admin:agents_channel_transcript", args=[channel.pk])
+        links[channel.slug] = display.link(url, channel)
+    return links

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
@@ -63,7 +64,7 @@ from agents.turn.tools import tool_definitions
 MAY_RUN = "agents.add_run"
 MAY_PREVIEW = ("agents.view_agent", "agents.view_message")
 MAY_SEE_VERSIONS = "agents.view_personaversion"
-PAGE = 10  # versions; each is compared with the one before
+VERSIONS_SHOWN = 10  # on a page; each is compared with the one before
 MOST_CHANNELS = 100  # to choose from
 OWN_SECTIONS = (
     "persona",
@@ -72,7 +73,7 @@ OWN_SECTIONS = (
 )  # of every prompt; all others were added by a stage of the pipeline
 
 
-AGAIN = (
+SAVE_AGAIN = (
     "Nothing is saved yet, and what you typed stands below. Saving again leaves what changed as it is now, except where you typed "
     "something else or the system prompt is concerned, which becomes what stands here. A trait that was removed meanwhile: delete its "
     "row, too."
@@ -83,20 +84,23 @@ LONGEST_SHOWN = 300  # characters of a description
 
 def as_stored(typed: str, stored: str) -> str:
     """Return the stored text unless another was typed: a browser sends line ends of its own, and forms strip."""
-    typed = _plain(typed)
-    return stored if typed == _plain(stored) else typed
+    typed = _without_browser_line_ends(typed)
+    if typed == _without_browser_line_ends(stored):
+        return stored
+    return typed
 
 
 def what_changed(agent: Agent, opened: str) -> str:
-    """Why the page cannot be saved as it is: which versions came since it was opened with this digest; empty where none did."""
+    """Return why the page cannot be saved as it is: which versions came since it was opened with this digest; empty where none did."""
     if opened == current_digest(agent):
         return ""
     versions = changes_since([(agent.pk, opened)]).get((agent.pk, opened), ())
-    came = "; ".join(map(str, versions)) or "by something that left no version"
-    return f"This agent was changed since you opened the page: {neutral(came)[0]}. {AGAIN}"
+    changes = "; ".join(str(version) for version in versions) or "by something that left no version"
+    return f"This agent was changed since you opened the page: {neutral(changes)[0]}. {SAVE_AGAIN}"
 
 
-def _plain(text: str) -> str:
+def _without_browser_line_ends(text: str) -> str:
+    """Return a text as forms have it: with plain line ends, and without white space around it."""
     return text.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
@@ -180,24 +184,35 @@ class AgentForm(AgentModelForm):
     def clean(self) -> None:
         """Refuse, once, to save a page that shows an older persona. Workers wait for the lock until the save is done."""
         super().clean()
-        typed, origin = self.cleaned_data.get("description", ""), Agent.DescriptionOrigin
+        typed = self.cleaned_data.get("description", "")
+        origin = Agent.DescriptionOrigin
         if self.instance._state.adding:
             self.instance.description_origin = origin.PERSON if typed else origin.UNKNOWN
             return
-        now = Agent.objects.select_for_update(no_key=True).order_by().get(pk=self.instance.pk)
-        is_typed = "description" in self.changed_data and typed != _plain(now.description)
-        shown = self.add_initial_prefix("description")
+        stored = Agent.objects.select_for_update(no_key=True).order_by().get(pk=self.instance.pk)
         self.data: Any = self.data.copy()  # where something changed meanwhile, saving again is a decision about it
-        if problem := what_changed(now, self.cleaned_data.get("opened", "")):
-            self.data["opened"] = current_digest(now)
+        problem = what_changed(stored, self.cleaned_data.get("opened", ""))
+        if problem:
+            self.data["opened"] = current_digest(stored)
             self.add_error(None, problem)
-        if is_typed and _plain(self.data.get(shown, "")) != _plain(now.description):
-            self.data[shown] = now.description
-            self.add_error(
-                "description", f"It was changed since you opened the page, to: {now.description[:LONGEST_SHOWN]}"
-            )
-        self.cleaned_data["description"] = as_stored(typed, now.description) if is_typed else now.description
-        self.instance.description_origin = origin.PERSON if is_typed else now.description_origin
+        differs_from_stored = typed != _without_browser_line_ends(stored.description)
+        if "description" in self.changed_data and differs_from_stored:
+            self._refuse_newer_description(stored)
+            self.cleaned_data["description"] = as_stored(typed, stored.description)
+            self.instance.description_origin = origin.PERSON
+        else:
+            self.cleaned_data["description"] = stored.description
+            self.instance.description_origin = stored.description_origin
+
+    def _refuse_newer_description(self, stored: Agent) -> None:
+        """Refuse, once, to replace a description that was changed since the page was opened."""
+        name_of_initial = self.add_initial_prefix("description")
+        shown_when_opened = _without_browser_line_ends(self.data.get(name_of_initial, ""))
+        if shown_when_opened == _without_browser_line_ends(stored.description):
+            return
+        self.data[name_of_initial] = stored.description
+        text = f"It was changed since you opened the page, to: {stored.description[:LONGEST_SHOWN]}"
+        self.add_error("description", text)
 
 
 class TraitForm(TraitModelForm):
@@ -222,11 +237,13 @@ class TraitInline(TabularInline[Trait, Agent]):
 
     @admin.display(description="read as")
     def band(self, trait: Trait) -> SafeString:
-        """The heading under which the specification has a trait of this strength, as it was saved."""
+        """Return the heading under which the specification has a trait of this strength, as it was saved."""
         if not trait.pk:
             return display.EMPTY
         band = strength_band(trait.strength)
-        return display.badge(band.split(" (")[0].lower(), "warning" if trait.strength == 0 else "plain", band)
+        label = band.split(" (")[0].lower()
+        tone: display.Tone = "warning" if trait.strength == 0 else "plain"
+        return display.badge(label, tone, band)
 
 
 class MemoryBlockInline(StackedInline[MemoryBlock, Agent]):
@@ -271,14 +288,14 @@ class AgentAdmin(ModelAdmin[Agent]):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Agent], search_term: str
     ) -> tuple[QuerySet[Agent], bool]:
-        """The list, and choices of agents elsewhere: without those of experiments."""
+        """Leave out the agents of experiments, in the list and where one of all agents is chosen."""
         return super().get_search_results(request, queryset.filter(synthetic=False), search_term)
 
     def fill_in(self, rows: list[Any]) -> None:
-        said = Message.objects.filter(agent=OuterRef("pk"), synthetic=False)  # simulated messages do not count
-        few = said.order_by("sent_at").values("pk")[: MOST_MESSAGES + 1]  # the order of an index, which is then used
+        messages = Message.objects.filter(agent=OuterRef("pk"), synthetic=False)  # simulated messages do not count
+        messages = messages.order_by("sent_at").values("pk")  # the order of an index, which is then used
         agents = Agent.objects.filter(pk__in=[agent.pk for agent in rows]).order_by()
-        totals = dict(agents.annotate(n=NumberOf(few)).values_list("pk", "n"))
+        totals = dict(agents.annotate(n=NumberOf(messages[: MOST_MESSAGES + 1])).values_list("pk", "n"))
         for agent in rows:
             agent.messages_total = totals.get(agent.pk, 0)
 
@@ -286,22 +303,24 @@ class AgentAdmin(ModelAdmin[Agent]):
         return [TraitInline, MemoryBlockInline]
 
     def get_buttons(self, request: HttpRequest, obj: Agent) -> list[Button]:
-        own = []
-        if request.user.has_perms((*MAY_PREVIEW, "agents.view_channel")):
+        buttons = super().get_buttons(request, obj)
+        may = request.user.has_perms
+        if may((*MAY_PREVIEW, "agents.view_channel")):
             chats = reverse("admin:agents_channel_chats", args=[obj.pk])
-            own.append(Button(label="Chat", url=chats, why="talk to it; nothing of it enters a measurement"))
-        if request.user.has_perm(MAY_RUN):
-            own.append(
-                Button(label="Run a turn", url=self.url("turn", obj), why="estimates, asks, and shows each step")
-            )
-        if request.user.has_perms(MAY_PREVIEW):
-            own.append(Button(label="Prompt preview", url=self.url("prompt", obj), why="what its model would read now"))
-        if request.user.has_perm(MAY_SEE_VERSIONS):
-            own.append(Button(label="Versions", url=self.url("versions", obj), why="what changed, and the way back"))
-        return [*super().get_buttons(request, obj), *own]
+            buttons.append(Button(label="Chat", url=chats, why="talk to it; nothing of it enters a measurement"))
+        if may([MAY_RUN]):
+            why = "estimates, asks, and shows each step"
+            buttons.append(Button(label="Run a turn", url=self.url("turn", obj), why=why))
+        if may(MAY_PREVIEW):
+            why = "what its model would read now"
+            buttons.append(Button(label="Prompt preview", url=self.url("prompt", obj), why=why))
+        if may([MAY_SEE_VERSIONS]):
+            why = "what changed, and the way back"
+            buttons.append(Button(label="Versions", url=self.url("versions", obj), why=why))
+        return buttons
 
     def get_panels(self, request: HttpRequest, obj: Agent) -> list[SafeString]:
-        """First who it is and what can be done, then what the other apps know of it."""
+        """Return who it is and what can be done, then what the other apps know of it."""
         context = {
             "agent": obj,
             "avatar": display.avatar(obj.display_name, obj.avatar_color),
@@ -337,21 +356,24 @@ class AgentAdmin(ModelAdmin[Agent]):
     def traces(self, agent: Agent) -> SafeString:
         if agent._state.adding:
             return display.EMPTY
-        lists = ((Message, "messages"), (Run, "turns"), (LLMCall, "model calls"))
-        links = (display.link(display.list_url(model, agent__id__exact=agent.pk), label) for model, label in lists)
-        return format_html("{} · {} · {}", *links)
+        messages = display.link(display.list_url(Message, agent__id__exact=agent.pk), "messages")
+        turns = display.link(display.list_url(Run, agent__id__exact=agent.pk), "turns")
+        calls = display.link(display.list_url(LLMCall, agent__id__exact=agent.pk), "model calls")
+        return format_html("{} · {} · {}", messages, turns, calls)
 
     def get_fieldsets(self, request: HttpRequest, obj: Agent | None = None) -> Any:
-        persona, _, *others = self.fieldsets
+        """Return the groups of fields: of a new agent with its name first, of one that may be changed with the digest it was opened by."""
+        persona, name, *others = self.fieldsets
         if obj is None:
             return [(None, {"fields": OWN_FIELDS}), persona, *others]
         if not self.has_change_permission(request, obj):
             return self.fieldsets
-        first, *others = self.fieldsets
-        return [(first[0], {**first[1], "fields": (*first[1]["fields"], "opened")}), *others]
+        title, options = persona
+        with_digest = (title, {**options, "fields": (*options["fields"], "opened")})
+        return [with_digest, name, *others]
 
     def has_delete_permission(self, request: HttpRequest, obj: Agent | None = None) -> bool:
-        """Only an agent that never spoke: its messages are a log."""
+        """Allow it for an agent that never spoke: its messages are a log."""
         return super().has_delete_permission(request, obj) and (obj is None or not obj.messages.exists())
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: Any) -> None:
@@ -362,14 +384,14 @@ class AgentAdmin(ModelAdmin[Agent]):
         super().save_formset(request, form, formset, change)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
-        """After the traits: one version for the save, none when the persona is what it was."""
+        """Record a version for the save, after the traits; none when the persona is what it was."""
         super().save_related(request, form, formsets, change)
         note = form.cleaned_data.get("version_note", "")
         text = f"edited: {note}" if note else "edited in the console"
         record_version(agent=form.instance, note=text, user=user_of(request))
 
     def agent_page(self, request: HttpRequest, agent: Agent, name: str, title: str, **context: Any) -> HttpResponse:
-        """One of the pages of an agent beside its form; `title` is formatted with the agent's name."""
+        """Return one of the pages of an agent beside its form; `title` is formatted with the agent's name."""
         title = title.format(display.marked(agent.display_name))
         return self.page(request, f"admin/agents/agent/{name}.html", title, agent=agent, **context)
 
@@ -378,12 +400,16 @@ class AgentAdmin(ModelAdmin[Agent]):
         """Show the prompt as it would be sent now. No model is asked and nothing is written."""
         agent = get_object_or_404(Agent, pk=pk)
         channels = channels_of(agent)
-        channel, context = chosen_channel(request, channels), dict[str, Any]()
+        channel = chosen_channel(request, channels)
+        context: dict[str, Any] = {}
+        answer = None
         if channel is not None:
             try:
-                context = {"prompt": preview_prompt(agent=agent, channel=channel)}
+                prompt = preview_prompt(agent=agent, channel=channel)
+                answer = prompt.answer
+                context["prompt"] = prompt
             except StageFailed as error:
-                context = {"problem": error}
+                context["problem"] = error
         return self.agent_page(
             request,
             agent,
@@ -392,14 +418,14 @@ class AgentAdmin(ModelAdmin[Agent]):
             model=agent.model_id or model_of("actor"),
             channels=channels,
             channel=channel,
-            tools=tool_definitions(context["prompt"].answer if "prompt" in context else None),
+            tools=tool_definitions(answer),
             own=OWN_SECTIONS,
             **context,
         )
 
     @console_page("<int:pk>/turn/", MAY_RUN)
     def turn_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """GET estimates and asks; POST queues the turn, and leads to the page on which it can be watched."""
+        """Estimate a turn and ask for it; POST queues it, and leads to the page on which it can be watched."""
         agent = get_object_or_404(Agent, pk=pk)
         channels = channels_of(agent)
         channel = chosen_channel(request, channels)
@@ -428,31 +454,32 @@ class AgentAdmin(ModelAdmin[Agent]):
 
     @console_page("<int:pk>/versions/", MAY_SEE_VERSIONS)
     def versions_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """A page of versions, the newest first."""
+        """Show a page of versions, the newest first, each with what changed in it."""
         agent = get_object_or_404(Agent, pk=pk)
         before = number_in(request.GET, "before")
         rows = PersonaVersion.objects.filter(agent=agent).select_related("created_by").order_by("-number")
-        versions = list((rows.filter(number__lt=before) if before else rows)[: PAGE + 1])
-        now = current_digest(agent)
+        newest = rows.values_list("number", flat=True).first() or 0
+        listed = rows.filter(number__lt=before) if before else rows
+        versions = list(listed[: VERSIONS_SHOWN + 1])  # the last one only to be compared with
+        shown = []
+        for version, earlier in zip_longest(versions[:VERSIONS_SHOWN], versions[1:]):
+            persona = render_persona(system_prompt=version.system_prompt, traits=values_of(version))
+            changes = _changes(earlier, version) if earlier else {}
+            shown.append({"row": version, "persona": persona, **changes})
+        digest_now = current_digest(agent)
+        is_first_page = not before
         return self.agent_page(
             request,
             agent,
             "versions",
             "Versions of {}",
-            versions=[
-                {
-                    "row": version,
-                    "persona": render_persona(system_prompt=version.system_prompt, traits=values_of(version)),
-                    **(_changes(earlier, version) if earlier else {}),
-                }
-                for version, earlier in zip(versions[:PAGE], [*versions[1:], None], strict=False)
-            ],
-            newest=rows.values_list("number", flat=True).first() or 0,
-            now=now,
+            versions=shown,
+            newest=newest,
+            now=digest_now,
             may_restore=self.has_change_permission(request, agent),
-            older=versions[PAGE - 1].number if len(versions) > PAGE else 0,
-            is_first_page=not before,
-            unsaved=bool(versions) and not before and versions[0].digest != now,
+            older=versions[VERSIONS_SHOWN - 1].number if len(versions) > VERSIONS_SHOWN else 0,
+            is_first_page=is_first_page,
+            unsaved=is_first_page and bool(versions) and versions[0].digest != digest_now,
         )
 
     @console_page("<int:pk>/versions/<int:number>/restore/", post=True)
@@ -475,27 +502,30 @@ class AgentAdmin(ModelAdmin[Agent]):
 
 
 def _changes(before: PersonaVersion, after: PersonaVersion) -> dict[str, Any]:
-    """Trait by trait, and the system prompt word by word."""
+    """Return what changed between two versions: trait by trait, and the system prompt word by word."""
     changed = differences(before, after)
-    is_other = before.system_prompt != after.system_prompt
+    prompt_changed = before.system_prompt != after.system_prompt
     return {
         "traits": [text for text in changed if text != "system prompt"],
-        "prompt_changed": is_other,
-        "diff": word_diff(before.system_prompt, after.system_prompt) if is_other else None,
+        "prompt_changed": prompt_changed,
+        "diff": word_diff(before.system_prompt, after.system_prompt) if prompt_changed else None,
         "nothing": not changed,
     }
 
 
 def channels_of(agent: Agent) -> list[Channel]:
-    """The channels it may speak in: those people speak in first, the newest first."""
+    """Return the channels it may speak in: those people speak in first, the newest first."""
     joined = Channel.objects.filter(memberships__agent=agent).order_by("synthetic", "-pk")
     return list(joined[:MOST_CHANNELS])
 
 
 def chosen_channel(request: HttpRequest, channels: Sequence[Channel]) -> Channel | None:
-    """The one the URL names, else the first."""
+    """Return the channel that the form or the URL names, else the first; None without any."""
     wanted = request.POST.get("channel") or request.GET.get("channel", "")
-    return next((channel for channel in channels if channel.slug == wanted), channels[0] if channels else None)
+    for channel in channels:
+        if channel.slug == wanted:
+            return channel
+    return channels[0] if channels else None
 
 
 CALLS = 2  # one says something, the next ends the turn: an assumption, for an agent may use other tools, too
@@ -517,11 +547,11 @@ class TurnForm(forms.Form):
 
     def __init__(self, *args: Any, channels: Sequence[Channel], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["channel"].choices = [(one.slug, display.marked(one)) for one in channels]  # type: ignore[attr-defined]
+        self.fields["channel"].choices = [(channel.slug, display.marked(channel)) for channel in channels]  # type: ignore[attr-defined]
 
 
 def turn_needs(agent: Agent, channel: Channel) -> dict[str, Any]:
-    """Model, calls, tokens and dollars of one turn, from the prompt as it would be now; asks no model.
+    """Return model, calls, tokens and dollars of one turn, from the prompt as it would be now; asks no model.
 
     Tokens are characters / 4; that it takes two calls of 120 tokens is assumed.
 
@@ -529,21 +559,27 @@ def turn_needs(agent: Agent, channel: Channel) -> dict[str, Any]:
         StageFailed: A required stage failed.
     """
     model = agent.model_id or model_of("actor")
-    shown = preview_prompt(agent=agent, channel=channel)
-    tools = sum(len(tool.description) + len(json.dumps(tool.input_schema)) for tool in tool_definitions(shown.answer))
-    first = (len(shown.system_text) + len(shown.user_text) + tools) // CHARACTERS_PER_TOKEN
-    costs = [ledger.estimate_cost(model, first + n * REPLY_TOKENS, REPLY_TOKENS) for n in range(CALLS)]
-    priced = [cost for cost in costs if cost is not None]
-    if provider_of(model) != "anthropic":
-        cost = display.badge("free", "good", "this actor needs no network")
-    elif len(priced) == CALLS:
-        cost = display.money(sum(priced, Decimal(0)))
-    else:
-        cost = display.money(None, unpriced=CALLS)
+    prompt = preview_prompt(agent=agent, channel=channel)
+    characters = len(prompt.system_text) + len(prompt.user_text)
+    for tool in tool_definitions(prompt.answer):
+        characters += len(tool.description) + len(json.dumps(tool.input_schema))
+    tokens_of_first_call = characters // CHARACTERS_PER_TOKEN
+    input_tokens = [tokens_of_first_call + earlier * REPLY_TOKENS for earlier in range(CALLS)]  # of each call
     return {
         "model": model,
         "calls": CALLS,
-        "input_tokens": CALLS * first + (CALLS - 1) * REPLY_TOKENS,
+        "input_tokens": sum(input_tokens),
         "output_tokens": CALLS * REPLY_TOKENS,
-        "cost": cost,
+        "cost": _cost_of_calls(model, input_tokens),
     }
+
+
+def _cost_of_calls(model: str, input_tokens: Sequence[int]) -> SafeString:
+    """Return what calls with so many input tokens each, and replies of `REPLY_TOKENS`, would cost."""
+    if provider_of(model) != "anthropic":
+        return display.badge("free", "good", "this actor needs no network")
+    costs = [ledger.estimate_cost(model, tokens, REPLY_TOKENS) for tokens in input_tokens]
+    priced = [cost for cost in costs if cost is not None]
+    if len(priced) < len(costs):
+        return display.money(None, unpriced=len(costs))
+    return display.money(sum(priced, Decimal(0)))

@@ -79,9 +79,13 @@ class WholeAgent(AgentRow, columns=("aliases", "system_prompt", "sample_lines", 
 
 
 def _callable_model(model: str) -> str:
-    if model and provider_of(model) == "replay":  # a file of this machine
+    """Return the name of a model that can act as an agent; empty = ACTOR_MODEL."""
+    if not model:
+        return model
+    if provider_of(model) == "replay":  # a file of this machine
         raise ValueError(f"model_id {model[:80]!r}: allowed: a model's name; empty = ACTOR_MODEL")
-    if model and (problem := problem_of("actor", model)):
+    problem = problem_of("actor", model)
+    if problem:
         raise ValueError(f"model_id {model[:80]!r}: {problem}")
     return model
 
@@ -182,7 +186,7 @@ class AgentFilters(Filters):
 
 
 def agents_with_version() -> QuerySet[Agent]:
-    """Agents with the number of their persona's newest version."""
+    """Return agents with the number of their persona's newest version."""
     newest = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("number")[:1]
     return Agent.objects.annotate(version_number=Subquery(newest)).order_by("display_name", "slug")
 
@@ -211,15 +215,17 @@ class Agents(Editable):
         )
 
     def etag_of_row(self, row: Agent) -> str:
-        """The ETag of all that a person can change of an agent."""
-        traits = [[t.name, t.description, t.sentiment, t.strength] for t in row.traits.all()]
+        """Return the ETag of all that a person can change of an agent."""
+        traits = [[trait.name, trait.description, trait.sentiment, trait.strength] for trait in row.traits.all()]
         blocks = [[block.label, block.value] for block in row.memory_blocks.all()]
         return etag_of([[getattr(row, name) for name in _EDITED], sorted(traits), sorted(blocks)])
 
     def create(self, request: Request) -> Response:
         """Create an agent. It needs `slug`, `display_name` and `system_prompt`; 201 with the agent."""
-        fields, user = self.read_body().sent, request.user
-        traits, note = fields.pop("traits", None), fields.pop("note", "") or "created over the API"
+        fields = self.read_body().sent
+        user = request.user
+        traits = fields.pop("traits", None)
+        note = fields.pop("note", "") or "created over the API"
         agent = Agent(**fields, description_origin=_PERSON if fields.get("description") else "")
         with new_slug(Agent.objects.all(), agent.slug):
             save_persona(agent=agent, traits=traits, note=note, source=user.get_username(), user=user)  # type: ignore[arg-type]  # no user is anonymous here
@@ -228,14 +234,16 @@ class Agents(Editable):
 
     def change(self, row: Agent, fields: dict[str, Any]) -> None:
         """Save changes, with a version when the persona changed."""
-        user, note, traits = self.request.user, fields.pop("note", ""), fields.pop("traits", None)
+        user = self.request.user
+        note = fields.pop("note", "")
+        traits = fields.pop("traits", None)
         agent = Agent.objects.get(pk=row.pk)
         if fields.get("description", agent.description) != agent.description:
             agent.description_origin = _PERSON
         for name, value in fields.items():
             setattr(agent, name, value)
-        said = f"edited: {note}" if note else WITHOUT_NOTE
-        save_persona(agent=agent, traits=traits, note=said, source=user.get_username(), user=user)  # type: ignore[arg-type]  # no user is anonymous here
+        version_note = f"edited: {note}" if note else WITHOUT_NOTE
+        save_persona(agent=agent, traits=traits, note=version_note, source=user.get_username(), user=user)  # type: ignore[arg-type]  # no user is anonymous here
 
     @answers(PromptAnswer, 409, 503)
     @action(detail=True, permission_classes=(ReadsMessages,), filterset_class=PromptFilters)
@@ -252,28 +260,28 @@ class Agents(Editable):
             raise Conflict(
                 f"agent {slug!r} is not a member of channel {channel.slug!r}; allowed: {', '.join(joined[:30])}"
             )
+        trigger = named_message(self.query["trigger"], "trigger", channel)
         try:
-            seen = preview_prompt(
-                agent=agent, channel=channel, trigger=named_message(self.query["trigger"], "trigger", channel)
-            )
+            prompt = preview_prompt(agent=agent, channel=channel, trigger=trigger)
         except StageFailed as error:
             raise Unavailable(f"no turn could begin: a required stage failed ({error})") from None
         answer = PromptAnswer(
             agent=agent.slug,
             channel=channel.slug,
             model=agent.model_id or model_of("actor"),
-            system=seen.system_text,
-            user=seen.user_text,
-            sections=seen.sections,
-            transcript=seen.transcript,
-            tools=tool_definitions(seen.answer),
-            draft=seen.draft,
-            trace=[entry.as_json() for entry in seen.trace],
+            system=prompt.system_text,
+            user=prompt.user_text,
+            sections=prompt.sections,
+            transcript=prompt.transcript,
+            tools=tool_definitions(prompt.answer),
+            draft=prompt.draft,
+            trace=[entry.as_json() for entry in prompt.trace],
         )
         return Response(answer)
 
 
 def _usual_channel(agent: Agent) -> Channel:
+    """Return the channel where an agent spoke last, if it is a member still, else its first one; a 409 where it has joined none."""
     last = Message.objects.filter(agent=agent, synthetic=False).select_related("channel").order_by("-pk").first()
     if last is not None and last.channel.memberships.filter(agent=agent).exists():
         return last.channel
@@ -284,7 +292,7 @@ def _usual_channel(agent: Agent) -> Channel:
 
 
 def named_message(pk: int | None, name: str, channel: Channel) -> Message | None:
-    """The message that a request names by its id, which must stand in the channel; None when it names none."""
+    """Return the message that a request names by its id, which must stand in the channel; None when it names none."""
     if pk is None:
         return None
     message = Message.objects.select_related("channel", "agent", "user").filter(pk=pk, channel=channel).first()
@@ -331,7 +339,9 @@ class Versions(Rows):
     def get_queryset(self) -> QuerySet[PersonaVersion]:
         versions = PersonaVersion.objects.filter(agent=or_404(the_agent, self.kwargs["slug"]))
         versions = versions.select_related("agent", "created_by").defer("agent__system_prompt", "agent__sample_lines")
-        return versions.defer("system_prompt", "traits") if self.action == "list" else versions
+        if self.action == "list":
+            return versions.defer("system_prompt", "traits")
+        return versions
 
     def missing(self, key: Any) -> str:
         return f"agent {self.kwargs['slug']!r} has no version {str(key)[:30]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 from django.contrib.auth import get_user_model
@@ -88,6 +89,7 @@ class ChannelFilters(Filters):
 
 
 def channels_with_members() -> QuerySet[Channel]:
+    """Return channels with their members, by kind and name."""
     members = ChannelMember.objects.select_related("agent", "user").only("channel_id", "agent__slug", "user__username")
     return Channel.objects.prefetch_related(Prefetch("memberships", members)).order_by("kind", "name", "pk")
 
@@ -109,56 +111,64 @@ class Channels(Editable):
     def create(self, request: Request) -> Response:
         """Make a channel. It needs `slug` and `name`; 201 with the channel."""
         fields = self.read_body().sent
-        members, self.kwargs["slug"] = _members(fields), fields["slug"]
+        members = _members(fields)
+        self.kwargs["slug"] = fields["slug"]
         with new_slug(Channel.objects.all(), fields["slug"]):
             _set_members(Channel.objects.create(**fields), members)
         return located(self.shown(self.get_object()))
 
     def change(self, row: Channel, fields: dict[str, Any]) -> None:
-        """Only the columns that are given: the counter of positions belongs to those who speak."""
+        """Change only the columns that are given: the counter of positions belongs to those who speak."""
         members = _members(fields)
         if fields:
             Channel.objects.filter(pk=row.pk).update(**fields)
         _set_members(row, members)
 
     def etag_of_row(self, row: Channel) -> str:
-        """Of what a change replaces, not of what is said there."""
-        members = [
-            (member.agent.slug if member.agent else None, member.user.get_username() if member.user else None)
-            for member in row.memberships.all()
-        ]
+        """Return the ETag of what a change replaces, not of what is said there."""
+        members = []
+        for member in row.memberships.all():
+            slug = member.agent.slug if member.agent else None
+            username = member.user.get_username() if member.user else None
+            members.append((slug, username))
         return etag_of([row.name, row.kind, row.topic, row.tags, sorted(members, key=str)])
 
 
 def _members(fields: dict[str, Any]) -> dict[str, set[int]]:
-    """Take the members out of the fields: of each kind that is given, all primary keys.
+    """Take the members out of the fields: by column of `ChannelMember` the primary keys of all, for each kind that is given.
 
     Raises:
         ValidationError: A name is unknown.
     """
-
-    def no_user(name: str) -> str:
-        return f"there is no user {name[:80]!r}; allowed: names of users"
-
     members: dict[str, set[int]] = {}
-    for field, column, rows, named_by, unknown in (
-        ("agents", "agent_id", Agent.objects.all(), "slug", no_agent),
-        ("users", "user_id", get_user_model()._default_manager.all(), "username", no_user),
-    ):
-        if (names := fields.pop(field, None)) is None:
-            continue
-        known = dict(rows.filter(**{f"{named_by}__in": names}).values_list(named_by, "pk"))
-        for name in names:
-            if name not in known:
-                raise ValidationError({field: [f"{field}: {unknown(name)}"]})
-        members[column] = set(known.values())
+    slugs = fields.pop("agents", None)
+    if slugs is not None:
+        agents = Agent.objects.filter(slug__in=slugs).values_list("slug", "pk")
+        members["agent_id"] = _keys_of(slugs, dict(agents), "agents", no_agent)
+    names = fields.pop("users", None)
+    if names is not None:
+        users = get_user_model()._default_manager.filter(username__in=names).values_list("username", "pk")
+        members["user_id"] = _keys_of(names, dict(users), "users", _no_user)
     return members
 
 
+def _keys_of(names: list[str], known: dict[str, int], field: str, sentence: Callable[[str], str]) -> set[int]:
+    """Return the primary keys of what is named; a ValidationError of the field with the sentence about an unknown name."""
+    for name in names:
+        if name not in known:
+            raise ValidationError({field: [f"{field}: {sentence(name)}"]})
+    return set(known.values())
+
+
+def _no_user(name: str) -> str:
+    return f"there is no user {name[:80]!r}; allowed: names of users"
+
+
 def _set_members(channel: Channel, members: dict[str, set[int]]) -> None:
+    """Make these the only members of the channel of each kind that is given."""
     for column, wanted in members.items():
-        mine = ChannelMember.objects.filter(channel=channel, **{f"{column}__isnull": False})
-        present = set(mine.values_list(column, flat=True))
-        mine.filter(**{f"{column}__in": present - wanted}).delete()
+        of_this_kind = ChannelMember.objects.filter(channel=channel, **{f"{column}__isnull": False})
+        present = set(of_this_kind.values_list(column, flat=True))
+        of_this_kind.filter(**{f"{column}__in": present - wanted}).delete()
         new = [ChannelMember(channel=channel, **{column: pk}) for pk in sorted(wanted - present)]
         ChannelMember.objects.bulk_create(new, ignore_conflicts=True)

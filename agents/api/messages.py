@@ -35,11 +35,15 @@ from agents.turn.pipeline import SendResult
 from agents.turn.receive import receive_message, why_nobody_is_called
 from agents.turn.send_message import RequiredStageFailed, SendRefused, send_message
 
-NARROWING = ("channel", "agent", "since")  # what an index holds, so that a search need not read every message there is
+NARROWING = (
+    "channel",
+    "agent",
+    "since",
+)  # filters with an index, so that a search need not read every message there is
 
 
 def shown_messages() -> QuerySet[Message]:
-    """Messages with what their rows show, without the long texts of those who said them."""
+    """Return messages with what their rows show, without the long texts of those who said them."""
     return Message.objects.select_related("channel", "agent", "user").defer(
         *("agent__system_prompt", "agent__sample_lines", "agent__description"),
         *("channel__topic", "channel__tags", "user__password", "user__email"),
@@ -73,13 +77,13 @@ def _turn_urls(message: Message, context: Context) -> list[str]:
 
 
 def _notes(message: Message, context: Context) -> list[str]:
-    runs = message.triggered_runs.order_by("pk").values_list("agent__slug", "trace")
-    return [
-        f"{slug}: {entry['why']}"
-        for slug, trace in runs
-        for entry in trace
-        if entry.get("phase") == "received" and entry.get("status") == "skipped"
-    ]
+    """Return why stages did nothing with a message, by agent that got it."""
+    notes = []
+    for slug, trace in message.triggered_runs.order_by("pk").values_list("agent__slug", "trace"):
+        for entry in trace:
+            if entry.get("phase") == "received" and entry.get("status") == "skipped":
+                notes.append(f"{slug}: {entry['why']}")
+    return notes
 
 
 class Received(MessageRow):
@@ -175,12 +179,14 @@ class MessagePages(Log):
     """By the index that what is asked for has: in a channel by position, of an agent within a time by time, else by id."""
 
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
-        order, query = super().get_ordering(request, queryset, view), request.query_params
-        back = "-" if order[0].startswith("-") else ""
+        order = super().get_ordering(request, queryset, view)
+        query = request.query_params
+        sign = "-" if order[0].startswith("-") else ""
         if query.get("channel", "").strip():
-            return (f"{back}position",)
-        if query.get("agent") and (query.get("since") or query.get("until")):
-            return (f"{back}sent_at", *order)
+            return (f"{sign}position",)
+        is_within_time = query.get("since") or query.get("until")
+        if query.get("agent") and is_within_time:
+            return (f"{sign}sent_at", *order)
         return order
 
 
@@ -220,8 +226,10 @@ class Messages(Rows):
         except SendRefused as error:
             raise Conflict(str(error)) from None
         answer = Received.of(message, self.row_context())
-        if not answer.turns and (why := why_nobody_is_called(message)):
-            answer.notes.append(why)
+        if not answer.turns:
+            why = why_nobody_is_called(message)
+            if why:
+                answer.notes.append(why)
         return located(answer)
 
     @answers({200: SentAnswer, 201: SentAnswer}, 503)
@@ -257,17 +265,22 @@ class Messages(Rows):
 
     def _sent(self, result: SendResult) -> Response:
         message = MessageRow.of(result.message, self.row_context()) if result.message else None
+        session = None
+        if not result.committed and result.session:
+            session = result.session
         answer = SentAnswer(
             committed=result.committed,
             outcome=str(result.outcome),
             text=result.text,
             message=message,
             feedback=result.feedback,
-            session=(result.session or None) if not result.committed else None,
+            session=session,
             reports={name: dict(report) for name, report in result.reports.items() if isinstance(report, Mapping)},
             trace=[entry.as_json() for entry in result.trace],
         )
-        return Response(answer) if message is None else located(answer, url=message.url)
+        if message is None:
+            return Response(answer)
+        return located(answer, url=message.url)
 
     @answers(IngestAnswer)
     @action(detail=False, methods=["post"], throttle_scope=INGESTS, most_bytes=10 * 1024 * 1024)
@@ -283,14 +296,14 @@ class Messages(Rows):
         """
         body: NewMessages = self.read_body()
         try:
-            done = ingest_messages(body, rights=rights_of(request.user))
+            ingested = ingest_messages(body, rights=rights_of(request.user))
         except NotEntitled as error:
             raise PermissionDenied(str(error)) from None
         except IngestRefused as error:
             raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
         slugs = dict.fromkeys(message.channel for message in body.messages)
         channels = {slug: reverse("channel-detail", [slug], request=request) for slug in slugs}
-        return Response(IngestAnswer(**dict(done), channels=channels))
+        return Response(IngestAnswer(**dict(ingested), channels=channels))
 
 
 class PositionPages(Log):

@@ -17,9 +17,8 @@ from rest_framework.response import Response
 from agents.kit.api.requests import read_bounded
 
 PROTOBUF = "application/x-protobuf"
-MOST_VALUES = (
-    100_000  # spans, attributes and what is in them: two bytes may be one, and a small body make a large object
-)
+# Spans, attributes and what is in them: two bytes may be one, so that a small body makes a large object.
+MOST_VALUES = 100_000
 
 
 class ProtobufParser(BaseParser):
@@ -54,12 +53,12 @@ class ProtobufRenderer(BaseRenderer):
 
         if "partialSuccess" not in data:
             return bytes(JSONRenderer().render(data))
-        said = {"partialSuccess": data["partialSuccess"]} if data["partialSuccess"] else {}
-        renderer_context["response"].add_post_render_callback(_say_type)
-        return bytes(ParseDict(said, ExportTraceServiceResponse()).SerializeToString())
+        fields = {"partialSuccess": data["partialSuccess"]} if data["partialSuccess"] else {}
+        renderer_context["response"].add_post_render_callback(_set_content_type)
+        return bytes(ParseDict(fields, ExportTraceServiceResponse()).SerializeToString())
 
 
-def _say_type(response: Response) -> None:
+def _set_content_type(response: Response) -> None:
     """Name the type of a message in which nothing is set: it has no bytes, of which Django REST framework names none."""
     response["Content-Type"] = PROTOBUF
 
@@ -74,15 +73,15 @@ class _Batch:
         return {"resourceSpans": [self._resource(resource) for resource in self._counted(request.resource_spans)]}
 
     def _resource(self, resource: Any) -> dict[str, Any]:
-        return {
-            "resource": {"attributes": self._attributes(resource.resource.attributes)},
-            "scopeSpans": [
-                {"spans": [self._span(span) for span in self._counted(scope.spans)]}
-                for scope in self._counted(resource.scope_spans)
-            ],
-        }
+        scopes = []
+        for scope in self._counted(resource.scope_spans):
+            scopes.append({"spans": [self._span(span) for span in self._counted(scope.spans)]})
+        return {"resource": {"attributes": self._attributes(resource.resource.attributes)}, "scopeSpans": scopes}
 
     def _span(self, span: Any) -> dict[str, Any]:
+        events = []
+        for event in self._counted(span.events):
+            events.append({"name": event.name, "attributes": self._attributes(event.attributes)})
         return {
             "traceId": span.trace_id.hex(),
             "spanId": span.span_id.hex(),
@@ -90,34 +89,32 @@ class _Batch:
             "startTimeUnixNano": str(span.start_time_unix_nano),
             "endTimeUnixNano": str(span.end_time_unix_nano),
             "attributes": self._attributes(span.attributes),
-            "events": [
-                {"name": event.name, "attributes": self._attributes(event.attributes)}
-                for event in self._counted(span.events)
-            ],
+            "events": events,
         }
 
     def _attributes(self, pairs: Sequence[Any]) -> list[dict[str, Any]]:
         return [{"key": pair.key, "value": self._value(pair.value)} for pair in self._counted(pairs)]
 
     def _value(self, value: Any) -> dict[str, Any]:
-        kind = value.WhichOneof("value")
-        if kind == "array_value":
-            return {"arrayValue": {"values": [self._value(part) for part in self._counted(value.array_value.values)]}}
-        if kind == "kvlist_value":
-            return {"kvlistValue": {"values": self._attributes(value.kvlist_value.values)}}
-        if kind == "string_value":
-            return {"stringValue": value.string_value}
-        if kind == "bool_value":
-            return {"boolValue": value.bool_value}
-        if kind == "int_value":
-            return {"intValue": str(value.int_value)}
-        if kind == "double_value":
-            return {"doubleValue": value.double_value}
-        if kind == "bytes_value":
-            return {"bytesValue": b64encode(value.bytes_value).decode()}
+        match value.WhichOneof("value"):
+            case "array_value":
+                return {"arrayValue": {"values": [self._value(p) for p in self._counted(value.array_value.values)]}}
+            case "kvlist_value":
+                return {"kvlistValue": {"values": self._attributes(value.kvlist_value.values)}}
+            case "string_value":
+                return {"stringValue": value.string_value}
+            case "bool_value":
+                return {"boolValue": value.bool_value}
+            case "int_value":
+                return {"intValue": str(value.int_value)}
+            case "double_value":
+                return {"doubleValue": value.double_value}
+            case "bytes_value":
+                return {"bytesValue": b64encode(value.bytes_value).decode()}
         return {}
 
     def _counted(self, parts: Sequence[Any]) -> Sequence[Any]:
+        """Return these values, after counting them; a ParseError where the request has too many."""
         self.values_left -= len(parts)
         if self.values_left < 0:
             raise ParseError(

@@ -1,4 +1,4 @@
-"""What a request for a turn or a send may set for this one: overrides and a deadline."""
+"""Overrides and a deadline that a request for a turn or a send may set for this one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agents.models import Agent, Channel
 from agents.turn.pipeline import pipeline, stage_name
 
 NEEDED = "agents.change_agent"
-HARMLESS = ("tags", "model", "scene")  # what no stage is left out or set by
+HARMLESS = ("tags", "model", "scene")  # overrides that neither leave out a stage nor change its settings
 
 Deadline = Annotated[
     float,
@@ -29,20 +29,22 @@ Deadline = Annotated[
 ]
 
 
-def _stage(name: str) -> str:
+def _known_stage(name: str) -> str:
+    """Return the name of a stage; refuse one that there is not."""
     known = [stage_name(stage) for stage in pipeline().stages]
     if name not in known:
         raise PydanticCustomError("stage", "{known}", {"known": ", ".join(known) or "none: there are no stages"})
     return name
 
 
-def _model(name: str) -> str:
+def _callable_model(name: str) -> str:
+    """Return the name of a model; refuse one that cannot be called, and files of this machine."""
     if not name.strip() or provider_of(name) == "replay" or problem_of("actor", name):
         raise PydanticCustomError("model", "the name of a model that can be called")
     return name
 
 
-ModelName = Annotated[str, AfterValidator(_model)]
+ModelName = Annotated[str, AfterValidator(_callable_model)]
 
 
 class Overrides(BaseModel):
@@ -53,14 +55,14 @@ class Overrides(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True)
 
-    stages: list[Annotated[str, AfterValidator(_stage)]] = Field(ABSENT, description="which stages there are")
+    stages: list[Annotated[str, AfterValidator(_known_stage)]] = Field(ABSENT, description="which stages there are")
     model: ModelName = ABSENT
     tags: Tags = ABSENT
     scene: int = Field(ABSENT, ge=0, lt=2**31)
 
 
 def overrides_of(request: Request, body: Any, *, agent: Agent, channel: Channel, session: str = "") -> dict[str, Any]:
-    """The overrides of a body's ``overrides`` and ``deadline``, as `Run.overrides` has them.
+    """Return the overrides of a body's ``overrides`` and ``deadline``, as `Run.overrides` has them.
 
     Raises:
         PermissionDenied: The user may not change agents, or not what watches over them, which overrides could switch off.
@@ -70,25 +72,26 @@ def overrides_of(request: Request, body: Any, *, agent: Agent, channel: Channel,
     overrides: dict[str, Any] = body.overrides.model_dump(exclude_unset=True)
     if overrides and not request.user.has_perm(NEEDED):
         raise PermissionDenied(f"overrides: only for users with the permission {NEEDED}")
-    guard = declared_one("turn_overrides_need") or NEEDED
-    may_set = request.user.has_perms((NEEDED, guard))
-    if guarded := [name for name in overrides if name not in HARMLESS and not may_set]:
-        text = f"overrides {', '.join(guarded)[:80]}: only for users with the permission {guard}"
-        raise PermissionDenied(text)
+    permission_of_guards = declared_one("turn_overrides_need") or NEEDED
+    may_set_all = request.user.has_perms((NEEDED, permission_of_guards))
+    guarded = [name for name in overrides if name not in HARMLESS]
+    if guarded and not may_set_all:
+        names = ", ".join(guarded)[:80]
+        raise PermissionDenied(f"overrides {names}: only for users with the permission {permission_of_guards}")
     of_configuration = body.overrides.model_extra or {}
-    errors: dict[str, list[str]] = {}
-    check_path = declared_one("turn_request_check")
-    if check_path and (of_configuration or session):
-        check = import_string(check_path)
+    path_of_check = declared_one("turn_request_check")
+    if path_of_check and (of_configuration or session):
+        check = import_string(path_of_check)
+        errors: dict[str, list[str]] = {}
         for name, text in check(agent=agent, channel=channel, overrides=of_configuration, session=session):
             errors.setdefault(name, []).append(text)
-    if errors:
-        raise ValidationError(errors)
-    deadlines_path = declared_one("turn_deadlines")
-    if deadlines_path and body.deadline is not None:
+        if errors:
+            raise ValidationError(errors)
+    path_of_deadlines = declared_one("turn_deadlines")
+    if path_of_deadlines and body.deadline is not None:
+        overrides_of_deadline = import_string(path_of_deadlines)
         try:
-            of_seconds = import_string(deadlines_path)
-            deadlines = of_seconds(agent=agent, seconds=body.deadline, any_length=may_set)
+            deadlines = overrides_of_deadline(agent=agent, seconds=body.deadline, any_length=may_set_all)
         except ValueError as error:
             raise ValidationError({"deadline": [str(error)]}) from None
         overrides = {**deadlines, **overrides}

@@ -145,7 +145,7 @@ class RunPages(LogByTimeOf):
 
 
 def shown_runs() -> QuerySet[Run]:
-    """Runs with what their rows show, without traces and the texts of agents."""
+    """Return runs with what their rows show, without traces and the texts of agents."""
     return Run.objects.select_related("agent", "channel").defer(
         *("trace", "overrides", "agent__system_prompt", "agent__sample_lines", "agent__description"),
         *("channel__topic", "channel__tags"),
@@ -167,10 +167,14 @@ class Runs(Rows):
     etags = ("retrieve",)
 
     def get_permissions(self) -> Any:
-        return [ReadsMessages()] if self.action == "retrieve" else super().get_permissions()
+        if self.action == "retrieve":
+            return [ReadsMessages()]
+        return super().get_permissions()
 
     def get_queryset(self) -> QuerySet[Run]:
-        return shown_runs() if self.action == "list" else Run.objects.select_related("agent", "channel")
+        if self.action == "list":
+            return shown_runs()
+        return Run.objects.select_related("agent", "channel")
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return self.tagged(request, self.shown(self.get_object()))
@@ -211,7 +215,8 @@ class Turns(Listed):
     @answers({202: RunRow})
     def create(self, request: Request, slug: str) -> Response:
         """Ask for a turn of an agent. 202 with the run and its URL: a worker takes it. 409 when the agent is inactive or no member."""
-        agent, body = or_404(the_agent, slug), self.read_body()
+        agent = or_404(the_agent, slug)
+        body = self.read_body()
         try:
             run = start_turn(
                 agent=agent,
@@ -283,4 +288,6 @@ class LLMCalls(Rows):
 
     def get_queryset(self) -> QuerySet[LLMCall]:
         calls = super().get_queryset()
-        return calls if self.action == "list" else calls.select_related("agent", "payload")
+        if self.action == "list":
+            return calls
+        return calls.select_related("agent", "payload")

@@ -98,12 +98,15 @@ class Transcripts(View):
         `tag` (`KEY=VALUE`) leaves out messages without it, `agent` says whose are `assistant` in `openai`.
         """
         query = self.query
-        channel, form = or_404(the_channel, query["channel"]), query["as"] or "jsonl"
-        agent, tag = query["agent"], query["tag"]
+        channel = or_404(the_channel, query["channel"])
+        form = query["as"] or "jsonl"
+        slug = query["agent"].slug if query["agent"] else ""
+        tags = {}
+        if query["tag"]:
+            key, value = query["tag"]
+            tags[key] = value
         try:
-            pieces = export_transcript(
-                channel=channel, format=form, agent=agent.slug if agent else "", where=dict([tag]) if tag else {}
-            )
+            pieces = export_transcript(channel=channel, format=form, agent=slug, where=tags)
         except OptionError as error:
             raise ValidationError({"agent": [str(error).replace("Say --agent", "Say agent=SLUG")]}) from None
         encoded = (piece.encode("utf-8", "replace") for piece in pieces)
@@ -130,9 +133,11 @@ class Transcripts(View):
             time_zone=body.time_zone,
             dates=body.dates,
         )
+        if b"\xed" in content:  # perhaps half of a surrogate pair, which is replaced
+            content = content.decode("utf-8", "replace").encode()
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "transcript"
-            path.write_bytes(content.decode("utf-8", "replace").encode() if b"\xed" in content else content)
+            path.write_bytes(content)
             try:
                 report = import_transcript(
                     path, options, name="transcript", dry_run=body.dry_run, rights=rights_of(request.user)

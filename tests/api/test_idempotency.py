@@ -18,14 +18,14 @@ from rest_framework.response import Response
 from rest_framework.test import APIRequestFactory, force_authenticate
 from rest_framework.views import APIView
 
-from agents.kit.api.headers import LONGEST_RUN, IdempotentPosts, StillRunning, begin, store_answer
+from agents.kit.api.headers import LONGEST_RUN, IdempotentPosts, Sent, StillRunning, begin, store_answer
 from agents.kit.api.problems import Conflict
 from agents.kit.models import IdempotentRequest, owner_name
 from tests.console import superuser
 
 pytestmark = pytest.mark.django_db
 
-SENT = ("POST", "/api/there/", "0" * 64)
+SENT = Sent("POST", "/api/there/", "0" * 64)
 BODY = {"amount": 3, "to": "ada"}
 
 

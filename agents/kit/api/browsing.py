@@ -17,7 +17,7 @@ from rest_framework.request import Request, override_method
 from agents.kit.api.requests import BoundedJSONParser, read_bounded
 
 ETAG = "etag"  # hidden field of an HTML form: of what the page showed
-_EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": [], "object": {}}
+_EMPTY_BY_TYPE: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": [], "object": {}}
 
 
 class BrowsablePages(BrowsableAPIRenderer):
@@ -28,14 +28,16 @@ class BrowsablePages(BrowsableAPIRenderer):
     def get_rendered_html_form(self, data: Any, view: Any, method: str, request: Any) -> Any:
         if method != "PUT":
             return super().get_rendered_html_form(data, view, method, request)
-        typed = request.data if self._is_refused(method) and isinstance(request.data, FormFields) else None
-        with override_method(view, request, method) as asked:
-            if not self.show_form_for_method(view, method, asked, None):
+        refused_fields = None
+        if self._answers_refused_form(method) and isinstance(request.data, FormFields):
+            refused_fields = request.data
+        with override_method(view, request, method) as request_of_form:
+            if not self.show_form_for_method(view, method, request_of_form, None):
                 return None
-            form = view.html_form(typed, self.renderer_context["response"].get("ETag", ""))
+            form = view.html_form(refused_fields, self.renderer_context["response"].get("ETag", ""))
         if form is None:
             return None
-        if typed is not None:  # it stays, with what is wrong with it
+        if refused_fields is not None:  # it stays, with what is wrong with it
             form.is_valid()
             form._errors = data.get("errors", {})
         return self.render_form_for_serializer(form)
@@ -44,11 +46,12 @@ class BrowsablePages(BrowsableAPIRenderer):
         form: Any = super().get_raw_data_form(data, view, method, request)
         if form is None:
             return None
-        if self._is_refused(method) and request.data:
+        if self._answers_refused_form(method) and request.data:
             content = request.data
         else:
+            shows_error = self.renderer_context["response"].status_code >= 400
             with override_method(view, request, method):
-                content = view.example({} if self.renderer_context["response"].status_code >= 400 else data)
+                content = view.example({} if shows_error else data)
         media_type = BoundedJSONParser.media_type
         form.fields["_content_type"].choices = [(media_type, media_type)]
         form.fields["_content"].initial = json.dumps(content, indent=4, ensure_ascii=False, default=str)
@@ -63,14 +66,14 @@ class BrowsablePages(BrowsableAPIRenderer):
         form = backend().to_html(request, view.queryset, view)
         return loader.get_template(self.filter_template).render({"elements": [form]})
 
-    def _is_refused(self, method: str) -> bool:
-        """Whether this page answers a form of this method whose fields are wrong."""
+    def _answers_refused_form(self, method: str) -> bool:
+        """Return whether this page answers a form of this method whose fields are wrong."""
         response = self.renderer_context["response"]
         return bool(self.renderer_context["request"].method == method and response.status_code == 400)
 
 
 class Metadata(SimpleMetadata):
-    """Answers ``OPTIONS``: what a route is, and the schema of each body that the user may send."""
+    """The answer to ``OPTIONS``: what a route is, and the schema of each body that the user may send."""
 
     def determine_actions(self, request: Request, view: Any) -> dict[str, Any]:
         schemas = {}
@@ -83,11 +86,12 @@ class Metadata(SimpleMetadata):
 
 
 def is_model(body: Any) -> bool:
+    """Return whether a body of a view is a pydantic model, and no schema."""
     return isinstance(body, type) and issubclass(body, BaseModel)
 
 
 class FormFields(dict[str, Any]):
-    """What the HTML form of a page sends: a text per field; `etag` is that of what the page showed, None where the form has none."""
+    """The fields of an HTML form, a text each; `etag` is that of what the page showed, None where the form has none."""
 
     etag: str | None = None
 
@@ -104,24 +108,30 @@ class FormParser(MultiPartParser):
 
 
 def example_of(body: Any, shown: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the raw form of a page holds at first: what is there of the body's fields, and each other that must be given, empty."""
+    """Return what the raw form of a page holds at first: the body's fields that have a value, and empty ones that must be given."""
     if not is_model(body):
         return {}
     schema = body.model_json_schema()
-    fields, definitions = schema["properties"], schema.get("$defs", {})
-    there = {name: shown[name] for name in fields if shown.get(name) is not None}
-    example = {name: _fitting(value, fields[name], definitions) for name, value in there.items()}
+    fields = schema["properties"]
+    definitions = schema.get("$defs", {})
+    example = {}
+    for name, field_schema in fields.items():
+        if shown.get(name) is not None:
+            example[name] = _parts_that_fit(shown[name], field_schema, definitions)
     for name in schema.get("required", ()):
-        example.setdefault(name, _EMPTY.get(fields[name].get("type", "string"), ""))
+        example.setdefault(name, _EMPTY_BY_TYPE.get(fields[name].get("type", "string"), ""))
     return example
 
 
-def _fitting(value: Any, schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Any:
-    """The parts of a value that a body may have."""
+def _parts_that_fit(value: Any, schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Any:
+    """Return a value of an answer without the fields that a body of this schema may not have."""
     schema = definitions.get(schema.get("$ref", "").rpartition("/")[2], schema)
     if isinstance(value, list) and "items" in schema:
-        return [_fitting(part, schema["items"], definitions) for part in value]
+        return [_parts_that_fit(part, schema["items"], definitions) for part in value]
     if isinstance(value, dict) and "properties" in schema:
-        fields = schema["properties"]
-        return {name: _fitting(part, fields[name], definitions) for name, part in value.items() if name in fields}
+        fitting = {}
+        for name, field_schema in schema["properties"].items():
+            if name in value:
+                fitting[name] = _parts_that_fit(value[name], field_schema, definitions)
+        return fitting
     return value

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import reduce
-from operator import or_
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +21,7 @@ from agents.kit.text.tags import TAG_KEY
 
 MOMENT = "a date or time such as 2026-11-22 or 2026-11-22T14:30:00Z (UTC where it says no zone)"
 YES_NO = {"true": True, "false": False}
+ALWAYS_KNOWN = ("format", "page", "page_size", "cursor")  # parameters
 _ID = {"type": "integer", "minimum": 1}
 
 
@@ -33,9 +32,12 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]  # the package ha
     def refuse_unknown(cls, names: Iterable[str], *also: str) -> None:
         """Raise a 400 for names that are no parameter; `also` are those of pages."""
         allowed = ", ".join((*cls.base_filters, *also)) or "none"
-        unknown = sorted({*names} - {*cls.base_filters, *also, "format", "page", "page_size", "cursor"})
-        if unknown:
-            raise ValidationError({name: [f"there is no parameter {name!r}; allowed: {allowed}"] for name in unknown})
+        known = {*cls.base_filters, *also, *ALWAYS_KNOWN}
+        errors = {}
+        for name in sorted(set(names) - known):
+            errors[name] = [f"there is no parameter {name!r}; allowed: {allowed}"]
+        if errors:
+            raise ValidationError(errors)
 
     def get_form_class(self) -> Any:
         form = super().get_form_class()
@@ -52,33 +54,39 @@ class Backend(DjangoFilterBackend):  # type: ignore[misc]  # as above
         return chosen
 
 
-class _Field(forms.Field):
+class _ParameterField(forms.Field):
+    """The form field of a `Parameter`; its label is the parameter's name."""
+
     def __init__(self, *, read: Callable[[str], Any], allowed: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.read, self.allowed = read, allowed
+        self.read = read
+        self.allowed = allowed
 
     def clean(self, value: Any) -> Any:
-        text, sentence = (value or "").strip(), ""
+        """Return the value that a text stands for; None where it is empty."""
+        text = (value or "").strip()
+        if not text and self.required:
+            raise _refusal(f"{self.label} is missing; allowed: {self.allowed}")
+        if not text:
+            return None
+        if "\x00" in text:
+            raise _refusal(f"{self.label} holds a NUL character")
         try:
-            if "\x00" in text:
-                sentence = f"{self.label} holds a NUL character"
-            elif text:
-                return self.read(text)
-            elif self.required:
-                sentence = f"{self.label} is missing; allowed: {self.allowed}"
+            return self.read(text)
         except LookupError as error:
-            sentence = str(error.args[0])
+            raise _refusal(str(error.args[0])) from None
         except (ValueError, OverflowError):
-            sentence = f"{self.label} {text[:80]!r}: allowed: {self.allowed}"
-        if sentence:
-            raise forms.ValidationError("%(sentence)s", params={"sentence": sentence})
-        return None
+            raise _refusal(f"{self.label} {text[:80]!r}: allowed: {self.allowed}") from None
+
+
+def _refusal(sentence: str) -> forms.ValidationError:
+    return forms.ValidationError("%(sentence)s", params={"sentence": sentence})
 
 
 class Parameter(django_filters.Filter):  # type: ignore[misc]  # as above
     """A parameter that `read` turns into a value: it raises ValueError for `allowed`, LookupError with a sentence of its own."""
 
-    field_class = _Field
+    field_class = _ParameterField
 
     def __init__(
         self,
@@ -97,7 +105,7 @@ class Parameter(django_filters.Filter):  # type: ignore[misc]  # as above
 
 
 def choice(values: Iterable[str], field: str | None = None, **more: Any) -> Parameter:
-    """One of some texts."""
+    """Return a parameter that is one of some texts."""
     known = list(values)
 
     def read(text: str) -> str:
@@ -111,7 +119,7 @@ def choice(values: Iterable[str], field: str | None = None, **more: Any) -> Para
 
 
 def flag(field: str | None = None, **more: Any) -> Parameter:
-    """``true`` or ``false``."""
+    """Return a parameter that is ``true`` or ``false``."""
 
     def read(text: str) -> bool:
         if text not in YES_NO:
@@ -122,7 +130,7 @@ def flag(field: str | None = None, **more: Any) -> Parameter:
 
 
 def ordering(orders: Mapping[str, tuple[str, ...]]) -> Parameter:
-    """An order by its name; the first is that of the view's queryset."""
+    """Return a parameter that names an order; the first one is that of the view's queryset."""
 
     def order(rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         return rows.order_by(*orders[value])
@@ -131,10 +139,13 @@ def ordering(orders: Mapping[str, tuple[str, ...]]) -> Parameter:
 
 
 def search(*columns: str) -> Parameter:
-    """A text in one of the columns, whatever the case."""
+    """Return a parameter that is a text which one of the columns must hold, whatever the case."""
 
     def holding(rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        return rows.filter(reduce(or_, (Q(**{f"{column}__icontains": value}) for column in columns)))
+        in_any_column = Q()
+        for column in columns:
+            in_any_column |= Q(**{f"{column}__icontains": value})
+        return rows.filter(in_any_column)
 
     return Parameter(method=holding, about="a text it must hold, whatever the case")
 
@@ -142,10 +153,11 @@ def search(*columns: str) -> Parameter:
 def number(
     field: str | None = None, lookup: str = "exact", *, allowed: str, least: int = 0, most: int = 10**18, **more: Any
 ) -> Parameter:
-    """A primary key, or another whole number from 0 that a column can hold."""
+    """Return a parameter that is a primary key, or another whole number from 0 that a column can hold."""
 
     def read(text: str) -> int:
-        if not (text.isascii() and text.isdecimal() and len(text) < 19 and least <= int(text) <= most):
+        is_number = text.isascii() and text.isdecimal() and len(text) < 19
+        if not is_number or not least <= int(text) <= most:
             raise ValueError
         return int(text)
 
@@ -153,19 +165,24 @@ def number(
 
 
 def uuid(field: str | None = None, **more: Any) -> Parameter:
+    """Return a parameter that is a UUID."""
     return Parameter(field, read=UUID, allowed="a UUID", schema={"format": "uuid"}, **more)
 
 
 def since(field: str = "created_at") -> Parameter:
+    """Return a parameter that is the first moment of a stretch of time."""
     about = "from then on: a date or time, UTC where it says no zone"
     return Parameter(field, "gte", read=read_moment, allowed=MOMENT, schema={"format": "date-time"}, about=about)
 
 
 def until(field: str = "created_at") -> Parameter:
+    """Return a parameter that is the end of a stretch of time, which does not belong to it."""
     return Parameter(field, "lt", read=read_moment, allowed=MOMENT, schema={"format": "date-time"}, about="before then")
 
 
 def user(field: str = "user") -> Parameter:
+    """Return a parameter that is the name of a user."""
+
     def read(name: str) -> Model:
         user = get_user_model()._default_manager.filter(username=name).first()
         if user is None:
@@ -176,7 +193,7 @@ def user(field: str = "user") -> Parameter:
 
 
 def tag() -> Parameter:
-    """A tag's key and value, written ``build=41``."""
+    """Return a parameter that is a tag's key and value, written ``build=41``."""
 
     def read(text: str) -> tuple[str, str]:
         key, equals, value = text.partition("=")
@@ -185,10 +202,9 @@ def tag() -> Parameter:
         return key, value
 
     def having(rows: QuerySet[Any], name: str, value: tuple[str, str]) -> QuerySet[Any]:
-        stored = Cast(
-            KeyTextTransform(value[0], "tags"), TextField()
-        )  # a plain text to compare with, on every database
-        tagged: QuerySet[Any] = rows.alias(_tag=stored).filter(_tag=value[1])
+        key, wanted = value
+        stored = Cast(KeyTextTransform(key, "tags"), TextField())  # a plain text to compare with, on every database
+        tagged: QuerySet[Any] = rows.alias(_tag=stored).filter(_tag=wanted)
         return tagged
 
     return Parameter(

@@ -10,7 +10,7 @@ import json
 import logging
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from django.db import Error as DatabaseError
 from django.db import IntegrityError, transaction
@@ -33,7 +33,7 @@ else:
     _View = object
 
 
-_WITHIN = re.compile(r'\.\w*"$')  # see `etag_of`
+_SECOND_DIGEST = re.compile(r'\.\w*"$')  # of an ETag, see `etag_of`
 
 
 class Changed(APIException):
@@ -50,7 +50,7 @@ class Changed(APIException):
 
 
 def located(data: Any, *, status: int = 201, url: str = "") -> Response:
-    """The answer to a POST that made something; ``Location`` says where it is: at `url`, else at its own ``url``."""
+    """Return the answer to a POST that made something; ``Location`` says where it is: at `url`, else at its own ``url``."""
     return Response(data, status=status, headers={"Location": url or data.url})
 
 
@@ -60,21 +60,23 @@ class Conditional(_View):
     etags: ClassVar[tuple[str, ...]] = ()  # actions whose answers carry one
 
     def expected(self, request: Request) -> tuple[str, ...] | None:
-        """The ETags of ``If-Match`` or of a page's form, any of which may be replaced; None for any state (neither, or ``*``)."""
+        """Return the ETags of ``If-Match`` or of a page's form, any of which may be replaced; None for any state (neither, or ``*``)."""
         sent = request.headers.get("If-Match", getattr(request.data, "etag", None))
         if sent is None:
             return None
         tags = parse_etags(sent)
-        return None if tags == ["*"] else tuple(_WITHIN.sub('"', tag) for tag in tags)
+        if tags == ["*"]:
+            return None
+        return tuple(_SECOND_DIGEST.sub('"', tag) for tag in tags)
 
     def tagged(self, request: Request, data: Any, etag: str = "") -> Response:
-        """The answer with its ETag, which is made of all of it unless it is given; 304 without a body when the reader has it already."""
+        """Return the answer with its ETag, which is made of all of it unless it is given; 304 without a body when the reader has it."""
         data = to_jsonable_python(data)
         etag = etag or etag_of(data)
         sent = parse_etags(request.headers.get("If-None-Match", ""))
-        known = {tag.removeprefix("W/") for tag in sent}
-        is_page = getattr(request.accepted_renderer, "format", "") == "api"  # which also shows who is signed in
-        if request.method in ("GET", "HEAD") and not is_page and (etag in known or sent == ["*"]):
+        has_it = sent == ["*"] or etag in {tag.removeprefix("W/") for tag in sent}
+        is_page = getattr(request.accepted_renderer, "format", "") == "api"  # a page also shows who is signed in
+        if has_it and not is_page and request.method in ("GET", "HEAD"):
             return Response(status=304, headers={"ETag": etag})
         return Response(data, headers={"ETag": etag})
 
@@ -86,13 +88,17 @@ class Conditional(_View):
 
 
 def etag_of(values: Any, around: Any = None) -> str:
-    """A strong ETag: of the same values always the same.
+    """Return a strong ETag: of the same values always the same.
 
     Args:
         values: What a write replaces.
-        around: What else stands in the answer, such as a page of other things. It tells readers apart; writes pass over it.
+        around: What else stands in the answer, such as a page of other things. Its digest follows after a dot: a reader gets a new answer
+            when it changes; a write compares only the digest before the dot (`Conditional.expected`).
     """
-    return quote_etag(_digest(values) if around is None else f"{_digest(values)}.{_digest(around)}")
+    digests = _digest(values)
+    if around is not None:
+        digests = f"{digests}.{_digest(around)}"
+    return quote_etag(digests)
 
 
 def _digest(values: Any) -> str:
@@ -104,9 +110,17 @@ logger = logging.getLogger(__name__)
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 KEPT_HEADERS = ("Location", "ETag")
+NOT_STORED = (409, 429)  # statuses of answers that say to try again
 LONGEST_RUN = timedelta(minutes=10)  # a request without an answer for longer is one of a process that died
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
-Sent = tuple[str, str, str]  # method, path with the query, digest of the body: two requests with the same are the same
+
+
+class Sent(NamedTuple):
+    """A request that was sent; two with the same fields are the same. `path` has the query, `body_digest` is of the body."""
+
+    method: str
+    path: str
+    body_digest: str
 
 
 class KeyUsed(APIException):
@@ -147,20 +161,15 @@ class IdempotentPosts(_View):
         if not _KEY.fullmatch(key):
             allowed = "1 to 255 printable characters, no space"
             raise ValidationError({HEADER: [f"{HEADER} {key[:60]!r}: allowed: {allowed}"]})
-        sent = ("POST", request.get_full_path(), digest(request.data))
-        row, act = begin(user_id=request.user.pk, key=key, sent=sent)  # type: ignore[arg-type]  # no user is anonymous here
-        if not act:
+        sent = Sent("POST", request.get_full_path(), digest(request.data))
+        row, is_to_act = begin(user_id=request.user.pk, key=key, sent=sent)  # type: ignore[arg-type]  # no user is anonymous here
+        if not is_to_act:
             raise _Answered(row)
         self._leased = row
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, _Answered):
-            row = exc.row
-            data = json.loads(row.answer) if row.answer else None
-            response = Response(data, status=row.status, headers={**row.headers, REPLAYED: "true"})
-            if response.status_code >= 400 and self.request.accepted_renderer.format == "json":
-                response.content_type = CONTENT_TYPE
-            return response
+            return self._stored_answer(exc.row)
         try:
             return super().handle_exception(exc)
         except Exception:
@@ -169,19 +178,32 @@ class IdempotentPosts(_View):
                 self._leased = None
             raise
 
+    def _stored_answer(self, row: IdempotentRequest) -> Response:
+        """Return the answer that the first request with this key got."""
+        data = json.loads(row.answer) if row.answer else None
+        response = Response(data, status=row.status, headers={**row.headers, REPLAYED: "true"})
+        if response.status_code >= 400 and self.request.accepted_renderer.format == "json":
+            response.content_type = CONTENT_TYPE
+        return response
+
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        if (row := self._leased) is not None:
-            self._leased = None
-            if isinstance(response, Response) and response.status_code < 500 and response.status_code not in (409, 429):
-                headers = {name: response[name] for name in KEPT_HEADERS if name in response}
-                answer = JSONRenderer().render(response.data).decode() if response.data is not None else ""
-                try:
-                    store_answer(row, status=response.status_code, answer=answer, headers=headers)
-                except DatabaseError:  # the request was carried out, so its sender gets the answer all the same
-                    logger.exception("the answer to %s %s under a key was not stored", request.method, request.path)
-            else:
-                _held(row).delete()
+        """Store the answer under the request's key, or give the key back where the request may be sent again."""
+        row = self._leased
+        self._leased = None
+        if row is not None and _is_to_be_stored(response):
+            headers = {name: response[name] for name in KEPT_HEADERS if name in response}
+            answer = JSONRenderer().render(response.data).decode() if response.data is not None else ""
+            try:
+                store_answer(row, status=response.status_code, answer=answer, headers=headers)
+            except DatabaseError:  # the request was carried out, so its sender gets the answer all the same
+                logger.exception("the answer to %s %s under a key was not stored", request.method, request.path)
+        elif row is not None:
+            _held(row).delete()
         return super().finalize_response(request, response, *args, **kwargs)
+
+
+def _is_to_be_stored(response: Any) -> bool:
+    return isinstance(response, Response) and response.status_code < 500 and response.status_code not in NOT_STORED
 
 
 def begin(*, user_id: int, key: str, sent: Sent) -> tuple[IdempotentRequest, bool]:
@@ -196,26 +218,38 @@ def begin(*, user_id: int, key: str, sent: Sent) -> tuple[IdempotentRequest, boo
     """
     mine = IdempotentRequest.objects.filter(user=user_id, key=key)
     mine.filter(created_at__lt=timezone.now() - IdempotentRequest.KEPT).delete()
-    method, path, body = sent
     try:
         with transaction.atomic():
-            fresh = {"method": method, "path": path, "body_digest": body, "lease_owner": owner_name()}
-            return IdempotentRequest.objects.create(user_id=user_id, key=key, **fresh), True
+            fields = {**sent._asdict(), "lease_owner": owner_name()}
+            return IdempotentRequest.objects.create(user_id=user_id, key=key, **fields), True
     except IntegrityError:
         row = mine.first()
     if row is None:  # it was released this moment: the sender may try again
         raise StillRunning
-    if (row.method, row.path, row.body_digest) != sent:
+    if Sent(row.method, row.path, row.body_digest) != sent:
         raise KeyUsed
     if row.status is not None:
         return row, False
-    if not (owner_is_dead(row.lease_owner) or row.leased_at < timezone.now() - LONGEST_RUN):
-        raise StillRunning
-    owner, now = owner_name(), timezone.now()
-    if not _held(row).update(lease_owner=owner, leased_at=now):  # another process took it over
-        raise StillRunning
-    row.lease_owner, row.leased_at = owner, now
+    _take_over(row)
     return row, True
+
+
+def _take_over(row: IdempotentRequest) -> None:
+    """Lease a request whose process died before it was answered.
+
+    Raises:
+        StillRunning: Its process lives, or another one takes it over at this moment.
+    """
+    is_abandoned = owner_is_dead(row.lease_owner) or row.leased_at < timezone.now() - LONGEST_RUN
+    if not is_abandoned:
+        raise StillRunning
+    owner = owner_name()
+    now = timezone.now()
+    is_ours = _held(row).update(lease_owner=owner, leased_at=now)
+    if not is_ours:
+        raise StillRunning
+    row.lease_owner = owner
+    row.leased_at = now
 
 
 def store_answer(row: IdempotentRequest, *, status: int, answer: str, headers: dict[str, str]) -> bool:
@@ -224,16 +258,17 @@ def store_answer(row: IdempotentRequest, *, status: int, answer: str, headers: d
 
 
 def _held(row: IdempotentRequest) -> QuerySet[IdempotentRequest]:
+    """Return the row as long as the same process has it and no answer is stored."""
     return IdempotentRequest.objects.filter(pk=row.pk, lease_owner=row.lease_owner, status=None)
 
 
 def digest(data: Any) -> str:
-    """Of what was sent, however it was spelt."""
+    """Return a digest of a body that is the same however its JSON was spelt."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def idempotency_key_of(request: Request, rows: type[Model]) -> str:
-    """The request's ``Idempotency-Key`` as one of its user's own, with what was asked for; empty without one.
+    """Return the request's ``Idempotency-Key`` as one of its user's own, with a digest of what was asked for; empty without one.
 
     It covers an answer that was lost before it was stored. It stays with the row, so that the same key with another request is
     refused even a year later.
@@ -247,14 +282,16 @@ def idempotency_key_of(request: Request, rows: type[Model]) -> str:
     sent = request.headers.get(HEADER, "")
     if not sent:
         return ""
-    mine = f"api:{request.user.pk}:{hashlib.sha256(sent.encode()).hexdigest()}:"
-    key = mine + digest([request.get_full_path(), request.data])[:32]
-    # What follows `mine` is hexadecimal. A range, not a prefix: every database has an index for it.
-    near = rows._default_manager.filter(idempotency_key__gte=mine, idempotency_key__lt=f"{mine}g")
-    used = [row for row in near.values_list("idempotency_key", "pk") if str(row[0]).startswith(mine)]
-    if used and key not in dict(used):
+    prefix = f"api:{request.user.pk}:{hashlib.sha256(sent.encode()).hexdigest()}:"
+    key = prefix + digest([request.get_full_path(), request.data])[:32]
+    # What follows the prefix is hexadecimal, which is less than "g". A range, because every database has an index for it.
+    in_range = rows._default_manager.filter(idempotency_key__gte=prefix, idempotency_key__lt=f"{prefix}g")
+    used = {}
+    for stored_key, pk in in_range.values_list("idempotency_key", "pk"):
+        if str(stored_key).startswith(prefix):
+            used[stored_key] = pk
+    if used and key not in used:
         kind = rows._meta.verbose_name
-        raise Conflict(
-            f"this {HEADER} was used for another request, which made {kind} {used[0][1]}; allowed: a new key"
-        )
+        first = next(iter(used.values()))
+        raise Conflict(f"this {HEADER} was used for another request, which made {kind} {first}; allowed: a new key")
     return key

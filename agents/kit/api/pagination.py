@@ -15,9 +15,9 @@ from rest_framework.request import Request
 
 LARGEST_PAGE = 500
 CURSOR = "as the `next` and `previous` of an answer have it"
-NOWHERE = Cursor(0, False, None)  # what a text that is none decodes to
+CURSOR_OF_OTHER_TEXT = Cursor(0, False, None)  # a text that is no cursor is decoded to this one
 _URL = {"type": ["string", "null"], "format": "uri"}
-_SIZE = {
+_PAGE_SIZE = {
     "name": "page_size",
     "in": "query",
     "description": "rows in a page",
@@ -34,7 +34,8 @@ def read_page_size(request: Request, default: int | None) -> int | None:
     text = request.query_params.get("page_size", "").strip()
     if not text:
         return default
-    if text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= LARGEST_PAGE:
+    is_number = text.isascii() and text.isdecimal() and len(text) < 10
+    if is_number and 1 <= int(text) <= LARGEST_PAGE:
         return int(text)
     allowed = f"a whole number from 1 to {LARGEST_PAGE}"
     raise ValidationError({"page_size": [f"page_size {text[:80]!r}: allowed: {allowed}"]})
@@ -49,11 +50,11 @@ class Pages(PageNumberPagination):
         return read_page_size(request, self.page_size)
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        return _answer({"count": {"type": "integer"}, "next": _URL, "previous": _URL, "results": schema})
+        return _object_schema({"count": {"type": "integer"}, "next": _URL, "previous": _URL, "results": schema})
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
         page = {"name": "page", "in": "query", "description": "which page; the first is 1"}
-        return [{**page, "schema": {"type": "integer", "minimum": 1}}, _SIZE]
+        return [{**page, "schema": {"type": "integer", "minimum": 1}}, _PAGE_SIZE]
 
 
 class Log(CursorPagination):
@@ -68,7 +69,9 @@ class Log(CursorPagination):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        return (*(["ordering"] if len(self.orders) > 1 else []), "cursor", "page_size")
+        if len(self.orders) > 1:
+            return ("ordering", "cursor", "page_size")
+        return ("cursor", "page_size")
 
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
         wanted = request.query_params.get("ordering", "").strip() or next(iter(self.orders))
@@ -88,37 +91,40 @@ class Log(CursorPagination):
             cursor: Cursor | None = super().decode_cursor(request)
         except NotFound:
             raise wrong from None
-        if cursor is None or cursor == NOWHERE:
+        if cursor is None or cursor == CURSOR_OF_OTHER_TEXT:
             raise wrong
         if cursor.position is not None and not self.is_position(str(cursor.position)):
             raise wrong
         return cursor
 
     def is_position(self, text: str) -> bool:
-        """Whether a cursor of this order can have this in it: a number, or a time."""
+        """Return whether a cursor of this order can have this position in it: a number, or a time."""
         if not self.ordering[0].endswith("_at"):
             return text.isdecimal() and len(text) < 20
         try:
             at = parse_datetime(text)
-            return at is not None and at.astimezone(UTC) is not None
+            if at is None:
+                return False
+            at.astimezone(UTC)
         except (ValueError, OverflowError):  # no time, or one that is none in UTC
             return False
+        return True
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        return _answer({"next": _URL, "previous": _URL, "results": schema})
+        return _object_schema({"next": _URL, "previous": _URL, "results": schema})
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
-        cursor = {"name": "cursor", "in": "query", "schema": {"type": "string"}}
-        order = {"name": "ordering", "in": "query", "schema": {"type": "string", "enum": list(self.orders)}}
-        return [
-            {**cursor, "description": CURSOR},
-            _SIZE,
-            *([{**order, "description": f"default {next(iter(self.orders))}"}] if len(self.orders) > 1 else []),
-        ]
+        cursor = {"name": "cursor", "in": "query", "schema": {"type": "string"}, "description": CURSOR}
+        parameters = [cursor, _PAGE_SIZE]
+        if len(self.orders) > 1:
+            schema = {"type": "string", "enum": list(self.orders)}
+            description = f"default {next(iter(self.orders))}"
+            parameters.append({"name": "ordering", "in": "query", "schema": schema, "description": description})
+        return parameters
 
 
 class LogByTime(Log):
-    """The same for logs that are asked for by time, whose indexes begin with what else is asked and end with ``created_at``.
+    """A `Log` for tables that are asked for by time, whose indexes begin with what else is asked and end with ``created_at``.
 
     In the order of primary keys a page of last March would have to be looked for from today on backwards.
     """
@@ -127,21 +133,25 @@ class LogByTime(Log):
 
 
 class LogByTimeOf(LogByTime):
-    """The same where only the index of one filter ends with ``created_at``; without that filter rows go by primary key, which
-    is nearly the same order and needs no sorting."""
+    """A `LogByTime` for tables of which only the index of one filter ends with ``created_at``.
+
+    Without that filter rows go by primary key, which is nearly the same order and needs no sorting.
+    """
 
     filter: ClassVar[str] = "agent"
 
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
         by_time = super().get_ordering(request, queryset, view)
-        return by_time if request.query_params.get(self.filter, "").strip() else by_time[1:]
+        has_filter = bool(request.query_params.get(self.filter, "").strip())
+        return by_time if has_filter else by_time[1:]
 
 
-def _answer(properties: dict[str, Any]) -> dict[str, Any]:
+def _object_schema(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object that has all of these properties."""
     return {"type": "object", "required": list(properties), "properties": properties}
 
 
 PAGES = tuple(  # for answers that hold more than the page
-    OpenApiParameter(one["name"], one["schema"], description=one["description"])
-    for one in Pages().get_schema_operation_parameters(None)
+    OpenApiParameter(parameter["name"], parameter["schema"], description=parameter["description"])
+    for parameter in Pages().get_schema_operation_parameters(None)
 )

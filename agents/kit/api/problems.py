@@ -31,7 +31,7 @@ LONGEST_NAME = 100
 MOST_ERRORS = 20
 LOG_IN = "no one is signed in: use Log in above"
 SIGN_IN = "no one is signed in; send `Authorization: Token YOUR_TOKEN` (the word is Token, not Bearer)"
-FOR_PEOPLE = ("api", "html")  # formats: the browsable API, and the page of docs
+FORMATS_FOR_PEOPLE = ("api", "html")  # the browsable API, and the page of docs
 TRY_AGAIN_SECONDS = 5
 DATABASE_AWAY = "The database cannot be used just now: it is away, locked or full. Try again in a few seconds."
 
@@ -51,7 +51,7 @@ class Unavailable(APIException):
 
 
 def as_problem(error: Exception, context: dict[str, Any]) -> Response | None:
-    """The exception handler of the API; None (a server error) for an unexpected exception."""
+    """Return the answer to an exception of the API; None (a server error) for an unexpected one."""
     if isinstance(error, RequestDataTooBig):
         error = BodyTooLarge(f"the body is too large; allowed: at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE:,} bytes")
     if isinstance(error, Refused):
@@ -59,42 +59,46 @@ def as_problem(error: Exception, context: dict[str, Any]) -> Response | None:
     response = exception_handler(error, context)
     if response is None:
         return None
-    problem: dict[str, Any] = {"title": HTTPStatus(response.status_code).phrase, "status": response.status_code}
-    shape = getattr(getattr(context.get("request"), "accepted_renderer", None), "format", "")
+    request = context.get("request")
+    format_of_answer = getattr(getattr(request, "accepted_renderer", None), "format", "")
+    status = HTTPStatus(response.status_code)
+    problem: dict[str, Any] = {"title": status.phrase, "status": response.status_code}
     if isinstance(error, NotAuthenticated):
-        problem["detail"] = LOG_IN if shape == "api" else SIGN_IN
+        problem["detail"] = LOG_IN if format_of_answer == "api" else SIGN_IN
     elif isinstance(response.data, dict) and isinstance(response.data.get("detail"), str):
         problem["detail"] = str(response.data["detail"])
     else:
-        errors = dict(islice(_by_field(response.data).items(), MOST_ERRORS))
-        problem |= {"detail": "; ".join(text for texts in errors.values() for text in texts), "errors": errors}
+        errors = dict(islice(_errors_by_field(response.data).items(), MOST_ERRORS))
+        sentences = [sentence for texts in errors.values() for sentence in texts]
+        problem["detail"] = "; ".join(sentences)
+        problem["errors"] = errors
     response.data = problem
-    request = context.get("request")
-    if shape not in FOR_PEOPLE:
-        if request is not None:  # a route that answers in something else (a file, a stream) speaks JSON of its errors
-            request.accepted_renderer, request.accepted_media_type = JSONRenderer(), JSONRenderer.media_type
+    if format_of_answer not in FORMATS_FOR_PEOPLE:
+        if request is not None:  # a route that answers in something else (a file, a stream) answers errors in JSON
+            request.accepted_renderer = JSONRenderer()
+            request.accepted_media_type = JSONRenderer.media_type
         response.content_type = CONTENT_TYPE
     return response
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Django's handler of 400: what it refuses before a view is found."""
-    return _of_api(request, HTTPStatus.BAD_REQUEST, "the request is malformed") or defaults.bad_request(
-        request, exception
-    )
+    """Answer what Django refuses before a view is found (its handler of 400)."""
+    problem = _problem_of_api(request, HTTPStatus.BAD_REQUEST, "the request is malformed")
+    return problem or defaults.bad_request(request, exception)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Django's handler of 404, also for a path of the API that is no route."""
-    text = f"there is no route {request.path[:LONGEST_NAME]}; "
-    with_slash = f"{request.path_info}/"
-    lacks_it = not request.path_info.endswith("/") and is_valid_path(with_slash, getattr(request, "urlconf", None))
-    text += f"did you mean {request.path[:LONGEST_NAME]}/?" if lacks_it else "/api/ lists those there are"
-    return _of_api(request, HTTPStatus.NOT_FOUND, text) or defaults.page_not_found(request, exception)
+    """Answer a request for what there is not (Django's handler of 404), also for a path of the API that is no route."""
+    path = request.path[:LONGEST_NAME]
+    urlconf = getattr(request, "urlconf", None)
+    lacks_slash = not request.path_info.endswith("/") and is_valid_path(f"{request.path_info}/", urlconf)
+    hint = f"did you mean {path}/?" if lacks_slash else "/api/ lists those there are"
+    problem = _problem_of_api(request, HTTPStatus.NOT_FOUND, f"there is no route {path}; {hint}")
+    return problem or defaults.page_not_found(request, exception)
 
 
 class UnknownRoutes:
-    """Middleware: a path of the API that is no route is a problem, also where Django would rather show its page or redirect.
+    """A middleware that answers a path of the API that is no route with a problem, where Django would show its page or redirect.
 
     A redirect to the path with a slash would make a GET of a POST; only what is safe to repeat is redirected.
     """
@@ -103,15 +107,17 @@ class UnknownRoutes:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        path, urlconf = request.path_info, getattr(request, "urlconf", None)
-        redirected = request.method in ("GET", "HEAD") and is_valid_path(f"{path}/", urlconf)
-        if not path.startswith("/api/") or redirected or is_valid_path(path, urlconf):
-            return self._get_response(request)
-        return not_found(request, Http404())
+        path = request.path_info
+        urlconf = getattr(request, "urlconf", None)
+        is_redirected = request.method in ("GET", "HEAD") and is_valid_path(f"{path}/", urlconf)
+        is_route = is_redirected or is_valid_path(path, urlconf)
+        if path.startswith("/api/") and not is_route:
+            return not_found(request, Http404())
+        return self._get_response(request)
 
 
 class DatabaseOutages:
-    """Middleware: a database that is away, locked or full is a 503 with ``Retry-After``, also while ``DEBUG`` is on."""
+    """A middleware that answers 503 with ``Retry-After`` while the database is away, locked or full, also while ``DEBUG`` is on."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -120,26 +126,30 @@ class DatabaseOutages:
         return self._get_response(request)
 
     def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
-        """Look the user up here: what a later middleware's look raises would pass `process_exception` by."""
+        """Look the user up here: an error of a look-up in a later middleware would not reach `process_exception`."""
         try:
             request.user.is_authenticated  # noqa: B018 (looked up by this, once for the whole request)
         except Exception as error:
-            if (answer := self.process_exception(request, error)) is None:
+            answer = self.process_exception(request, error)
+            if answer is None:
                 raise
             return answer
         return None
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        return _unavailable(request, error) if is_unavailable(error) else None
+        if not is_unavailable(error):
+            return None
+        return _unavailable(request, error)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django's handler of 500; what went wrong stands in the log."""
+    """Answer a request that failed (Django's handler of 500); what went wrong stands in the log."""
     error = sys.exception()
     if is_unavailable(error):  # in a middleware
         return _unavailable(request, error)
     text = "something went wrong here; the server's log says what"
-    return _of_api(request, HTTPStatus.INTERNAL_SERVER_ERROR, text) or defaults.server_error(request)
+    problem = _problem_of_api(request, HTTPStatus.INTERNAL_SERVER_ERROR, text)
+    return problem or defaults.server_error(request)
 
 
 def _unavailable(request: HttpRequest, error: BaseException | None) -> HttpResponse:
@@ -149,26 +159,29 @@ def _unavailable(request: HttpRequest, error: BaseException | None) -> HttpRespo
 
 
 def refused_for_now(request: HttpRequest, status: HTTPStatus, text: str, *, retry_after: int) -> HttpResponse:
-    """A refusal for a moment: a problem in the API, elsewhere a page that needs neither database nor session."""
-    response = _of_api(request, status, text) or HttpResponse(
-        render_to_string("refused.html", {"title": status.phrase, "text": text, "again": request.get_full_path()}),
-        status=status,
-    )
+    """Return a refusal for a moment: a problem in the API, elsewhere a page that needs neither database nor session."""
+    response = _problem_of_api(request, status, text)
+    if response is None:
+        page = {"title": status.phrase, "text": text, "again": request.get_full_path()}
+        response = HttpResponse(render_to_string("refused.html", page), status=status)
     response["Retry-After"] = str(retry_after)
     return response
 
 
-def _of_api(request: HttpRequest, status: HTTPStatus, detail: str) -> HttpResponse | None:
+def _problem_of_api(request: HttpRequest, status: HTTPStatus, detail: str) -> HttpResponse | None:
+    """Return a problem for a path of the API; None for other paths."""
     if not request.path.startswith("/api/"):
         return None
     problem = {"title": status.phrase, "status": int(status), "detail": detail}
     return JsonResponse(problem, status=status, content_type=CONTENT_TYPE)
 
 
-def _by_field(data: Any) -> dict[str, list[str]]:
-    """What is wrong per field, parameter or header. JSON may spell characters in a name that no text can hold."""
-    errors = data if isinstance(data, dict) else {"non_field_errors": data}
-    return {
-        str(name)[:LONGEST_NAME].encode("utf-8", "backslashreplace").decode(): [str(text) for text in texts]
-        for name, texts in errors.items()
-    }
+def _errors_by_field(data: Any) -> dict[str, list[str]]:
+    """Return what is wrong per field, parameter or header, from the data of a DRF answer."""
+    texts_by_name = data if isinstance(data, dict) else {"non_field_errors": data}
+    errors = {}
+    for name, texts in texts_by_name.items():
+        # JSON may spell characters in a name that no text can hold.
+        readable = str(name)[:LONGEST_NAME].encode("utf-8", "backslashreplace").decode()
+        errors[readable] = [str(text) for text in texts]
+    return errors

@@ -1,4 +1,4 @@
-"""What every request to the API must pass: a bounded body, a token or session, permissions, and limits per minute.
+"""Checks of every request to the API: a bounded body, a token or session, permissions, and limits per minute.
 
 Django REST framework imports this module while it loads its views (settings name it), so it must not import them.
 """
@@ -100,26 +100,34 @@ class BoundedJSONParser(BaseParser):
             raise ParseError(f"JSON parse error - {error}") from None
         except RecursionError:
             raise ParseError(TOO_DEEP) from None
-        level = [data]
-        for _ in range(DEEPEST + 1):
-            parents = [
-                part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)
-            ]
-            level = [part for parent in parents for part in parent]
-        if level:
+        if _is_deeper_than(data, DEEPEST):
             raise ParseError(TOO_DEEP)
         return data
 
 
+def _is_deeper_than(data: Any, levels: int) -> bool:
+    """Return whether values are nested in more levels of lists and objects; without recursion, which could go too deep itself."""
+    values = [data]
+    for _ in range(levels + 1):
+        values_below = []
+        for value in values:
+            if isinstance(value, dict):
+                values_below += value.values()
+            elif isinstance(value, list):
+                values_below += value
+        values = values_below
+    return bool(values)
+
+
 _VIEW = ["%(app_label)s.view_%(model_name)s"]
-_READING = {**DjangoModelPermissions.perms_map, "GET": _VIEW, "HEAD": _VIEW, "OPTIONS": _VIEW}
-_ACTING = {**_READING, "POST": ["%(app_label)s.change_%(model_name)s"]}
+_PERMISSIONS_BY_METHOD = {**DjangoModelPermissions.perms_map, "GET": _VIEW, "HEAD": _VIEW, "OPTIONS": _VIEW}
+_PERMISSIONS_OF_ACTIONS = {**_PERMISSIONS_BY_METHOD, "POST": ["%(app_label)s.change_%(model_name)s"]}
 
 
 class ModelPermissions(DjangoModelPermissions):
     """Reading needs the view permission of the model of the view's ``queryset``; Django REST framework alone leaves it open."""
 
-    perms_map = _READING
+    perms_map = _PERMISSIONS_BY_METHOD
 
     def _queryset(self, view: Any) -> QuerySet[Any]:
         rows: QuerySet[Any] = view.queryset  # not that of the request, which may end in a 404
@@ -129,7 +137,7 @@ class ModelPermissions(DjangoModelPermissions):
 class ActionPermissions(ModelPermissions):
     """For routes whose POST acts on what is there: it needs the change permission."""
 
-    perms_map = _ACTING
+    perms_map = _PERMISSIONS_OF_ACTIONS
 
 
 class ReadsMessages(ModelPermissions):
@@ -164,7 +172,7 @@ class Throttle(SimpleRateThrottle):
         return str(self.cache_format % {"scope": self.scope, "ident": self.ident(request)})
 
     def ident(self, request: Any) -> object:
-        """Whose requests are counted together; the client's address unless a subclass says otherwise."""
+        """Return whose requests are counted together; the client's address unless a subclass says otherwise."""
         return self.get_ident(request)
 
     def allow_request(self, request: Any, view: Any = None) -> bool:
@@ -177,18 +185,17 @@ class Throttle(SimpleRateThrottle):
             return True
 
     def counted(self, request: Any, view: Any) -> bool:
-        """Count the request, and say whether it is allowed."""
+        """Count the request, and return whether it is allowed."""
         return super().allow_request(request, view)
 
     def seconds(self) -> int:
-        """How long to wait before the next request is counted as allowed."""
+        """Return how long to wait before the next request is counted as allowed."""
         return math.ceil(self.wait() or self.duration)
 
 
-PAID = "API_PAID_PER_MINUTE"  # what may cost money and is asked for by people: evaluations, captures, turns
-SENDS = (
-    "API_SENDS_PER_MINUTE"  # drafts through the gate: agents at work ask often, and each may cost several judgements
-)
+# Scopes of limits, each the name of its setting.
+PAID = "API_PAID_PER_MINUTE"  # may cost money and is asked for by people: evaluations, captures, turns
+SENDS = "API_SENDS_PER_MINUTE"  # drafts through the gate: agents ask often, and each may cost several judgements
 INGESTS = "API_INGESTS_PER_MINUTE"  # batches of messages: free, but each may hold many rows
 TRANSCRIPTS = "API_TRANSCRIPTS_PER_MINUTE"  # whole files: each is read, checked and stored while its sender waits
 
@@ -222,7 +229,8 @@ class Attempts(Throttle):
         try:
             count = self.cache.incr(key)
         except ValueError:  # its minute ended in between
-            self.cache.add(key, count := 1, self.duration)
+            count = 1
+            self.cache.add(key, count, self.duration)
         if count <= 1:  # Redis may make the counter again without an end, where it expires just now
             self.cache.touch(key, self.duration)
         self.key = str(key)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.urls import URLResolver, get_resolver, reverse
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import (
     OpenApiJsonRenderer,
@@ -37,7 +37,7 @@ class Root(View):
     @answers({200: {"type": "object", "additionalProperties": {"type": "string", "format": "uri"}}}, tags=["api"])
     def retrieve(self, request: Request) -> Response:
         """The routes by name. `docs` describes all there are for people, `schema` for programs (OpenAPI)."""
-        paths = sorted(set(_routes()))
+        paths = sorted(set(_routes(get_resolver().url_patterns)))
         return Response({path.strip("/"): request.build_absolute_uri(f"/{PREFIX}{path}") for path in paths})
 
 
@@ -71,16 +71,22 @@ class Docs(SpectacularSwaggerSplitView):
 
 @cache
 def _schema() -> tuple[dict[str, Any], str]:
-    """The schema is the same for every user, and takes a second to make."""
+    """Return the schema with its ETag; it is the same for every user, and takes a second to make."""
     schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     return schema, etag_of(schema)
 
 
-def _routes(patterns: Any = None, before: str = "") -> Iterator[str]:
-    """The routes under /api/ without variables in their paths."""
-    for entry in get_resolver().url_patterns if patterns is None else patterns:
-        path = before + str(entry.pattern)
-        if isinstance(entry, URLResolver) and path.startswith(PREFIX):
-            yield from _routes(entry.url_patterns, path)
-        elif isinstance(entry, URLPattern) and path.startswith(PREFIX) and path != PREFIX and "<" not in path:
+def _routes(patterns: Iterable[Any], before: str = "") -> Iterator[str]:
+    """Yield the routes under /api/ that have no variables in their paths.
+
+    Args:
+        before: The path that leads to the patterns.
+    """
+    for pattern in patterns:
+        path = before + str(pattern.pattern)
+        if not path.startswith(PREFIX):
+            continue
+        if isinstance(pattern, URLResolver):
+            yield from _routes(pattern.url_patterns, path)
+        elif path != PREFIX and "<" not in path:
             yield path.removeprefix(PREFIX)

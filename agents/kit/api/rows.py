@@ -1,4 +1,4 @@
-"""What answers show of tables: pydantic models that take their columns from a Django model, and know how rows are named and linked."""
+"""Answers that show rows of tables: pydantic models that take their columns from a Django model, and know how rows are named and linked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.utils import timezone
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from rest_framework.reverse import reverse
 
-Context = Mapping[str, Any]  # what is known when rows are shown: the `request`, and what is read for all rows together
+Context = Mapping[str, Any]  # for showing rows: the `request`, and what is read for all rows together
 Read = Callable[[Any, Context], Any]
 Url = Annotated[str, WithJsonSchema({"type": "string", "format": "uri"})]
 Slug = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"})]
@@ -86,7 +86,9 @@ def attribute(path: str) -> Read:
             if value is None:
                 return None
             value = getattr(value, name)
-        return list(value.all()) if isinstance(value, models.Manager) else value
+        if isinstance(value, models.Manager):
+            return list(value.all())
+        return value
 
     return read
 
@@ -97,7 +99,9 @@ def link(view_name: str, key: str = "pk") -> Read:
 
     def read(row: Any, context: Context) -> str | None:
         value = key_of(row, context)
-        return None if value is None else reverse(view_name, [value], request=context["request"])
+        if value is None:
+            return None
+        return reverse(view_name, [value], request=context["request"])
 
     return read
 
@@ -105,7 +109,12 @@ def link(view_name: str, key: str = "pk") -> Read:
 def query_link(view_name: str, parameter: str, key: str = "pk") -> Read:
     """Return what reads the address of a list, narrowed by a value of the row."""
     value_of = attribute(key)
-    return lambda row, context: f"{reverse(view_name, request=context['request'])}?{parameter}={value_of(row, context)}"
+
+    def read(row: Any, context: Context) -> str:
+        url = reverse(view_name, request=context["request"])
+        return f"{url}?{parameter}={value_of(row, context)}"
+
+    return read
 
 
 class Answer(BaseModel):
@@ -131,15 +140,22 @@ class Row(Answer):
         super().__init_subclass__(**kwargs)
         if table is not None:
             cls.table = table
-        declared = dict(get_annotations(cls))
-        annotations = {name: declared.pop(name, None) or _column(cls.table, name) for name in columns}
-        cls.__annotations__ = {**annotations, **declared}
+        declared = get_annotations(cls)
+        annotations = {}
+        for name in columns:
+            annotations[name] = declared[name] if name in declared else _annotation_of_column(cls.table, name)
+        for name, annotation in declared.items():
+            annotations.setdefault(name, annotation)
+        cls.__annotations__ = annotations
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        cls.reads = {name: attribute(name) for name in cls.model_fields}
+        cls.reads = {}
         for name, field in cls.model_fields.items():
-            cls.reads.update((name, part.read) for part in field.metadata if isinstance(part, _Source))
+            cls.reads[name] = attribute(name)
+            for annotation in field.metadata:
+                if isinstance(annotation, _Source):
+                    cls.reads[name] = annotation.read
 
     @classmethod
     def together(cls, rows: Sequence[Any]) -> Context:
@@ -151,7 +167,11 @@ class Row(Answer):
         """Show rows."""
         rows = list(rows)
         context = {**context, **cls.together(rows)}
-        return [cls.model_validate({name: read(row, context) for name, read in cls.reads.items()}) for row in rows]
+        answers = []
+        for row in rows:
+            values = {name: read(row, context) for name, read in cls.reads.items()}
+            answers.append(cls.model_validate(values))
+        return answers
 
     @classmethod
     def of(cls, row: Any, context: Context) -> Self:
@@ -160,38 +180,56 @@ class Row(Answer):
         return answer
 
 
-def _column(table: type[models.Model], name: str) -> Any:
+def _annotation_of_column(table: type[models.Model], name: str) -> Any:
     """Return the annotation of a field: its type, what reads it, and what the schema says of it."""
     if name == "url" or name.endswith("_url"):
-        return _link(table, name)
+        return _annotation_of_link(table, name)
     column: Any = table._meta.get_field(name)
-    source, path = column, name
+    shown_column = column  # of a foreign key that of its row
+    path = name
     if column.is_relation:
-        named = {field.name: field for field in column.related_model._meta.fields}
-        names = [known for known in _NAMES if known in named]
-        source = named[names[0]] if names else column.related_model._meta.pk
-        path = f"{name}.{names[0]}" if names else column.attname
-    about = f"{column.help_text or source.help_text}\n\n{described(source.flatchoices or ())}".strip()
-    kind = next(kind for field, kind in _TYPES.items() if isinstance(source, field))
-    if source.choices:
-        blank = [("", "")] if source.blank else []
-        kind = Annotated[str, one_of([*source.flatchoices, *blank])]
-    return Annotated[kind | None if column.null else kind, _Source(attribute(path)), Field(description=about or None)]
+        shown_column = _naming_column(column.related_model)
+        path = column.attname if shown_column.primary_key else f"{name}.{shown_column.name}"
+    about = f"{column.help_text or shown_column.help_text}\n\n{described(shown_column.flatchoices or ())}".strip()
+    kind = _type_of(shown_column)
+    if column.null:
+        kind = kind | None
+    return Annotated[kind, _Source(attribute(path)), Field(description=about or None)]
 
 
-def _link(table: type[models.Model], name: str) -> Any:
+def _naming_column(table: type[models.Model]) -> Any:
+    """Return the column by which rows of this table are named elsewhere: the first of `_NAMES`, else the primary key."""
+    columns = {column.name: column for column in table._meta.fields}
+    for name in _NAMES:
+        if name in columns:
+            return columns[name]
+    return table._meta.pk
+
+
+def _type_of(column: Any) -> Any:
+    """Return the type of a column's values; for one with choices a text of which the schema names the choices."""
+    if column.choices:
+        blank = [("", "")] if column.blank else []
+        return Annotated[str, one_of([*column.flatchoices, *blank])]
+    return next(kind for field_class, kind in _TYPES.items() if isinstance(column, field_class))
+
+
+def _annotation_of_link(table: type[models.Model], name: str) -> Any:
     """Return the annotation of a link: to the row itself, to that of a foreign key, or to another route of the row."""
-    what = name.removesuffix("_url")
+    target = name.removesuffix("_url")
     relations = {column.name: column for column in table._meta.fields if column.is_relation}
-    if what not in relations:
-        view_name = f"{table._meta.model_name}-{'detail' if name == 'url' else what}"
-        return Annotated[Url, _Source(link(view_name, _key_of(table)))]
-    column: Any = relations[what]
-    key = f"{what}.slug" if _key_of(column.related_model) == "slug" else column.attname
-    address = _Source(link(f"{column.related_model._meta.model_name}-detail", key))
-    return Annotated[Url | None if column.null else Url, address]
+    if target not in relations:
+        view = "detail" if name == "url" else target
+        return Annotated[Url, _Source(link(f"{table._meta.model_name}-{view}", _key_of(table)))]
+    column: Any = relations[target]
+    key = f"{target}.slug" if _key_of(column.related_model) == "slug" else column.attname
+    source = _Source(link(f"{column.related_model._meta.model_name}-detail", key))
+    if column.null:
+        return Annotated[Url | None, source]
+    return Annotated[Url, source]
 
 
 def _key_of(table: type[models.Model]) -> str:
     """Return the column by which routes know a row."""
-    return "slug" if any(column.name == "slug" for column in table._meta.fields) else "pk"
+    has_slug = any(column.name == "slug" for column in table._meta.fields)
+    return "slug" if has_slug else "pk"

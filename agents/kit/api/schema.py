@@ -1,4 +1,4 @@
-"""What the OpenAPI schema says of a route beside what drf-spectacular reads from it: refusals, headers, and answers by `answers`."""
+"""Additions to the OpenAPI schema that drf-spectacular reads from the routes: refusals, headers, and answers by `answers`."""
 
 from __future__ import annotations
 
@@ -60,12 +60,15 @@ def answers(responses: Mapping[Any, Any] | Any, *problems: int, **more: Any) -> 
         problems: Statuses that this action adds to what every view of its kind can answer, such as 409.
         more: What else `extend_schema` takes.
     """
-    by_status = isinstance(responses, Mapping) and all(isinstance(key, int | tuple) for key in responses)
-    shown: dict[Any, Any] = dict(responses) if by_status else {200: responses}
-    for key, answer in shown.items():
-        shown[key] = OpenApiResponse(answer, description=_DONE.get(key[0] if isinstance(key, tuple) else key, ""))
-    refusals = {(status, CONTENT_TYPE): OpenApiResponse(Problem, description=PROBLEMS[status]) for status in problems}
-    return extend_schema(responses={**shown, **refusals}, **more)
+    is_by_status = isinstance(responses, Mapping) and all(isinstance(key, int | tuple) for key in responses)
+    answer_by_status: Mapping[Any, Any] = responses if is_by_status else {200: responses}
+    described: dict[Any, OpenApiResponse] = {}
+    for key, answer in answer_by_status.items():
+        status = key[0] if isinstance(key, tuple) else key
+        described[key] = OpenApiResponse(answer, description=_DONE.get(status, ""))
+    for status in problems:
+        described[status, CONTENT_TYPE] = OpenApiResponse(Problem, description=PROBLEMS[status])
+    return extend_schema(responses=described, **more)
 
 
 class Models(PydanticExtension):
@@ -88,27 +91,31 @@ class Schema(AutoSchema):
     view: Any
 
     def get_operation_id(self) -> str:
-        """The method and the path, variables included: unique of itself."""
+        """Return the method and the path, variables included, which are unique."""
         parts = [part.strip("{}").replace("-", "_") for part in self.path.split("/") if part]
         return "_".join([self.method.lower(), *(parts[1:] or ["root"])])
 
     def get_summary(self) -> str | None:
-        """What it does, in a line: the description's first sentence."""
-        first = re.match(r"(?:POST )?(.+?)(?:[.;:] |\.?$)", " ".join(self.get_description().replace("`", "").split()))
-        return first[1][0].upper() + first[1][1:] if first else None
+        """Return what the action does, in a line: the description's first sentence."""
+        description = " ".join(self.get_description().replace("`", "").split())
+        match = re.match(r"(?:POST )?(.+?)(?:[.;:] |\.?$)", description)
+        if match is None:
+            return None
+        sentence = match[1]
+        return sentence[0].upper() + sentence[1:]
 
     def get_description(self) -> str:  # type: ignore[override]  # as its base
-        """The action's docstring, else the view's; of one row that of its answer."""
+        """Return the action's docstring, else the view's; of one row that of its answer."""
         if self.view.action == "retrieve" and hasattr(self.view, "list") and not self.view.retrieve.__doc__:
             return get_doc(self.view.get_answer_class())
         return super().get_description()
 
     def get_request_serializer(self) -> Any:
-        """The body that the view has for the action."""
+        """Return the body that the view has for the action."""
         return self.view.bodies.get(self.view.action, {})
 
     def get_response_serializers(self) -> Any:
-        """The answer that the view has for the action."""
+        """Return the answer that the view has for the action."""
         return self.view.get_answer_class()
 
     def get_filter_backends(self) -> list[Any]:
@@ -119,14 +126,18 @@ class Schema(AutoSchema):
         if operation is None:
             return None
         responses = operation["responses"]
-        said = [int(status) for status, answer in responses.items() if CONTENT_TYPE in answer.get("content", ())]
-        for status in {*said, *self._problems(operation)}:
-            responses[str(status)] = self._problem(status)
-        self._headers(operation)
+        statuses = set(self._usual_problems(operation))
+        for status, answer in responses.items():
+            if CONTENT_TYPE in answer.get("content", ()):
+                statuses.add(int(status))
+        for problem_status in statuses:
+            responses[str(problem_status)] = self._problem(problem_status)
+        self._add_headers(operation)
         operation["responses"] = dict(sorted(responses.items()))
         return operation
 
-    def _problems(self, operation: dict[str, Any]) -> list[int]:
+    def _usual_problems(self, operation: dict[str, Any]) -> list[int]:
+        """Return the statuses of refusals that every action of this kind can answer."""
         problems = [*_ALWAYS]
         names = {parameter["name"] for parameter in operation.get("parameters", ())}
         if "{" in self.path or "page" in names:
@@ -140,60 +151,67 @@ class Schema(AutoSchema):
         return problems
 
     def _problem(self, status: int) -> dict[str, Any]:
+        """Return a reference to the schema of a refusal, which is registered once."""
         problem = self.resolve_serializer(Problem, "response").ref  # type: ignore[arg-type]
         answer = {"description": PROBLEMS[status], "content": {CONTENT_TYPE: {"schema": problem}}}
         for name, description, schema in _HEADERS_OF_PROBLEMS.get(status, ()):
-            _answers([answer], name, description, schema)
+            _add_header([answer], name, description, schema)
         name = f"Problem{status}"
         component = ResolvedComponent(name=name, type=ResolvedComponent.RESPONSE, schema=answer, object=name)  # type: ignore[no-untyped-call]
         self.registry.register_on_missing(component)
         return dict(component.ref)
 
-    def _headers(self, operation: dict[str, Any]) -> None:
-        responses, parameters = operation["responses"], operation.setdefault("parameters", [])
+    def _add_headers(self, operation: dict[str, Any]) -> None:
+        """Add the headers of idempotency, of ETags and of where to look to the request and its answers."""
+        responses = operation["responses"]
+        parameters = operation.setdefault("parameters", [])
         good = [response for status, response in responses.items() if status < "300"]
         if self.method == "POST":
             parameters.append(
-                _header(HEADER, "of your choosing, a new one per request: sent again, it acts once", _KEY)
+                _header_parameter(HEADER, "of your choosing, a new one per request: sent again, it acts once", _KEY)
             )
-            _answers(good, REPLAYED, "`true`: the answer of an earlier request with this key", {"enum": ["true"]})
+            _add_header(good, REPLAYED, "`true`: the answer of an earlier request with this key", {"enum": ["true"]})
         for status in ("201", "202"):
             if status in responses:
-                _answers([responses[status]], "Location", "where it is to be seen", {"format": "uri"})
+                _add_header([responses[status]], "Location", "where it is to be seen", {"format": "uri"})
         if self.view.action in self.view.etags:
-            _answers(good, "ETag", "of what there is now", _TAG)
+            _add_header(good, "ETag", "of what there is now", _TAG)
             if self.method == "GET":
-                parameters.append(_header("If-None-Match", "an ETag: 304 while it is still current", _TAG))
+                parameters.append(_header_parameter("If-None-Match", "an ETag: 304 while it is still current", _TAG))
                 responses["304"] = {"description": "as the ETag of `If-None-Match` has it"}
             else:
-                parameters.append(_header("If-Match", "the ETag that was read: 412 when it changed since", _TAG))
+                parameters.append(
+                    _header_parameter("If-Match", "the ETag that was read: 412 when it changed since", _TAG)
+                )
         if not parameters:
             del operation["parameters"]
 
 
-def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _header_parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"in": "header", "name": name, "description": description, "schema": schema}
 
 
-def _answers(responses: Iterable[dict[str, Any]], name: str, description: str, schema: dict[str, Any]) -> None:
+def _add_header(responses: Iterable[dict[str, Any]], name: str, description: str, schema: dict[str, Any]) -> None:
     for response in responses:
         response.setdefault("headers", {})[name] = {"description": description, "schema": {"type": "string", **schema}}
 
 
 def tidied(result: Any, **kwargs: Any) -> Any:
     """Take out of the schema what pydantic adds of itself, and bounds that only say how large a column of integers is."""
-    return {**_tidied(result), "info": result["info"]}
+    return {**_without_additions(result), "info": result["info"]}
 
 
-def _tidied(result: Any) -> Any:
-    if isinstance(result, list):
-        return [_tidied(part) for part in result]
-    if not isinstance(result, dict):
-        return result
-    return {
-        key: _tidied(value)
-        for key, value in result.items()
-        if not (key in ("minimum", "maximum") and value in (2**63 - 1, -(2**63)))
-        and not (key == "title" and isinstance(value, str))
-        and (key, value) != ("default", None)
-    }
+def _without_additions(schema: Any) -> Any:
+    """Return a part of the schema without the additions of pydantic, at any depth."""
+    if isinstance(schema, list):
+        return [_without_additions(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {}
+    for key, value in schema.items():
+        is_size_of_column = key in ("minimum", "maximum") and value in (2**63 - 1, -(2**63))
+        is_title = key == "title" and isinstance(value, str)  # a property may be called so, too
+        is_no_default = key == "default" and value is None
+        if not (is_size_of_column or is_title or is_no_default):
+            kept[key] = _without_additions(value)
+    return kept

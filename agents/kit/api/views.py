@@ -1,4 +1,4 @@
-"""What the viewsets of the API share: strict parameters and bodies, keys of idempotency, ETags, 404s that say what there is not."""
+"""Base classes of the API's viewsets: strict parameters and bodies, keys of idempotency, ETags, 404s that say what there is not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def or_404(find: Callable[[str], T], slug: str) -> T:
-    """What is found by a slug in the path; 404 with the sentence of the LookupError."""
+    """Return what a slug in the path names; a 404 with the sentence of the LookupError where it names nothing."""
     try:
         return find(slug)
     except LookupError as error:
@@ -92,19 +92,19 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         )
 
     def get_filterset_class(self) -> type[Filters]:
-        """The parameters of this action."""
+        """Return the parameters of this action: of a list those of the view, of another one those of its decorator."""
         if self.request is not None and self.request.method not in SAFE_METHODS:
             return Filters
         if self.action == "list":
             return self.filterset_class
-        chosen: type[Filters] = getattr(getattr(self, self.action or "", None), "kwargs", {}).get(
-            "filterset_class", Filters
-        )
+        method = getattr(self, self.action or "", None)
+        arguments_of_decorator = getattr(method, "kwargs", {})
+        chosen: type[Filters] = arguments_of_decorator.get("filterset_class", Filters)
         return chosen
 
     @property
     def query(self) -> dict[str, Any]:
-        """The values of the parameters of an action that is no list."""
+        """Return the values of the parameters of an action that is no list."""
         filters = self.get_filterset_class()(self.request.query_params, queryset=self.queryset)
         if not filters.is_valid():
             raise translate_validation(filters.errors)
@@ -112,11 +112,13 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         return values
 
     def get_answer_class(self) -> Any:
-        """The answer of this action, where its decorator names no other."""
-        return (self.row_class if self.action == "list" else None) or self.answer_class
+        """Return the class of this action's answer, where its decorator names no other."""
+        if self.action == "list" and self.row_class is not None:
+            return self.row_class
+        return self.answer_class
 
     def row_context(self) -> dict[str, Any]:
-        """What is known when rows are shown."""
+        """Return what is known when rows are shown."""
         return {"request": self.request}
 
     def shown(self, row: Any) -> Any:
@@ -124,7 +126,7 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         return self.get_answer_class().of(row, self.row_context())
 
     def read_body(self) -> Any:
-        """The body of this action, of the class that `bodies` has for it; that of a PATCH changes something."""
+        """Return the body of this action, of the class that `bodies` has for it; that of a PATCH changes something."""
         kind = self.bodies.get(self.action or "", Nothing)
         body = read(kind, self.request.data, raw=self.raw)
         if self.request.method == "PATCH" and not body.model_fields_set:
@@ -138,18 +140,22 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
     def example(self, shown: Any) -> dict[str, Any]:
         """Return what the raw form of such a page holds at first: of a change what is `shown` there already."""
         body = self.bodies.get(self.action or "")
-        return example_of(body, shown if self.request.method in ("PUT", "PATCH") else {})
+        is_change = self.request.method in ("PUT", "PATCH")
+        return example_of(body, shown if is_change else {})
 
     def get_object(self) -> Any:
         key = self.kwargs.get(self.lookup_field, "")
-        row = self.get_queryset().filter(**{self.lookup_field: key}).first() if key != "" else None
+        row = None
+        if key != "":
+            row = self.get_queryset().filter(**{self.lookup_field: key}).first()
         if row is None:
             raise NotFound(self.missing(key))
         return row
 
     def missing(self, key: Any) -> str:
-        """What a 404 says of a row that is not there."""
-        return f"there is no {self.what or self.get_queryset().model._meta.verbose_name} {str(key)[:80]}"
+        """Return what a 404 says of a row that is not there."""
+        name = self.what or self.get_queryset().model._meta.verbose_name
+        return f"there is no {name} {str(key)[:80]}"
 
 
 class Listed(View):
@@ -189,12 +195,16 @@ class Editable(Rows):
 
     def update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Replace what people may change of it. Fields that must be given are those of a new one; others that are left out stay."""
-        row, fields, expected = self.get_object(), self.read_body().sent, self.expected(request)
+        row = self.get_object()
+        fields = self.read_body().sent
+        expected_etags = self.expected(request)
         with transaction.atomic():
             type(row)._default_manager.select_for_update().get(pk=row.pk)  # two editors wait for each other
             row = self.get_object()
-            if expected is not None and (etag := self.etag_of_row(row)) not in expected:
-                raise Changed(etag)
+            if expected_etags is not None:
+                etag = self.etag_of_row(row)
+                if etag not in expected_etags:
+                    raise Changed(etag)
             self.change(row, fields)
         return self.retrieve(request, *args, **kwargs)
 
