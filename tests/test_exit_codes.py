@@ -30,7 +30,6 @@ LINES = [
 
 UNCHECKED = ("check_propositions", "try_proposition")  # they serve to correct what a check complains of
 NEEDED = {
-    "bench_behavior": "cases.jsonl",
     "chat": "ada",
     "configure": "ada",
     "detect_behavior": "text --agent ada",
@@ -262,7 +261,7 @@ def test_the_pages_that_a_help_text_names_exist(name: str) -> None:
 @pytest.mark.parametrize(
     ("line", "otherwise"),
     [
-        ("bench_behavior CASES", 2),
+        ("dev bench_behavior CASES", 2),
         ("capture_baseline --no-simulate", 2),
         ("chat ada --script SCRIPT", 1),
         ("check_judge --dimensions adherence", 2),

@@ -4,6 +4,7 @@ from agents.kit import capability
 class BehaviorConfig(capability.Capability):
     name = "correction.behavior"
     verbose_name = "Requests to behave differently"
+    dev_commands = {"bench_behavior": "correction.behavior.bench.Command"}
     work_queues = {
         "behavior requests": "correction.behavior.work.work_one",
         "behavior effects": "correction.behavior.effects.work_one",

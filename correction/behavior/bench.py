@@ -1,8 +1,9 @@
-"""Measure how well the configured judge reads behaviour requests, on labelled messages (specification 002)."""
+"""``manage.py dev bench_behavior FILE``: measure how well the configured judge reads behaviour requests, on labelled messages (specification 002)."""
 
 from __future__ import annotations
 
 import uuid
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from django.conf import settings
 from pydantic import AliasChoices, BaseModel, Field, StrictBool, ValidationError
 
-from agents.kit.commands import console_on, print_table, snippet, unanswered, unusable
+from agents.kit.commands import CodedCommand, console_on, print_table, snippet, unanswered, unusable
 from agents.kit.llm import ledger
 from agents.kit.llm.endpoints import model_of
 from agents.kit.llm.requests import describe_validation
@@ -62,7 +63,7 @@ class Judged(Case):
     verdict: Verdict = ""
 
 
-def main(path: Path, out: Any, *, as_json: bool = False) -> None:
+def print_figures(path: Path, out: Any, *, as_json: bool = False) -> None:
     """Judge the labelled messages of a file with the configured judge, and write figures, mistakes and the cost.
 
     Calls are in the ledger; nothing else is stored.
@@ -257,3 +258,20 @@ def write_figures(judged: Sequence[Judged], out: Any) -> None:
 
 def _name_and_strength(name: str, strength: float | None) -> str:
     return snippet(name if strength is None else f"{name} {strength:g}")
+
+
+class Command(CodedCommand):
+    help = (
+        "Judge labelled messages (JSONL: text or message, request or has_request, and optionally context, behavior and strength) with the "
+        "configured judge. Print precision, recall, F1 and false-positive rate with 95 % intervals, what was judged wrongly, and for each "
+        "request with a labelled behavior whether the proposed trait and its direction are right. Calls are in the ledger, nothing else "
+        "is stored. "
+        "Exit code: 0 all could be judged, 2 some or all could not."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", type=Path, help="labelled messages, one JSON object a line")
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        print_figures(options["file"], self.stdout, as_json=options["json"])

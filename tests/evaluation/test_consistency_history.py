@@ -53,9 +53,7 @@ def test_a_history_of_ones_own_choice(llm_server: LLMServer, one_claim: object) 
     assert (run.history, run.history_where) == ("before", {"build": "39"})
 
 
-def test_undated_messages_come_before_those_stored_after_them(
-    llm_server: LLMServer, one_claim: object
-) -> None:
+def test_undated_messages_come_before_those_stored_after_them(llm_server: LLMServer, one_claim: object) -> None:
     ada, office = make_agent("ada"), make_channel()
     say(office, ada, "once upon a time", said_at=MONDAY - timedelta(weeks=9))
     before_and_now(ada, [], ["now"], office)

@@ -74,9 +74,7 @@ def offline(settings: Settings) -> None:
 
 
 # --- S-6.0: the proposition engine
-def test_demo_s_6_0_a_judge_scores_michael_and_stores_reasons(
-    office: None, llm_server: LLMServer
-) -> None:
+def test_demo_s_6_0_a_judge_scores_michael_and_stores_reasons(office: None, llm_server: LLMServer) -> None:
     llm_server.respond = judging(lambda prompt: 7)
 
     found = evaluate_agent(agent=Agent.objects.get(slug="michael"), dimensions=("adherence",), samples=1)

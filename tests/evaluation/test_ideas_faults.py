@@ -25,9 +25,7 @@ def judge(llm_server: LLMServer) -> LLMServer:
 
 
 # -- what goes wrong
-def test_an_unreadable_part_leaves_no_count_and_alone_is_asked_again(
-    judge: LLMServer, settings: Settings
-) -> None:
+def test_an_unreadable_part_leaves_no_count_and_alone_is_asked_again(judge: LLMServer, settings: Settings) -> None:
     settings.IDEAS_PART_CHARACTERS = 100
     channel = brainstorm()
     judge.respond = lambda body: {"status": 500} if "Part 2 of" in prompt_of(body) else lister(body)

@@ -1,4 +1,4 @@
-"""``manage.py bench_behavior``: how well a judge reads labelled messages."""
+"""``manage.py dev bench_behavior``: how well a judge reads labelled messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from correction.behavior.bench import Judged, figures_of
+from correction.behavior.bench import Command, Judged, figures_of
 from tests.correction.behavior.asking import SHORTER, YES, judge
 from tests.evaluation.judging import prompt_of
 from tests.llm_server import LLMServer
@@ -44,7 +44,7 @@ def written(folder: Path, *rows: Any) -> Path:
 
 def run(*arguments: Any) -> str:
     out = io.StringIO()
-    call_command("bench_behavior", *map(str, arguments), stdout=out)
+    call_command(Command(), *map(str, arguments), stdout=out)
     return out.getvalue()
 
 
@@ -98,14 +98,14 @@ def test_what_was_judged_wrongly_is_shown_and_what_could_not_be_judged_is_in_no_
     out = io.StringIO()
 
     with pytest.raises(CommandError, match="1 of 4 messages could not be judged: gate: malformed") as ended:
-        call_command("bench_behavior", str(cases), "--json", stdout=out)
+        call_command(Command(), str(cases), "--json", stdout=out)
 
     result = json.loads(out.getvalue())
     assert ended.value.returncode == 2
     assert [result[key] for key in KEYS] == [3, 0.5, 1.0, 0.6667, 0.5]
     assert (result["unscored"], result["cases"][2]["found"], result["cases"][2]["confidence"]) == (1, True, "low")
     with pytest.raises(CommandError):
-        call_command("bench_behavior", str(cases), stdout=(shown := io.StringIO()))
+        call_command(Command(), str(cases), stdout=(shown := io.StringIO()))
     for part in ("4 messages judged by test-model", "false_positive_rate", "0.500", "Pirates say arrr", "unpriced"):
         assert part in shown.getvalue()
 

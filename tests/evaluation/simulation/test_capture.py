@@ -166,9 +166,7 @@ def test_an_agent_that_got_sample_lines_is_simulated_again() -> None:
     assert run["dimensions"]["adherence"]["scored"] == 17
 
 
-def test_an_actor_that_is_down_leaves_only_its_agent_unmeasured(
-    llm_server: LLMServer, settings: Settings
-) -> None:
+def test_an_actor_that_is_down_leaves_only_its_agent_unmeasured(llm_server: LLMServer, settings: Settings) -> None:
     settings.ACTOR_MODEL = "test-model"
     speaker(messages=2)
     speaker("bob", messages=10)

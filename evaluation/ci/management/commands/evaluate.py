@@ -200,8 +200,8 @@ class Verdict(CommandError):
 class Command(CodedCommand):
     help = (
         "Measure agents, compare them with their baseline and thresholds, and end with a verdict for a build. Exit code: 0 pass, "
-        "1 a significant regression or a score below its threshold, 2 not enough could be judged to say. When both hold it is 2 where something "
-        "could not be judged enough, and 1 where a dimension only lost its score. 3 something that was named or "
+        "1 a significant regression or a score below its threshold, 2 not enough could be judged to say. When both hold it is 2 where "
+        "something could not be judged enough, and 1 where a dimension only lost its score. 3 something that was named or "
         "set cannot be used; where it is proposition files of some agents, the others are evaluated, and something worse among them is 1. "
         "The same command resumes an evaluation that was interrupted, or whose calls failed."
     )

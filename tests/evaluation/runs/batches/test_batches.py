@@ -40,9 +40,7 @@ def test_scores_are_those_of_live_judging_at_half_the_price(ada: Agent, server: 
     assert not LLMBatchRequest.objects.exists()  # what was said is in its own tables now
 
 
-def test_custom_ids_are_allowed_and_prompts_keep_cache_marks(
-    ada: Agent, server: BatchServer
-) -> None:
+def test_custom_ids_are_allowed_and_prompts_keep_cache_marks(ada: Agent, server: BatchServer) -> None:
     handed_in(ada)
     (batch,) = server.batches.values()
     names = [request["custom_id"] for request in batch.requests]

@@ -25,9 +25,7 @@ def ago(**units: float) -> object:
     return timezone.now() - timedelta(**units)
 
 
-def test_a_batch_found_by_size_is_cancelled_only_once_known_ours(
-    ada: Agent, server: BatchServer
-) -> None:
+def test_a_batch_found_by_size_is_cancelled_only_once_known_ours(ada: Agent, server: BatchServer) -> None:
     server.forget_name = True
     run = handed_in(ada)
     due()
@@ -59,9 +57,7 @@ def test_somebody_elses_batch_that_was_presumed_ours_is_left_and_forgotten(ada: 
     assert (batch.batch_id, batch.presumed, batch.not_ours) == ("", False, ["msgbatch_01"])
 
 
-def test_a_silent_server_is_given_up_after_two_days_and_asked_live(
-    ada: Agent, server: BatchServer
-) -> None:
+def test_a_silent_server_is_given_up_after_two_days_and_asked_live(ada: Agent, server: BatchServer) -> None:
     run = handed_in(ada)
     server.fail = lambda method, path: 403
     due(expires_at=ago(days=2, minutes=-5))
@@ -77,9 +73,7 @@ def test_a_silent_server_is_given_up_after_two_days_and_asked_live(
     assert (work(run).status, server.live()) == ("completed", 3)
 
 
-def test_a_batch_of_a_removed_endpoint_is_given_up_too(
-    ada: Agent, server: BatchServer, settings: Settings
-) -> None:
+def test_a_batch_of_a_removed_endpoint_is_given_up_too(ada: Agent, server: BatchServer, settings: Settings) -> None:
     handed_in(ada)
     settings.JUDGE_BASE_URL = server.url.replace("127.0.0.1", "localhost")
     due(expires_at=ago(days=3))
