@@ -278,7 +278,7 @@ def _end_reading(request: BehaviorRequest, owner: str, columns: Mapping[str, Any
     Raises:
         Conflict: The lease was lost; the transaction has to be undone.
     """
-    ended = {"finished_at": timezone.now(), "lease_owner": "", "lease_expires_at": None, "deaths": 0}
+    ended = {"finished_at": timezone.now(), "lease_owner": "", "lease_expires_at": None, "worker_losses": 0}
     leased = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner)
     if not leased.update(**{**ended, **columns}):
         raise Conflict(f"{request} is no longer {owner}'s")

@@ -1,4 +1,4 @@
-"""``manage.py dev bench_behavior FILE``: measure how well the configured judge reads behaviour requests, on labelled messages (specification 002)."""
+"""Measure how well the configured judge reads behaviour requests, on labelled messages: ``manage.py dev bench_behavior FILE``."""
 
 from __future__ import annotations
 

@@ -43,7 +43,10 @@ EVERYTHING_OFF: dict[str, Any] = {
 UNCHECKED_MESSAGE = (
     "You will not believe what I just found under my desk, gang. A trophy! It has my name on it. I wrote my name on it."
 )
-MESSAGE_IN_CHARACTER = "Everybody, drop everything! I have decided that my office deserves the greatest party ever, and I am going to host it!"
+MESSAGE_IN_CHARACTER = (
+    "Everybody, drop everything! I have decided that my office deserves the greatest party ever, "
+    "and I am going to host it!"
+)
 DRAFT_OUT_OF_CHARACTER = "Please be advised that the quarterly summary has been submitted. No further action is needed."
 SECOND_DRAFT = (
     "You guys, I finished my report and it is the best report ever written. I am so proud of me. Ask me how proud!"

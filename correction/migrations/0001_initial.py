@@ -186,7 +186,7 @@ class Migration(FirstMigration):
                 ('lease_owner', models.CharField(blank=True, default='', editable=False, help_text='host:pid:token of the owner', max_length=200)),
                 ('lease_expires_at', models.DateTimeField(blank=True, editable=False, null=True)),
                 ('attempt', models.PositiveIntegerField(default=0, editable=False, help_text='how often this was leased')),
-                ('deaths', models.PositiveIntegerField(default=0, editable=False, help_text='how many workers in a row were lost with it in hand')),
+                ('worker_losses', models.PositiveIntegerField(default=0, editable=False, help_text='how many workers in a row were lost with it in hand')),
                 ('error', models.TextField(blank=True, default='', help_text='why it failed, errored or paused')),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('started_at', models.DateTimeField(blank=True, null=True)),

@@ -605,14 +605,14 @@ def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: 
     So a worker stays within 1.25 times the floor (`make bench`). Only of the same judge, whose outage stops them all, and none that a
     worker was lost with.
     """
-    if run.agent_id is not None or run.deaths:
+    if run.agent_id is not None or run.worker_losses:
         return []
     more: list[EvaluationRun] = []
     for other in waiting:
         if len(more) == CHANNELS_TOGETHER - 1:
             break
         same_judge = (other.judge, other.batch) == (run.judge, run.batch)
-        fresh = other.status == Status.PENDING and not other.deaths
+        fresh = other.status == Status.PENDING and not other.worker_losses
         if other.pk == run.pk or other.agent_id is not None or not same_judge or not fresh:
             continue
         try:

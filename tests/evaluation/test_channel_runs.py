@@ -168,7 +168,7 @@ def test_a_worker_does_channels_of_one_judge_together_without_crashed_ones(
 
     first, second = queued("a"), queued("b")
     other, lost = queued("c", judge="claude-other-1"), queued("d")
-    EvaluationRun.objects.filter(pk=lost.pk).update(deaths=1)
+    EvaluationRun.objects.filter(pk=lost.pk).update(worker_losses=1)
 
     assert work_one(owner="host:1:abcd")
 

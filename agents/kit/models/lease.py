@@ -134,8 +134,8 @@ class Leasable(models.Model):
     """A row that is work. `select_for_update` does nothing on SQLite, so leases are conditional UPDATEs on every database.
 
     The owner extends its lease before each model call. Work whose lease ran out, or whose owner is known to be dead, can be leased
-    again: `attempt` counts the leases. `deaths` counts the owners that were lost since it last went back to the queue. A row that costs too
-    many of them (WORKER_MOST_DEATHS) ends as errored, so that it does not kill worker after worker.
+    again: `attempt` counts the leases. `worker_losses` counts the owners that were lost since it last went back to the queue. A row
+    that costs too many of them (WORKER_MOST_LOSSES) ends as errored, so that it does not kill worker after worker.
     """
 
     class Status(models.TextChoices):
@@ -162,7 +162,7 @@ class Leasable(models.Model):
     )
     lease_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
     attempt = models.PositiveIntegerField(default=0, editable=False, help_text="how often this was leased")
-    deaths = models.PositiveIntegerField(
+    worker_losses = models.PositiveIntegerField(
         default=0, editable=False, help_text="how many workers in a row were lost with it in hand"
     )
     error = models.TextField(blank=True, default="", help_text="why it failed, errored or paused")
@@ -247,19 +247,19 @@ class Leasable(models.Model):
         if self.status == self.Status.RUNNING:
             if self.lease_owner and owner_is_dead(self.lease_owner):
                 free |= running & Q(lease_owner=self.lease_owner)
-            if self._end_if_deadly(free):
+            if self._end_if_it_costs_workers(free):
                 return False
         leased = {
             "status": self.Status.RUNNING,
             "lease_owner": owner,
             "lease_expires_at": now + lease,
             "attempt": F("attempt") + 1,
-            "deaths": F("deaths") + Case(When(running, then=1), default=0),
+            "worker_losses": F("worker_losses") + Case(When(running, then=1), default=0),
             "started_at": Coalesce(F("started_at"), now, output_field=models.DateTimeField()),
             "finished_at": None,
             "error": "",
         }
-        rows = type(self)._default_manager.exclude(running & self._deadly())
+        rows = type(self)._default_manager.exclude(running & self._costs_too_many_workers())
         try:
             with transaction.atomic():
                 won = rows.filter(free, pk=self.pk).update(**leased)
@@ -272,27 +272,31 @@ class Leasable(models.Model):
     def release(self) -> bool:
         """Take running work from an owner that is known to be dead: pending again, or errored if it cost too many workers."""
         lost = Q(lease_owner=self.lease_owner)
-        if self._end_if_deadly(lost):
+        if self._end_if_it_costs_workers(lost):
             return True
         rows = type(self)._default_manager.filter(lost, pk=self.pk, status=self.Status.RUNNING)
         return bool(
-            rows.update(status=self.Status.PENDING, deaths=F("deaths") + 1, lease_owner="", lease_expires_at=None)
+            rows.update(
+                status=self.Status.PENDING, worker_losses=F("worker_losses") + 1, lease_owner="", lease_expires_at=None
+            )
         )
 
     @staticmethod
-    def _deadly() -> Q:
+    def _costs_too_many_workers() -> Q:
         """Return the condition for rows that end when one more worker is lost with them in hand."""
-        return Q(deaths__gte=settings.WORKER_MOST_DEATHS - 1)
+        return Q(worker_losses__gte=settings.WORKER_MOST_LOSSES - 1)
 
-    def _end_if_deadly(self, lost: Q) -> bool:
+    def _end_if_it_costs_workers(self, lost: Q) -> bool:
         """End this row as errored if it is `lost` and cost too many workers; its count begins at 0 when it is resumed."""
-        rows = type(self)._default_manager.filter(lost, self._deadly(), pk=self.pk, status=self.Status.RUNNING)
-        most = settings.WORKER_MOST_DEATHS
+        rows = type(self)._default_manager.filter(
+            lost, self._costs_too_many_workers(), pk=self.pk, status=self.Status.RUNNING
+        )
+        most = settings.WORKER_MOST_LOSSES
         why = (
             f"lost {most} {'worker' if most == 1 else 'workers'} in a row (killed, out of memory, or hung past their time): "
             "not tried again"
         )
-        ended = {"status": self.Status.ERRORED, "error": why, "deaths": 0, "finished_at": timezone.now()}
+        ended = {"status": self.Status.ERRORED, "error": why, "worker_losses": 0, "finished_at": timezone.now()}
         with transaction.atomic():
             done = rows.update(lease_owner="", lease_expires_at=None, **ended)
             if done:
@@ -322,7 +326,7 @@ class Leasable(models.Model):
             "error": error,
             "lease_owner": "",
             "lease_expires_at": None,
-            "deaths": 0,
+            "worker_losses": 0,
             "finished_at": timezone.now() if status in self.FINAL else None,
             **fields,
         }

@@ -96,7 +96,7 @@ class Installation:
                 "JUDGE_BASE_URL": url,
                 "ACTOR_MODEL": model or "offline:scripted-1",
                 "JUDGE_MODEL": model or "offline:lexical-1",
-                "WORKER_MOST_DEATHS": "1000",
+                "WORKER_MOST_LOSSES": "1000",
                 "WORKER_THREADS": "4",
                 **environment,
             },

@@ -139,7 +139,7 @@ def plumbline(tmp_path: Path, database_url: str) -> Iterator[Plumbline]:
                 "ANTHROPIC_API_KEY": "sk-test-secret",
                 "ACTOR_BASE_URL": server.url,
                 "ACTOR_MODEL": "test-model",
-                "WORKER_MOST_DEATHS": "1000",
+                "WORKER_MOST_LOSSES": "1000",
             },
         )
         yield running

@@ -85,7 +85,7 @@ def test_what_a_killed_worker_held_is_leased_once_more_at_once(model: type[Leasa
 
     assert release_lost_leases() == 1
     row.refresh_from_db()
-    assert (row.status, row.lease_owner, row.deaths) == (model.Status.PENDING, "", 1)
+    assert (row.status, row.lease_owner, row.worker_losses) == (model.Status.PENDING, "", 1)
     assert row.acquire(owner=ELSEWHERE, lease=LEASE)
     assert not row.acquire(owner=owner_name(), lease=LEASE), "one at a time"
     row.refresh_from_db()
@@ -217,7 +217,7 @@ def test_work_of_a_container_that_shares_our_host_name_is_left_to_its_lease(dead
 # -- work that kills its workers
 @pytest.fixture
 def run(settings: Settings) -> Run:
-    settings.WORKER_MOST_DEATHS = 3
+    settings.WORKER_MOST_LOSSES = 3
     return waiting()
 
 
@@ -251,7 +251,7 @@ def test_work_that_is_handed_back_is_never_ended_for_it(run: Run, dead_owner: st
             release_lost_leases()
         assert copy(run).finish(owner="a worker that stops", status="pending")
 
-    assert (copy(run).status, copy(run).deaths, copy(run).attempt) == ("pending", 0, 10)
+    assert (copy(run).status, copy(run).worker_losses, copy(run).attempt) == ("pending", 0, 10)
 
 
 def test_two_workers_that_find_the_same_lost_work_count_one_death(run: Run) -> None:
@@ -260,11 +260,11 @@ def test_two_workers_that_find_the_same_lost_work_count_one_death(run: Run) -> N
 
     assert first.acquire(owner="one", lease=LEASE)
     assert not second.acquire(owner="two", lease=LEASE)
-    assert copy(run).deaths == 1
+    assert copy(run).worker_losses == 1
 
 
 def test_a_batch_that_kills_its_workers_sets_its_questions_free(settings: Settings, dead_owner: str) -> None:
-    settings.WORKER_MOST_DEATHS = 1
+    settings.WORKER_MOST_LOSSES = 1
     batch = LLMBatch.objects.create(work_id="w", role="judge", model="m", base_url="u", next_look_at=timezone.now())
     question = LLMBatchRequest.objects.create(
         batch=batch, custom_id="1", work_id="w", request_key="k", request_digest="d", label={}

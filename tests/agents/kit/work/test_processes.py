@@ -187,9 +187,9 @@ def test_a_long_evaluation_is_handed_back_after_its_slice_and_others_get_their_t
         statuses = statuses_in(database_file)
         wait_until(lambda: _handed_back(plumbline) >= 2, timeout=120, what="two evaluations had their slice")
         with sqlite3.connect(database_file, timeout=20) as connection:
-            attempts = connection.execute("select attempt, deaths from evaluation_runs order by id").fetchall()
+            attempts = connection.execute("select attempt, worker_losses from evaluation_runs order by id").fetchall()
             chores = connection.execute("select count(*) from work_chores where last_at is not null").fetchone()
-        assert all(attempt >= 1 and deaths == 0 for attempt, deaths in attempts)
+        assert all(attempt >= 1 and worker_losses == 0 for attempt, worker_losses in attempts)
         assert chores[0] >= 2
         judge.always()
         judge.respond = answers(lambda claim: 7)
