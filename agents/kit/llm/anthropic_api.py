@@ -50,8 +50,14 @@ def body_of(
         temperature: Whether to send the request's temperature.
     """
     system = _texts(request.system)
-    messages = [message for turn in request.turns if (message := _message(turn))["content"]]
-    _limit_breakpoints([*system, *(part for message in messages for part in message["content"])])
+    messages = []
+    blocks = [*system]
+    for turn in request.turns:
+        message = _message(turn)
+        if message["content"]:
+            messages.append(message)
+            blocks += message["content"]
+    _limit_breakpoints(blocks)
     if example and request.example is not None:
         answer = json.dumps(request.example, ensure_ascii=False)
         messages[-1:-1] = [
@@ -75,13 +81,16 @@ def body_of(
 def with_example(request: LLMRequest) -> LLMRequest:
     """Return the request with its example as an exchange that already happened, for a second try of its own."""
     answer = json.dumps(request.example, ensure_ascii=False)
-    shown = (Turn("user", (Block(EXAMPLE_QUESTION),)), Turn("assistant", (Block(answer),)))
-    return replace(request, turns=(*request.turns[:-1], *shown, request.turns[-1]), example=None, reask=False)
+    question_turn = Turn("user", (Block(EXAMPLE_QUESTION),))
+    answer_turn = Turn("assistant", (Block(answer),))
+    *earlier, last = request.turns
+    return replace(request, turns=(*earlier, question_turn, answer_turn, last), example=None, reask=False)
 
 
 def _message(turn: Turn) -> dict[str, Any]:
     """Return a turn's blocks with results of tools first and calls of tools last, which is the only order that the API takes."""
-    results, calls = map(result_part, turn.tool_results), map(call_part, turn.tool_calls)
+    results = [result_part(result) for result in turn.tool_results]
+    calls = [call_part(call) for call in turn.tool_calls]
     return {"role": turn.role, "content": [*results, *_texts(turn.blocks), *calls]}
 
 
@@ -91,17 +100,17 @@ def _texts(blocks: Sequence[Block]) -> list[dict[str, Any]]:
 
 
 def _text(block: Block) -> dict[str, Any]:
-    part: dict[str, Any] = {"type": "text", "text": storable(block.text)}  # a lone surrogate cannot be sent
+    content: dict[str, Any] = {"type": "text", "text": storable(block.text)}  # a lone surrogate cannot be sent
     if block.cache:
-        part["cache_control"] = {"type": "ephemeral"}
-    return part
+        content["cache_control"] = {"type": "ephemeral"}
+    return content
 
 
-def _limit_breakpoints(parts: list[dict[str, Any]]) -> None:
+def _limit_breakpoints(blocks: list[dict[str, Any]]) -> None:
     """Keep the last breakpoints: each covers all text before it, so the later ones cover more."""
-    marked = [part for part in parts if "cache_control" in part]
-    for part in marked[:-MAX_BREAKPOINTS]:
-        del part["cache_control"]
+    marked = [block for block in blocks if "cache_control" in block]
+    for block in marked[:-MAX_BREAKPOINTS]:
+        del block["cache_control"]
 
 
 logger = logging.getLogger(__name__)
@@ -341,8 +350,8 @@ def _reply(call: Call, message: Any, blocks: Sequence[Mapping[str, Any]]) -> Rep
 def text_of(content: Sequence[Any]) -> str:
     """Return what a message of the SDK says, its text blocks joined."""
     texts = [getattr(block, "text", None) for block in content if getattr(block, "type", "") == "text"]
-    said: str = storable("".join(part for part in texts if isinstance(part, str)))
-    return said
+    text: str = storable("".join(text for text in texts if isinstance(text, str)))
+    return text
 
 
 def usage_of(message: Any) -> Usage:

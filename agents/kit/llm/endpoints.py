@@ -244,12 +244,10 @@ def _respond(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict
     given: Any = ""
     blocks: list[dict[str, Any]] = []
     try:
-        if request.task not in declared("offline_responders"):
-            known = ", ".join(sorted(declared("offline_responders"))) or "none"
-            raise LookupError(f"no offline responder for task {request.task!r} (there are: {known}); this needs an LLM")
-        given = import_string(declared("offline_responders")[request.task])(request)
+        given = _responder_of(request)(request)
         if request.tools and isinstance(given, dict):
-            given, blocks = given.get("text", ""), given.get("tool_calls", [])
+            blocks = given.get("tool_calls", [])
+            given = given.get("text", "")
             if not isinstance(given, str) or not _are_objects(blocks):
                 raise InvalidAnswer("the responder's text must be a string and its tool_calls a list of objects")
     except LookupError as problem:
@@ -267,6 +265,16 @@ def _respond(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict
         answer = read_answer(request, text=given, stop_reason="", tool_blocks=blocks)
     text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
     return answer, {"text": text, "served_model": model}
+
+
+def _responder_of(request: LLMRequest) -> Callable[[LLMRequest], Any]:
+    """Return the responder of the request's task; LookupError where no app declares one."""
+    responders = declared("offline_responders")
+    if request.task not in responders:
+        known = ", ".join(sorted(responders)) or "none"
+        raise LookupError(f"no offline responder for task {request.task!r} (there are: {known}); this needs an LLM")
+    responder: Callable[[LLMRequest], Any] = import_string(responders[request.task])
+    return responder
 
 
 def _replay(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict[str, Any]]:

@@ -318,7 +318,7 @@ def extract_object(text: str) -> dict[str, Any]:
         NotOneObject: There is no object, more than one, a list of objects, something that looks like an object but is
             not JSON (Python literals, NaN, a cut end), or an object that has a key twice.
     """
-    one: dict[str, Any] | None = None
+    found_object: dict[str, Any] | None = None
     position = 0
     while opening := _OPENING.search(text, position):
         start = opening.start()
@@ -328,13 +328,13 @@ def extract_object(text: str) -> dict[str, Any]:
             position = placeholder.end()
             continue
         value, position = _decode(text, start)
-        if one is not None:
+        if found_object is not None:
             raise NotOneObject("the answer holds more than one JSON object")
-        one = value
-    if one is None:
+        found_object = value
+    if found_object is None:
         raise NotOneObject("the answer holds no JSON object" if text.strip() else "the answer is empty")
     try:
-        return {storable(key): storable(item) for key, item in one.items()}
+        return {storable(key): storable(item) for key, item in found_object.items()}
     except RecursionError:
         raise NotOneObject("the answer is nested too deeply") from None
 
@@ -523,11 +523,11 @@ def describe_validation(problem: ValidationError) -> str:
     """Return the first complaint of pydantic in one line: where, what, and the value when it is short."""
     errors = problem.errors(include_url=False, include_context=False)
     first = errors[0]
-    place = ".".join(str(part) for part in first["loc"]) or "answer"
+    field = ".".join(map(str, first["loc"])) or "answer"
     value = repr(first["input"])
     got = f", got {value}" if len(value) <= 40 else ""
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return one_line(f"{place}: {first['msg']}{got}{more}")
+    return one_line(f"{field}: {first['msg']}{got}{more}")
 
 
 def one_line(text: str, limit: int = MAX_ERROR) -> str:

@@ -52,16 +52,17 @@ class Command(BaseCommand):
             self._prune(cutoff, options)
 
     def _show(self, cutoff: datetime, *, as_json: bool) -> None:
-        prunable = [one for rule in prunings() for one in retention.prunable(rule, cutoff)]
+        prunable: list[retention.Prunable] = []
+        for rule in prunings():
+            prunable += retention.prunable(rule, cutoff)
         if as_json:
-            tables = [{"table": one.table, "rows": one.rows, "bytes": one.size} for one in prunable]
+            tables = [{"table": found.table, "rows": found.rows, "bytes": found.size} for found in prunable]
             self._json(cutoff, tables, dry_run=True)
             return
-        for one in prunable:
-            if not one.rows:
-                continue
-            self.stdout.write(f"{one.table:<30} {one.rows:>12,} rows, about {decimal(one.size)}")
-        rows = {one.table: one.rows for one in prunable}
+        for found in prunable:
+            if found.rows:
+                self.stdout.write(f"{found.table:<30} {found.rows:>12,} rows, about {decimal(found.size)}")
+        rows = {found.table: found.rows for found in prunable}
         if nothing := empty_tables(rows, what="found that old"):
             self.stdout.write(nothing)
         self.stdout.write(f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Nothing was deleted (--dry-run).")
