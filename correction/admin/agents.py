@@ -69,7 +69,7 @@ CORRECTIONS_SHOWN = 5
 MOST_LOOKED_AT = 500  # newest rows of the agent's that are searched for what the panel shows
 COST_WINDOW = "7d"
 CORRECTED = (Outcome.CORRECTED, Outcome.PASSED_AFTER_RETRY, Outcome.FORCED_THROUGH)
-READING = "agents.view_message"
+READ_PERMISSION = "agents.view_message"
 
 
 def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -79,7 +79,7 @@ def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
     logs = logs.select_related("session__message__channel").prefetch_related("dimension_results")
     context = {
         "logs": [(log, attempt_badge(log)) for log in logs.order_by("-pk")[:CORRECTIONS_SHOWN]],
-        "may_read": request.user.has_perm(READING),
+        "may_read": request.user.has_perm(READ_PERMISSION),
         "most": MOST_LOOKED_AT,
         "all_url": display.list_url(CorrectionLog, session__agent__id__exact=agent.pk),
     }
@@ -155,7 +155,7 @@ def _in_effect(agents: QuerySet[Agent]) -> dict[int, ResolvedConfig]:
     return {agent.pk: config for agent, config in resolve_all(agents.select_related("evaluation_config"))}
 
 
-PERMISSION = "correction.change_agentevaluationconfig"
+CONFIGURE_PERMISSION = "correction.change_agentevaluationconfig"
 
 
 def gate_steps(request: HttpRequest, drifts: Sequence[AgentDrift]) -> dict[int, list[Step]]:
@@ -167,7 +167,7 @@ def gate_steps(request: HttpRequest, drifts: Sequence[AgentDrift]) -> dict[int, 
     for drift in drifts:
         if drift.state == "drifted" and drift.main is not None and drift.main.dimension in GATE_DIMENSIONS:
             fallen_dimensions[drift.agent.pk] = drift.main.dimension
-    if not fallen_dimensions or not request.user.has_perm(PERMISSION):
+    if not fallen_dimensions or not request.user.has_perm(CONFIGURE_PERMISSION):
         return {}
     agents = Agent.objects.filter(pk__in=fallen_dimensions).select_related("evaluation_config")
     steps: dict[int, list[Step]] = {}

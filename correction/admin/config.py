@@ -27,7 +27,7 @@ from agents.models import Agent
 from correction.admin.config_form import SEEN, ConfigForm
 from correction.admin.display import origin
 from correction.admin.gate import (
-    CHECKING,
+    CHECK_PERMISSION,
     Choice,
     changes_of_choice,
     check_sentence,
@@ -70,8 +70,8 @@ from correction.config.settings import (
 from correction.models import AgentEvaluationConfig
 from evaluation.admin.display import MEASURE
 
-PAGES = "admin/correction/config/"
-LIST = "admin:correction_agentevaluationconfig_changelist"
+TEMPLATE_FOLDER = "admin/correction/config/"
+LIST_URL_NAME = "admin:correction_agentevaluationconfig_changelist"
 ENTRIES_SHOWN = 100  # of a history
 AGENTS_NAMED = 5  # agents that inherit a change of the defaults and are named; the others are counted
 
@@ -147,7 +147,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         self._require_permission(request, change=True)
         back = config_url(agent)
         if chosen is not None:
-            back = f"{reverse(LIST)}#{anchor_of(agent, chosen)}"
+            back = f"{reverse(LIST_URL_NAME)}#{anchor_of(agent, chosen)}"
         if "_reset" in request.POST:
             return self._save(request, agent, chosen, dict.fromkeys(form.names), back=back)
         if not form.is_valid():
@@ -176,7 +176,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             return self._judge_messages(request, agent, choice, here=here)
         sentence: dict[str, Any] = {}
         if "_check" in request.POST and agent is not None:
-            if not request.user.has_perm(CHECKING):
+            if not request.user.has_perm(CHECK_PERMISSION):
                 raise PermissionDenied
             sentence = check_sentence(agent, request.POST.get("draft", ""), choice.checked)
         elif request.POST:
@@ -329,8 +329,8 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         return self._page(request, "confirm", f"Defaults: {what}", **consequences, posted=posted, back=back)
 
     def _page(self, request: HttpRequest, template: str, title: str, **context: Any) -> HttpResponse:
-        context |= {"may_change": self.has_change_permission(request), "matrix_url": reverse(LIST)}
-        return self.page(request, f"{PAGES}{template}.html", title, **context)
+        context |= {"may_change": self.has_change_permission(request), "matrix_url": reverse(LIST_URL_NAME)}
+        return self.page(request, f"{TEMPLATE_FOLDER}{template}.html", title, **context)
 
     def _require_permission(self, request: HttpRequest, *, change: bool = False) -> None:
         """Refuse users who may not view configurations, or not change them.

@@ -50,8 +50,8 @@ COMPARED_THRESHOLDS = range(3, 8)  # thresholds whose share of failures stands i
 NOT_MARKED = "no alarm below it was marked right or false alarm yet"
 KINDS = {"model": "by a model", "heuristic": "offline"}  # of judges
 CHANGES_SHOWN = 5
-READING = "agents.view_message"
-CHECKING = "correction.add_correctionlog"
+READ_PERMISSION = "agents.view_message"
+CHECK_PERMISSION = "correction.add_correctionlog"
 FORM_FIELDS = ["gate_mode"]  # the settings that the page's form changes
 for _dimension in GATE_DIMENSIONS:
     FORM_FIELDS += [f"gate_{_dimension}_enabled", f"gate_{_dimension}_threshold"]
@@ -66,7 +66,7 @@ def kind_of_judge() -> str:
 def gate_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
     """Return the buttons of an agent's page that lead here."""
     buttons = [Button(label="Gate", url=gate_url(agent), why="what it would send back; off, observe or enforce")]
-    if request.user.has_perm(CHECKING):
+    if request.user.has_perm(CHECK_PERMISSION):
         buttons.append(
             Button(label="Check a sentence", url=f"{gate_url(agent)}#check", why="the gate's verdict on a draft")
         )
@@ -272,13 +272,13 @@ def gate_context(
         "total": len(replayed.messages),
         "by_origin": _messages_by_origin(replayed),
         "cards": [_card(agent, dimension, choice, config, replayed) for dimension in GATE_DIMENSIONS],
-        **_sent_back(replayed, messages, choice, may_read=request.user.has_perm(READING)),
+        **_sent_back(replayed, messages, choice, may_read=request.user.has_perm(READ_PERMISSION)),
         "open": _judge_buttons(replayed, choice, estimate),
         "waiting": waiting,
         "no_worker": bool(waiting) and not alive().exists(),
         "judge_set": judge_badge(str(settings.JUDGE_MODEL)),
         "may_judge": choice.kind == kind_of_judge() and request.user.has_perm(MEASURE),
-        "may_check": request.user.has_perm(CHECKING),
+        "may_check": request.user.has_perm(CHECK_PERMISSION),
         "modes": GateMode.values,
         "share_observed": f"{100 * config['observe_sample_rate']:.0f} %",
         "cost_of_message": _cost_sentence("message", estimate, choice.checked),

@@ -39,15 +39,15 @@ from correction.models import (
     synthetic_logs,
 )
 
-HOURS = 24  # of the gate card's day
-DAYS = 7  # of its week
+HOURS_SHOWN = 24  # the last ones, whose pass rate is shown
+DAYS_COMPARED = 7  # the last ones, with whose pass rate that is compared
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
 
 
 def gate_card(request: HttpRequest, answers: Answers) -> SafeString:
     """Say how many first drafts passed, what became of the others, and what is counted apart."""
     end = answers["end of the gate's sums"]
-    lately = lately_at_the_gate(day=since(HOURS), week=since(24 * DAYS), end=end)
+    lately = lately_at_the_gate(day=since(HOURS_SHOWN), week=since(24 * DAYS_COMPARED), end=end)
     day = lately.day
     note = says_end(end)
     lines: list[object] = [
@@ -130,11 +130,11 @@ def _week_line(week: GateStatistics) -> SafeString:
     rate = "none judged"
     if week.judged_count:
         rate = f"{percent(week.original_success_rate)} of {week.judged_count:,}"
-    url = _logs_url(hours=24 * DAYS, session__source__exact="gate")
-    return format_html("{} days: {}", DAYS, display.link(url, rate))
+    url = _logs_url(hours=24 * DAYS_COMPARED, session__source__exact="gate")
+    return format_html("{} days: {}", DAYS_COMPARED, display.link(url, rate))
 
 
-def _logs_url(*, hours: int = HOURS, **filters: object) -> str:
+def _logs_url(*, hours: int = HOURS_SHOWN, **filters: object) -> str:
     """Return the address of the gate's log of the last hours."""
     return display.list_url(CorrectionLog, **filters, created_at__gte=since(hours))
 

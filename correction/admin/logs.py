@@ -27,7 +27,7 @@ from correction.admin.display import (
     source_badge,
     speaker,
 )
-from correction.admin.sessions import MARKING, session_context
+from correction.admin.sessions import MARK_PERMISSION, session_context
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
@@ -97,11 +97,11 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
         return super().render_change_form(request, context, **more)
 
     def get_panels(self, request: HttpRequest, obj: CorrectionLog) -> list[SafeString]:
-        context = session_context(obj, may_mark=request.user.has_perm(MARKING))
+        context = session_context(obj, may_mark=request.user.has_perm(MARK_PERMISSION))
         shown = render_to_string("admin/correction/log/session.html", context, request)
         return [SafeString(shown), *super().get_panels(request, obj)]
 
-    @console_page("mark/<int:result_id>/", MARKING, post=True, name="correction_mark")
+    @console_page("mark/<int:result_id>/", MARK_PERMISSION, post=True, name="correction_mark")
     def mark_view(self, request: HttpRequest, result_id: int) -> HttpResponse:
         """Mark one failed dimension as *right* or *false alarm*, or take the mark back."""
         if not self.has_view_permission(request):

@@ -19,7 +19,7 @@ from agents.kit.console.logs import READING
 from agents.kit.console.panels import facts
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from correction.admin.display import against_threshold, source_badge, speaker
-from correction.admin.sessions import MARKING
+from correction.admin.sessions import MARK_PERMISSION
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult
 
@@ -75,7 +75,7 @@ add_review(
         one="alarm of the gate to mark",
         many="alarms of the gate to mark",
         order=30,
-        permissions=(MARKING,),
+        permissions=(MARK_PERMISSION,),
         fills="drafts that failed a check of the gate. Marks say how often it is right, and which threshold to choose.",
         waiting=waiting_alarms,
         count=lambda request: CountUpTo(alarms()),

@@ -24,7 +24,7 @@ _CALL_FAILED = (
     GateDimensionResult.Status.OVERLOAD,
 )
 
-MARKING = "correction.change_gatedimensionresult"
+MARK_PERMISSION = "correction.change_gatedimensionresult"
 
 
 def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
