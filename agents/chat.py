@@ -247,10 +247,10 @@ def exchange(
 
 def _report_of_turn(agent: Agent, channel: Channel, run: Run) -> TurnReport:
     """Return the report of the first app that has something to tell of a turn; an empty one where none has."""
-    reports = [import_string(path)(agent, channel, run) for path in declared_list("chat_reports")]
+    reports: list[TurnReport] = [import_string(path)(agent, channel, run) for path in declared_list("chat_reports")]
     for report in reports:
         if report.lines:
-            return report  # type: ignore[no-any-return]
+            return report
     return TurnReport()
 
 
