@@ -213,7 +213,7 @@ def _copies_of(chat: Channel) -> list[Channel]:
 
 def _relations_set_null(model: type[Model]) -> list[Any]:
     """Return the relations to a model whose rows stay, without it, when a row of it is deleted."""
-    relations: list[Any] = list(get_candidate_relations_to_delete(model._meta))  # type: ignore[arg-type]
+    relations: list[Any] = list(get_candidate_relations_to_delete(model._meta))
     return [relation for relation in relations if relation.on_delete is SET_NULL]
 
 

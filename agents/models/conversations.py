@@ -485,7 +485,7 @@ class SaidAt(models.DateTimeField):  # type: ignore[type-arg]  # nor can it be s
 
 
 class Message(models.Model):
-    """What was really said, once. Drafts that were rejected are not messages."""
+    """A message that was really said, once. Drafts that were rejected are not messages."""
 
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="messages")
     position = models.PositiveBigIntegerField(help_text="place in the channel's order, from 1")
