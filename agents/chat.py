@@ -213,7 +213,7 @@ def _copies_of(chat: Channel) -> list[Channel]:
 
 def _relations_set_null(model: type[Model]) -> list[Any]:
     """Return the relations to a model whose rows stay, without it, when a row of it is deleted."""
-    relations: list[Any] = list(get_candidate_relations_to_delete(model._meta))  # type: ignore[arg-type]
+    relations: list[Any] = list(get_candidate_relations_to_delete(model._meta))
     return [relation for relation in relations if relation.on_delete is SET_NULL]
 
 
@@ -247,10 +247,10 @@ def exchange(
 
 def _report_of_turn(agent: Agent, channel: Channel, run: Run) -> TurnReport:
     """Return the report of the first app that has something to tell of a turn; an empty one where none has."""
-    reports = [import_string(path)(agent, channel, run) for path in declared_list("chat_reports")]
+    reports: list[TurnReport] = [import_string(path)(agent, channel, run) for path in declared_list("chat_reports")]
     for report in reports:
         if report.lines:
-            return report  # type: ignore[no-any-return]
+            return report
     return TurnReport()
 
 

@@ -8,11 +8,10 @@ erased; `places_with_name` finds their name there, for a person to look at. The 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import reduce
-from operator import or_
 from typing import Any, NamedTuple
 
 from django.contrib.auth import get_user_model
@@ -28,9 +27,9 @@ from agents.kit.registry import erasures, tables
 from agents.models import Channel, ChannelMember, Message, Run
 
 ERASED = "[erased]"
-LISTED = 5
+MOST_LISTED = 5  # names in a sentence, and rows of a column
 SALT = "agents.erasure"
-CLOCKS = timedelta(minutes=10)  # by which those of two machines may differ
+CLOCK_DIFFERENCE = timedelta(minutes=10)  # by which the clocks of two machines may differ
 # Keys whose values say how an exchange is built, not what was said.
 _STRUCTURE = frozenset({"type", "role", "tool", "nonce", "call_id", "id", "name", "cache", "ends", "kind", "status"})
 
@@ -41,8 +40,15 @@ def keys_said_by(person: Person) -> QuerySet[Message, Any]:
 
 
 def of_messages(*lookups: str) -> Derived:
-    """Rows that refer to one of their messages by one of these keys."""
-    return matching(lambda person: reduce(or_, (Q(**{f"{lookup}__in": keys_said_by(person)}) for lookup in lookups)))
+    """Find the rows that refer to one of their messages by one of these keys."""
+
+    def condition(person: Person) -> Q:
+        refers_to_one = Q()
+        for lookup in lookups:
+            refers_to_one |= Q(**{f"{lookup}__in": keys_said_by(person)})
+        return refers_to_one
+
+    return matching(condition)
 
 
 class Unknown(LookupError):
@@ -50,7 +56,7 @@ class Unknown(LookupError):
 
 
 def find_outsider(name: str, *, channels: Collection[str] = ()) -> Person:
-    """The outsider of this name, also one that was erased in part or wholly.
+    """Return the outsider of this name, also one that was erased in part or wholly.
 
     Args:
         name: As it stands in the messages, to the letter.
@@ -59,21 +65,24 @@ def find_outsider(name: str, *, channels: Collection[str] = ()) -> Person:
     Raises:
         Unknown: No message has this name, or no channel this slug.
     """
-    if missing := set(channels) - set(Channel.objects.filter(slug__in=channels).values_list("slug", flat=True)):
+    known = Channel.objects.filter(slug__in=channels).values_list("slug", flat=True)
+    missing = set(channels) - set(known)
+    if missing:
         raise Unknown(f"channel {', '.join(sorted(missing))}: there is none; allowed: slugs of channels")
     label = f"erased-{salted_hmac(SALT, name).hexdigest()[:8]}"
     said = Q(outsider__in=[name, label])
     if channels:
         said &= Q(channel__slug__in=channels)
     if not name or not Message.objects.filter(said).exists():
-        like = Message.objects.filter(outsider__icontains=name).order_by("outsider").values_list("outsider", flat=True)
-        others = ", ".join(map(repr, like.distinct()[:LISTED])) or "no similar name"
-        raise Unknown(f"outsider {name!r} said nothing here; allowed: a speaker's name to the letter ({others})")
+        outsiders = Message.objects.filter(outsider__icontains=name).order_by("outsider")
+        names = outsiders.values_list("outsider", flat=True).distinct()[:MOST_LISTED]
+        similar = ", ".join(repr(known) for known in names) or "no similar name"
+        raise Unknown(f"outsider {name!r} said nothing here; allowed: a speaker's name to the letter ({similar})")
     return _person(names=(name,), label=label, said=said)
 
 
 def find_user(who: str, *, deactivate: bool = False) -> Person:
-    """The user of this id or username.
+    """Return the user of this id or username.
 
     Raises:
         Unknown: There is none.
@@ -83,11 +92,12 @@ def find_user(who: str, *, deactivate: bool = False) -> Person:
     if user is None and who.isdecimal():
         user = users.filter(pk=int(who)).first()
     if user is None:
-        like = users.filter(username__icontains=who).order_by("username").values_list("username", flat=True)
-        others = ", ".join(map(repr, like[:LISTED])) or "no similar name"
-        raise Unknown(f"user {who!r}: there is none; allowed: an id or a username ({others})")
+        names = users.filter(username__icontains=who).order_by("username").values_list("username", flat=True)
+        similar = ", ".join(repr(name) for name in names[:MOST_LISTED]) or "no similar name"
+        raise Unknown(f"user {who!r}: there is none; allowed: an id or a username ({similar})")
+    names_of_user = (user.get_full_name(), user.get_username())
     return _person(
-        names=tuple(filter(None, (user.get_full_name(), user.get_username()))),
+        names=tuple(name for name in names_of_user if name),
         label=f"erased-{salted_hmac(SALT, f'user:{user.pk}').hexdigest()[:8]}",
         said=Q(user=user.pk),
         user=user,
@@ -96,8 +106,9 @@ def find_user(who: str, *, deactivate: bool = False) -> Person:
 
 
 def _person(*, said: Q, user: AbstractBaseUser | None = None, **fields: Any) -> Person:
-    spoke = Message.objects.filter(said).order_by().values_list("channel").annotate(first=Min("created_at"))
-    first = {channel: moment - CLOCKS for channel, moment in spoke}
+    """Return a person with the channels where they spoke, since when, and the agents that were there."""
+    first_messages = Message.objects.filter(said).order_by().values_list("channel").annotate(first=Min("created_at"))
+    first = {channel: moment - CLOCK_DIFFERENCE for channel, moment in first_messages}
     agents: set[int | None] = set()
     for channels in portions([*first]):
         for model in (Message, ChannelMember, Run):
@@ -108,7 +119,7 @@ def _person(*, said: Q, user: AbstractBaseUser | None = None, **fields: Any) -> 
 
 @dataclass(slots=True)
 class Erased:
-    """What a rule erased: keys of the rows changed or deleted, or that would be; where `report_only`, that people should look at."""
+    """A rule with the keys of the rows that it changed or deleted, or would; of a `report_only` rule those that people should look at."""
 
     rule: Erase
     keys: set[Any] = field(default_factory=set)
@@ -127,25 +138,31 @@ def forget(person: Person, *, dry_run: bool = False) -> Iterator[Erased]:
 
 
 def _follow(rule: Erase, person: Person, *, dry_run: bool) -> Erased:
+    """Erase, portion by portion, what a rule says derives from a person's messages."""
     erased = Erased(rule)
-    found = sorted({key for derived in rule.rows for key in derived(rule.of, person)})
-    for keys in portions(found):
+    derived_keys: set[Any] = set()
+    for find_keys in rule.rows:
+        derived_keys.update(find_keys(rule.of, person))
+    for keys in portions(sorted(derived_keys)):
         rows = rule.of._default_manager.filter(pk__in=keys).order_by("pk")
         if rule.delete:
             erased.keys.update(keys)
             if not dry_run:
                 rows.delete()
             continue
-        changes = {row["pk"]: _changed(rule, person, row) for row in rows.values("pk", *rule.names)}
-        changes = {key: changed for key, changed in changes.items() if changed}
+        changes = {}
+        for row in rows.values("pk", *rule.names):
+            changed_columns = _changed_columns(rule, person, row)
+            if changed_columns:
+                changes[row["pk"]] = changed_columns
         erased.keys.update(changes)
         if not (dry_run or rule.report_only):
             _write(rule.of, changes)
     return erased
 
 
-def _changed(rule: Erase, person: Person, row: dict[str, Any]) -> dict[str, Any]:
-    """The columns that must change, with what they become."""
+def _changed_columns(rule: Erase, person: Person, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a row that must change, with their new values."""
     keep = _STRUCTURE.union(rule.keep.split())
     labels = dict.fromkeys((*person.names, person.label), person.label)
     after: dict[str, Any] = {}
@@ -162,36 +179,41 @@ def _changed(rule: Erase, person: Person, row: dict[str, Any]) -> dict[str, Any]
 
 
 def blanked(value: Any, *, keep: Collection[str] = _STRUCTURE, labels: dict[str, str] | None = None) -> Any:
-    """A text or JSON value with every text in it replaced by the mark; its build and its numbers stay.
+    """Return a text or JSON value with every text in it replaced by the mark; its structure and its numbers stay.
 
     Args:
         keep: Keys whose values stay.
         labels: What replaces a text or key that is nothing but a name.
     """
     labels = labels or {}
+    if value == "":
+        return value
     if isinstance(value, str):
-        return labels.get(value, ERASED) if value else value
+        return labels.get(value, ERASED)
     if isinstance(value, list):
         return [blanked(item, keep=keep, labels=labels) for item in value]
     if not isinstance(value, dict):
         return value
-    shown = {}
+    result = {}
     for key, item in value.items():
-        if key in keep and not isinstance(item, dict | list):
-            shown[key] = labels.get(item, item) if isinstance(item, str) else item
+        is_kept = key in keep and not isinstance(item, dict | list)
+        if is_kept and isinstance(item, str):
+            result[key] = labels.get(item, item)
+        elif is_kept:
+            result[key] = item
         else:
-            shown[labels.get(key, key)] = blanked(item, keep=keep, labels=labels)
-    return shown
+            result[labels.get(key, key)] = blanked(item, keep=keep, labels=labels)
+    return result
 
 
 def _write(model: type[Model], changes: dict[Any, dict[str, Any]]) -> None:
     """Change these rows; those that get the same values by one statement."""
-    same: dict[str, tuple[dict[str, Any], list[Any]]] = {}
+    keys_by_values: dict[str, list[Any]] = defaultdict(list)
     for key, values in changes.items():
-        same.setdefault(json.dumps(values, sort_keys=True), (values, []))[1].append(key)
+        keys_by_values[json.dumps(values, sort_keys=True)].append(key)
     with transaction.atomic():
-        for values, keys in same.values():
-            model._default_manager.filter(pk__in=keys).update(**values)
+        for keys in keys_by_values.values():
+            model._default_manager.filter(pk__in=keys).update(**changes[keys[0]])
 
 
 def _clear_account(person: Person) -> None:
@@ -199,14 +221,16 @@ def _clear_account(person: Person) -> None:
     user: Any = person.user
     user.first_name = user.last_name = ""
     if person.deactivate:
-        user.username, user.email, user.is_active = person.label, "", False
+        user.username = person.label
+        user.email = ""
+        user.is_active = False
         user.set_unusable_password()
         ApiToken.objects.filter(user=user).delete()
     user.save()
 
 
-class Place(NamedTuple):
-    """A column where a name stands, with the keys of the rows, newest first, at most `LISTED`."""
+class NameInColumn(NamedTuple):
+    """A column whose texts hold a name, with the keys of the rows, newest first, at most `MOST_LISTED`."""
 
     table: str
     column: str
@@ -214,18 +238,21 @@ class Place(NamedTuple):
     keys: list[Any]
 
 
-def places_with_name(person: Person) -> Iterator[Place]:
-    """Find where texts have a name of the person in any case: what no key leads to, for people to look at. Reads every table."""
-    ways = {
-        way for name in person.names for way in (name, json.dumps(name)[1:-1])
-    }  # as it is, and as JSON may be stored
+def places_with_name(person: Person) -> Iterator[NameInColumn]:
+    """Find columns whose texts hold a name of the person in any case: no key leads there, so people look at them. Reads every table."""
+    has_name = Q()
+    for name in person.names:
+        as_json = json.dumps(name)[1:-1]
+        has_name |= Q(_text__icontains=name) | Q(_text__icontains=as_json)
     for table in tables().values():
-        silent = table.no_speech.split()
+        columns_without_speech = table.no_speech.split()
         for column in table.model._meta.concrete_fields:
-            if not isinstance(column, CharField | TextField | JSONField) or column.choices or column.name in silent:
+            is_text = isinstance(column, CharField | TextField | JSONField) and not column.choices
+            if not is_text or column.name in columns_without_speech:
                 continue
             rows = table.model._default_manager.annotate(_text=Cast(column.name, TextField())).order_by("-pk")
-            rows = rows.filter(reduce(or_, (Q(_text__icontains=way) for way in ways)))
-            if number := rows.count():
-                keys = list(rows.values_list("pk", flat=True)[:LISTED])
-                yield Place(table.model._meta.db_table, column.name, number, keys)
+            rows = rows.filter(has_name)
+            number = rows.count()
+            if number:
+                keys = list(rows.values_list("pk", flat=True)[:MOST_LISTED])
+                yield NameInColumn(table.model._meta.db_table, column.name, number, keys)

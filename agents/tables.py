@@ -32,22 +32,23 @@ from agents.models import (
 
 
 def _answers_to_them(person: Person) -> Q:
-    """What agents said to one of their messages: it says in other words what they said."""
+    """Select what agents answered to one of their messages: it says in other words what they said."""
     theirs = keys_said_by(person)
     return Q(agent__isnull=False) & (Q(parent__in=theirs) | Q(run__trigger__in=theirs))
 
 
 def _written_to_memory(person: Person) -> Q:
-    """Notes that turns wrote since the person first spoke to the agent: each turn writes a note anew from what it was."""
+    """Select notes that turns wrote since the person first spoke to the agent: each turn writes a note anew from what it was."""
     return Q(agent__in=person.agents, run__isnull=False, updated_at__gte=person.since)
 
 
 def _read_files(_person: Person) -> Q:
+    """Select all imports that no worker has in hand."""
     return Q(status__in=[*Import.FINAL, Import.WAITING])
 
 
 def _entries(person: Person) -> Q:
-    """Entries of the console's log about their messages, which it calls by author and text, and about their account."""
+    """Select entries of the console's log about their messages, which it names by author and text, and about their account."""
     ids = keys_said_by(person).values(id_text=Cast("pk", CharField()))
     theirs = Q(content_type__app_label="agents", content_type__model="message", object_id__in=ids)
     if person.user is not None and person.deactivate:
@@ -69,6 +70,7 @@ def _ended_imports(before: datetime) -> QuerySet[Import]:
 
 
 def _took(run: Run) -> float | None:
+    """Return how many seconds a turn took; None where it has not ended."""
     if run.started_at is None or run.finished_at is None:
         return None
     return round((run.finished_at - run.started_at).total_seconds(), 3)

@@ -43,21 +43,20 @@ def test_every_table_is_registered_and_every_list_has_its_registration() -> None
     assert {table.menu for table in tables().values()} <= {group for group, *_ in settings.CONSOLE_MENU} | {None}
 
 
-def test_every_column_of_text_is_erased_typed_or_holds_no_speech(subtests: pytest.Subtests) -> None:
-    for table in tables().values():
-        with subtests.test(table=named(table)):
-            columns = {field.name for field in text_columns(table.model) if not never_speech(field)}
-            rules = [rule for rule in erasures() if rule.of is table.model and not rule.report_only]
-            erased = {name for rule in rules for name in rule.names}
-            silent = set(table.no_speech.split())
-            typed = set(table.typed.split())
+def test_every_column_with_text_is_erased_typed_or_never_holds_speech() -> None:
+    for model, table in tables().items():
+        columns = {field.name for field in text_columns(model) if not never_speech(field)}
+        rules = [rule for rule in erasures() if rule.of is model and not rule.report_only]
+        erased = {name for rule in rules for name in rule.names}
+        silent, typed = set(table.no_speech.split()), set(table.typed.split())
 
-            assert silent <= columns - erased - typed, "name columns of text that are not erased"
-            assert typed <= columns
-            if table.model in [*OURS, LogEntry]:
-                assert columns <= erased | silent | typed, (
-                    "erase them, or name them in no_speech if they never hold what a person said, or in typed if people type them"
-                )
+        assert silent <= columns - erased - typed, f"{named(table)}: name columns of text that are not erased"
+        assert typed <= columns, named(table)
+        if model in [*OURS, LogEntry]:
+            left = columns - erased - silent - typed
+            assert not left, (
+                f"{named(table)}: erase {left}, or name them in no_speech or, if people type them, in typed"
+            )
 
 
 def test_what_hangs_on_a_row_is_pruned_before_it() -> None:
@@ -65,26 +64,24 @@ def test_what_hangs_on_a_row_is_pruned_before_it() -> None:
     assert order.index("llm_batch_requests") < order.index("llm_batches")
 
 
-def test_what_lists_say_of_themselves_names_commands_that_exist(subtests: pytest.Subtests) -> None:
+def test_texts_of_empty_lists_and_of_deleting_name_commands_that_exist() -> None:
     for table in LISTED:
-        with subtests.test(table=named(table)):
-            assert table.empty.endswith(".")
-            page = admin.site.get_model_admin(table.model)
-            may_delete = type(page).has_delete_permission is not admin.ModelAdmin.has_delete_permission
-            assert not table.deleting or table.deleting.endswith(".") or may_delete
-            assert set(re.findall(r"manage\.py ([a-z_]+)", table.empty + table.deleting)) <= set(get_commands())
+        assert table.empty.endswith("."), named(table)
+        page = admin.site.get_model_admin(table.model)
+        may_delete = type(page).has_delete_permission is not admin.ModelAdmin.has_delete_permission
+        assert not table.deleting or table.deleting.endswith(".") or may_delete, named(table)
+        commands = set(re.findall(r"manage\.py ([a-z_]+)", table.empty + table.deleting))
+        assert commands <= set(get_commands()), named(table)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
-def test_an_empty_list_says_what_to_do_next(subtests: pytest.Subtests) -> None:
-    root = signed_in(superuser())
+def test_an_empty_list_says_what_to_do_next() -> None:
+    client = signed_in(superuser())
     for table in LISTED:
-        if (
-            table.model.__name__ in NEVER_EMPTY or table.model is Proposition
-        ):  # whose page shows the files of the checkout
-            continue
-        with subtests.test(table=named(table)):
-            assert table.empty in plain(read(root, list_of(table.model)))
+        shows_files_of_checkout = table.model is Proposition
+        if table.model.__name__ not in NEVER_EMPTY and not shows_files_of_checkout:
+            assert table.empty in plain(read(client, list_of(table.model))), named(table)
 
 
 @pytest.mark.django_db

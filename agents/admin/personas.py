@@ -292,10 +292,10 @@ class AgentAdmin(ModelAdmin[Agent]):
         return super().get_search_results(request, queryset.filter(synthetic=False), search_term)
 
     def fill_in(self, rows: list[Any]) -> None:
-        messages = Message.objects.filter(agent=OuterRef("pk"), synthetic=False)  # simulated messages do not count
-        messages = messages.order_by("sent_at").values("pk")  # the order of an index, which is then used
+        own = Message.objects.filter(agent=OuterRef("pk"), synthetic=False)  # simulated messages do not count
+        counted = own.order_by("sent_at").values("pk")[: MOST_MESSAGES + 1]  # the order of an index, which is then used
         agents = Agent.objects.filter(pk__in=[agent.pk for agent in rows]).order_by()
-        totals = dict(agents.annotate(n=NumberOf(messages[: MOST_MESSAGES + 1])).values_list("pk", "n"))
+        totals = dict(agents.annotate(n=NumberOf(counted)).values_list("pk", "n"))
         for agent in rows:
             agent.messages_total = totals.get(agent.pk, 0)
 

@@ -28,7 +28,7 @@ class Target(NamedTuple):
     """Where to post to."""
 
     host: str
-    trusted: bool  # the setting names the host: it may be private, and without TLS
+    trusted: bool  # whether the setting names the host: it may be private, and without TLS
 
 
 def target_of(url: str) -> Target:
@@ -44,35 +44,34 @@ def target_of(url: str) -> Target:
         port = parts.port
     except ValueError:
         raise AddressRefused(f"address: not understood; {allowed}") from None
-    if (
-        parts.scheme not in ("https", "http")
-        or not host
-        or port == 0
-        or any(ord(c) <= 32 or ord(c) >= 127 for c in url)
-    ):
+    is_printable_ascii = all(32 < ord(character) < 127 for character in url)
+    if parts.scheme not in ("https", "http") or not host or port == 0 or not is_printable_ascii:
         raise AddressRefused(f"address: not understood; {allowed}, in ASCII")
     if parts.username is not None or parts.password is not None:
         raise AddressRefused(f"address: with a user name or password; {allowed}")
     trusted = host in settings.WEBHOOK_PRIVATE_HOSTS
-    if (literal := _literal(host)) is not None and not may_post_to(literal, trusted=trusted):
+    ip_address = _ip_address(host)
+    if ip_address is not None and not may_post_to(ip_address, trusted=trusted):
         raise AddressRefused(not_public(host))
-    if parts.scheme == "http" and not trusted and (literal is None or not _is_named(literal)):
+    needs_no_tls = trusted or (ip_address is not None and _is_in_private_hosts(ip_address))
+    if parts.scheme == "http" and not needs_no_tls:
         raise AddressRefused(f"address: without TLS; {allowed}, or a host that the setting WEBHOOK_PRIVATE_HOSTS names")
     return Target(host, trusted)
 
 
 def may_post_to(address: Address, *, trusted: bool = False) -> bool:
-    """Whether an address is one of the public internet, or the setting names it (or its host, `trusted`)."""
+    """Return whether an address is one of the public internet, or the setting names it (or its host, `trusted`)."""
     from apprise.utils.http import is_public_ip_address
 
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         return may_post_to(address.ipv4_mapped, trusted=trusted)
-    if trusted or _is_named(address):
+    if trusted or _is_in_private_hosts(address):
         return True
     return is_public_ip_address(address) and not any(address in network for network in NOT_PUBLIC)
 
 
-def _is_named(address: Address) -> bool:
+def _is_in_private_hosts(address: Address) -> bool:
+    """Return whether the setting names the address, or a network that it is in."""
     for name in settings.WEBHOOK_PRIVATE_HOSTS:
         try:
             if address in ipaddress.ip_network(name, strict=False):
@@ -82,7 +81,8 @@ def _is_named(address: Address) -> bool:
     return False
 
 
-def _literal(host: str) -> Address | None:
+def _ip_address(host: str) -> Address | None:
+    """Return a host that is written as an IP address; None for a name."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:
@@ -90,4 +90,5 @@ def _literal(host: str) -> Address | None:
 
 
 def not_public(host: str) -> str:
+    """Return the sentence that refuses a host which is not on the public internet."""
     return f"address: {host} is not on the public internet; the setting WEBHOOK_PRIVATE_HOSTS can allow it"

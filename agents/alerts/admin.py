@@ -15,6 +15,7 @@ from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.alerts.delivery import MOST_TRIES, payload, send_test
@@ -37,7 +38,7 @@ else:
     ReceiverModelForm = forms.ModelForm
 
 DELIVERIES_SHOWN = 10
-NEWEST = 5  # alerts under the bell
+ALERTS_UNDER_BELL = 5  # the newest
 
 
 class NoteForm(forms.Form):
@@ -50,22 +51,24 @@ class NoteForm(forms.Form):
 
 
 def alert_state(alert: Alert) -> SafeString:
-    """Whether it is acknowledged, by whom, when and with what note; or whether it lasts."""
+    """Return whether it is acknowledged, by whom, when and with what note; or whether it lasts."""
     return display.acknowledgement(alert, lasts=alert.ended_at is None)
 
 
 def page_url(alert: Alert) -> str:
-    """The page of this console that shows what it is about; its own where there is none."""
-    own = reverse("admin:alerts_alert_change", args=[alert.pk])
-    return f"{reverse('admin:index')}{alert.page}" if alert.page else own
+    """Return the page of this console that shows what it is about; its own where there is none."""
+    if not alert.page:
+        return reverse("admin:alerts_alert_change", args=[alert.pk])
+    return f"{reverse('admin:index')}{alert.page}"
 
 
 def next_pages(alert: Alert) -> list[SafeString]:
-    """Where to go on from it: what it is about, by its name, and what changed in the agent that drifted."""
-    app, _, rest = alert.page.partition("/")
+    """Return links to what an alert is about, by its name, and to what changed in the agent that drifted."""
+    app_label, _, rest = alert.page.partition("/")
+    model_name = rest.partition("/")[0]
     links = []
     try:
-        model = apps.get_model(app, rest.partition("/")[0])
+        model = apps.get_model(app_label, model_name)
         links.append(display.link(page_url(alert), f"the {model._meta.verbose_name}"))
     except LookupError:  # it has no page
         pass
@@ -102,12 +105,12 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @console_action("acknowledge", "alerts.change_alert")
     def acknowledge_one(self, request: HttpRequest, alert: Alert) -> str:
-        _decide(request, alert, request.POST.get("note", ""))
+        _acknowledge(request, alert, request.POST.get("note", ""))
         return "Acknowledged."
 
     @console_action("take-back", "alerts.change_alert")
     def take_back_one(self, request: HttpRequest, alert: Alert) -> str:
-        _undo(request, alert)
+        _undo_acknowledgement(request, alert)
         return "It is new again."
 
     state = display.column("state", alert_state, ordering="acknowledged_at")
@@ -118,7 +121,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
 
 class ReceiverForm(ReceiverModelForm):
-    """What can be sent to is said by the model, field by field."""
+    """A receiver; the model checks, field by field, what can be sent to."""
 
     kinds = forms.MultipleChoiceField(
         choices=AlertKind.choices, required=False, widget=forms.CheckboxSelectMultiple, help_text="none = all"
@@ -139,7 +142,7 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: Receiver | None = None) -> Any:
-        """The address of a webhook can be a secret: it is for those who may change it."""
+        """Return the groups of fields; the address of a webhook can be a secret, for those who may change it."""
         if obj is None or self.has_change_permission(request, obj):
             return super().get_fieldsets(request, obj)
         return [(None, {"fields": ("name", "is_active", "channel", "where_to", "kinds_wanted", "agents_wanted")})]
@@ -156,32 +159,22 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
 
     def get_panels(self, request: HttpRequest, obj: Receiver) -> list[SafeString]:
         stored = Receiver.objects.get(pk=obj.pk)  # a form that was refused has put what was typed into `obj`
-        log = []
-        for one in stored.deliveries.select_related("alert").order_by("-pk")[:DELIVERIES_SHOWN]:
-            due = display.moment(one.lease_expires_at) if one.status == "pending" and one.tries else ""
-            again = SafeString(f"next try {due}") if due else ""
-            outcome = display.lines(display.status_badge(one), display.visible(one.error), again)
-            about = display.page_of(one.alert) if one.alert else "test"
-            answer = one.answer_code or display.EMPTY
-            log.append((about, outcome, answer, f"{one.tries} of {MOST_TRIES}", display.moment(one.tried_at)))
-        alert = Alert.objects.select_related("agent").order_by("-pk").first()
-        may = self.has_change_permission(request, obj)
+        may_change = self.has_change_permission(request, obj)
+        newest_alert = Alert.objects.select_related("agent").order_by("-pk").first()
         context = {
             "receiver": stored,
-            "may": may,
+            "may": may_change,
             "console_url": settings.CONSOLE_URL,
             "is_webhook": stored.channel == Receiver.Channel.WEBHOOK,
-            "secret": secret_of(stored.salt.hex) if may else "",
-            "payload": json.dumps(payload(alert), indent=2, ensure_ascii=False),
-            "is_test": alert is None,
+            "secret": secret_of(stored.salt.hex) if may_change else "",
+            "payload": json.dumps(payload(newest_alert), indent=2, ensure_ascii=False),
+            "is_test": newest_alert is None,
             "test": reverse("admin:alerts_receiver_test", args=[obj.pk]),
-            "log": log and table(("Alert", "Outcome", "Answer", "Tries", "Last try"), log, label="Deliveries"),
+            "log": _delivery_log(stored),
             "all": display.list_url(Delivery, receiver__id__exact=obj.pk),
         }
-        return [
-            *super().get_panels(request, obj),
-            render_to_string("admin/alerts/alert/receiver.html", context, request),
-        ]
+        panel = render_to_string("admin/alerts/alert/receiver.html", context, request)
+        return [*super().get_panels(request, obj), panel]
 
     @console_action("test", "alerts.change_receiver")
     def test(self, request: HttpRequest, receiver: Receiver) -> str:
@@ -191,7 +184,7 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
         return "A test alert waits for a worker. Load this page again in a few seconds to see what became of it."
 
     def response_post_save_add(self, request: HttpRequest, obj: Receiver) -> HttpResponseRedirect:
-        """Its page: the test is there."""
+        """Lead to the page of the new receiver: the test is there."""
         return HttpResponseRedirect(self.url("change", obj))
 
     def save_model(self, request: HttpRequest, obj: Receiver, form: Any, change: bool) -> None:
@@ -210,8 +203,25 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
 
     @admin.display(description="agents")
     def agents_wanted(self, receiver: Receiver) -> SafeString | str:
-        slugs = [display.isolated(agent.display_name) for agent in receiver.agents.all()]
-        return SafeString(", ".join(slugs)) if slugs else "all"
+        names = [display.isolated(agent.display_name) for agent in receiver.agents.all()]
+        if not names:
+            return "all"
+        return SafeString(", ".join(names))
+
+
+def _delivery_log(receiver: Receiver) -> SafeString:
+    """Return a table of the newest deliveries to a receiver; empty without any."""
+    rows = []
+    for delivery in receiver.deliveries.select_related("alert").order_by("-pk")[:DELIVERIES_SHOWN]:
+        next_try = SafeString("")
+        if delivery.status == Delivery.Status.PENDING and delivery.tries:
+            next_try = format_html("next try {}", display.moment(delivery.lease_expires_at))
+        about = display.page_of(delivery.alert) if delivery.alert else "test"
+        outcome = display.lines(display.status_badge(delivery), display.visible(delivery.error), next_try)
+        answer = delivery.answer_code or display.EMPTY
+        tries = f"{delivery.tries} of {MOST_TRIES}"
+        rows.append((about, outcome, answer, tries, display.moment(delivery.tried_at)))
+    return table(("Alert", "Outcome", "Answer", "Tries", "Last try"), rows, label="Deliveries")
 
 
 # -- the review queue
@@ -225,21 +235,26 @@ def _waiting(request: HttpRequest, agent: str, keys: Collection[str] | None) -> 
 
 
 def _show(request: HttpRequest, alert: Alert) -> SafeString:
-    return facts(
+    """Return what is needed to decide about an alert."""
+    rows: list[tuple[str, object]] = [
         ("Kind", alert.get_kind_display()),
         ("Raised", display.moment(alert.created_at)),
         ("How often", f"{alert.times:,}"),
-        *([("Still so", "yes")] if alert.ended_at is None else []),
-        ("See", SafeString(" · ".join(next_pages(alert))) or display.EMPTY),
-    )
+    ]
+    if alert.ended_at is None:
+        rows.append(("Still so", "yes"))
+    rows.append(("See", SafeString(" · ".join(next_pages(alert))) or display.EMPTY))
+    return facts(*rows)
 
 
-def _decide(request: HttpRequest, alert: Alert, note: str) -> None:
+def _acknowledge(request: HttpRequest, alert: Alert, note: str) -> None:
+    """Acknowledge an alert; a ValueError where somebody else was faster."""
     if not acknowledge(Alert.objects.filter(pk=alert.pk), user=user_of(request), note=note):
         raise ValueError("it is acknowledged already")
 
 
-def _undo(request: HttpRequest, alert: Alert) -> None:
+def _undo_acknowledgement(request: HttpRequest, alert: Alert) -> None:
+    """Take an acknowledgement back; a ValueError where that cannot be done any more."""
     if not reopen(alert):
         raise ValueError("it is not acknowledged, or the same was raised again since")
 
@@ -259,14 +274,20 @@ add_review(
         line=lambda alert: display.visible(alert.title),
         show=_show,
         note="For your colleagues: what you do about it.",
-        decisions=(Decision("acknowledge", "Acknowledge", "a", "is acknowledged", _decide, _undo, main=True),),
+        decisions=(
+            Decision(
+                "acknowledge", "Acknowledge", "a", "is acknowledged", _acknowledge, _undo_acknowledgement, main=True
+            ),
+        ),
     )
 )
 
 
 def bell(request: HttpRequest, answers: Answers) -> SafeString:
-    """The alerts that nobody has acknowledged: how many, and the newest."""
-    alerts = list(unacknowledged().only("title", "created_at").annotate(waiting=CountUpTo(unacknowledged()))[:NEWEST])
+    """Return the bell of the header: how many alerts nobody has acknowledged, and the newest."""
+    alerts = list(
+        unacknowledged().only("title", "created_at").annotate(waiting=CountUpTo(unacknowledged()))[:ALERTS_UNDER_BELL]
+    )
     context = {
         "number": display.count_up_to(alerts[0].waiting if alerts else 0, MOST_COUNTED),
         "newest": alerts,

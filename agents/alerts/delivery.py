@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import smtplib
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -34,43 +35,64 @@ def work_one(*, owner: str) -> bool:
     return do_next(Delivery, deliver, owner=owner, lease=lease, attempts=MOST_TRIES)
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of one try to deliver an alert.
+
+    Attributes:
+        code: HTTP status of the answer; None where there was none, and for e-mail.
+        problem: Why it was not delivered; empty where it was.
+        was_reached: Whether the receiver, or what leads to it, works: others are not tried for a while where it does not.
+    """
+
+    code: int | None = None
+    problem: str = ""
+    was_reached: bool = True
+
+
 def deliver(delivery: Delivery) -> dict[str, Any]:
-    """Try once; returns the columns of the end. No transaction is open while the receiver is waited for."""
+    """Try once; return the columns of the end. No transaction is open while the receiver is waited for."""
     receiver = delivery.receiver
     if receiver is None or not receiver.is_active:
         return {"status": Delivery.Status.CANCELLED}
-    code, problem, is_dead = None, "", False
     try:
-        if receiver.channel == Receiver.Channel.WEBHOOK:
-            code = _post(delivery, receiver)
-        elif receiver.channel == Receiver.Channel.SERVICE:
-            code = _notify(delivery, receiver)
-        else:
-            _mail(delivery, receiver)
-        if code is not None:
-            problem = "" if 200 <= code < 300 else f"it answered {code}"
-            if 300 <= code < 400:
-                problem += "; redirects are not followed"
-            is_dead = bool(problem) and not 400 <= code < 500
+        outcome = _try_once(delivery, receiver)
     except AddressRefused as refused:
-        problem = str(refused)
+        outcome = Outcome(problem=str(refused))
     except (Unreachable, OSError) as error:
-        problem, is_dead = _words(error), True
-    return _ended(delivery, receiver, code, problem, is_dead=is_dead)
+        outcome = Outcome(problem=_reason(error), was_reached=False)
+    return _columns_of_end(delivery, receiver, outcome)
+
+
+def _try_once(delivery: Delivery, receiver: Receiver) -> Outcome:
+    if receiver.channel == Receiver.Channel.EMAIL:
+        _mail(delivery, receiver)
+        return Outcome()
+    send = _post if receiver.channel == Receiver.Channel.WEBHOOK else _notify
+    code = send(delivery, receiver)
+    if 200 <= code < 300:
+        return Outcome(code)
+    if 300 <= code < 400:
+        return Outcome(code, f"it answered {code}; redirects are not followed", was_reached=False)
+    is_its_refusal = 400 <= code < 500
+    return Outcome(code, f"it answered {code}", was_reached=is_its_refusal)
 
 
 def payload(alert: Alert | None, *, at: datetime | None = None) -> dict[str, Any]:
-    """What a webhook is sent, in the form of Standard Webhooks: what the alert's page shows, without what anybody said; None = a test."""
+    """Return what a webhook is sent, in the form of Standard Webhooks: what the alert's page shows, without what anybody said.
+
+    Args:
+        alert: None = a test.
+        at: When a test was asked for; default: now.
+    """
     if alert is None:
-        at, data = (
-            at or timezone.now(),
-            {"id": None, "kind": "test", "agent": None, "title": TEST, "url": settings.CONSOLE_URL},
-        )
+        moment = at or timezone.now()
+        data = {"id": None, "kind": "test", "agent": None, "title": TEST, "url": settings.CONSOLE_URL}
     else:
+        moment = alert.created_at
         agent = alert.agent.slug if alert.agent is not None else None
-        at = alert.created_at
         data = {"id": alert.pk, "kind": alert.kind, "agent": agent, "title": alert.title, "url": alert.url}
-    return {"type": f"alert.{data['kind']}", "timestamp": at.isoformat(), "data": data}
+    return {"type": f"alert.{data['kind']}", "timestamp": moment.isoformat(), "data": data}
 
 
 def send_test(receiver: Receiver) -> Delivery:
@@ -88,22 +110,24 @@ def _post(delivery: Delivery, receiver: Receiver) -> int:
 
 
 def _notify(delivery: Delivery, receiver: Receiver) -> int:
-    sent = payload(delivery.alert)["data"]
-    return notify(receiver.address, title=sent["title"], body=sent["url"], seconds=settings.ALERT_SECONDS)
+    data = payload(delivery.alert)["data"]
+    return notify(receiver.address, title=data["title"], body=data["url"], seconds=settings.ALERT_SECONDS)
 
 
 def _mail(delivery: Delivery, receiver: Receiver) -> None:
     """Send it by e-mail. The id of the message is the same at every try, so that mail programs can tell a second one."""
     if not settings.EMAIL_URL:
         raise AddressRefused("no e-mail is sent: the setting EMAIL_URL is empty")
-    sent = payload(delivery.alert)["data"]
-    message_id = f"<{delivery.message_id.hex}@{settings.DEFAULT_FROM_EMAIL.rpartition('@')[2].strip('> ')}>"
-    subject, body = f"Plumbline: {sent['title']}", f"{sent['title']}\n\n{sent['url']}\n"
+    data = payload(delivery.alert)["data"]
+    domain = settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].strip("> ")
+    message_id = f"<{delivery.message_id.hex}@{domain}>"
+    subject = f"Plumbline: {data['title']}"
+    body = f"{data['title']}\n\n{data['url']}\n"
     EmailMessage(subject, body, to=receiver.addresses, headers={"Message-ID": message_id}).send()
 
 
-def _words(error: OSError) -> str:
-    """What went wrong, without what the other side wrote, which may quote addresses."""
+def _reason(error: OSError) -> str:
+    """Return what went wrong, without what the other side wrote, which may quote addresses."""
     if isinstance(error, Unreachable):
         return str(error)
     if isinstance(error, smtplib.SMTPResponseException):
@@ -115,21 +139,31 @@ def _words(error: OSError) -> str:
     return f"the mail server was not reached: {error.strerror or type(error).__name__}"
 
 
-def _ended(delivery: Delivery, receiver: Receiver, code: int | None, problem: str, *, is_dead: bool) -> dict[str, Any]:
-    now, tries = timezone.now(), delivery.tries + 1
-    receivers = Receiver.objects.filter(pk=receiver.pk)
-    if is_dead:
-        failures = receiver.failures + 1
-        pause = timedelta(minutes=PAUSES[min(failures, len(PAUSES)) - 1])
-        receivers.update(failures=F("failures") + 1, retry_at=now + pause)
+def _columns_of_end(delivery: Delivery, receiver: Receiver, outcome: Outcome) -> dict[str, Any]:
+    """Note on the receiver whether it was reached, and return the columns of the delivery after a try.
+
+    One that failed is tried again after a pause, unless the receiver is gone for ever (410) or it was the last try.
+    """
+    now = timezone.now()
+    tries = delivery.tries + 1
+    stored_receiver = Receiver.objects.filter(pk=receiver.pk)
+    if outcome.was_reached:
+        stored_receiver.update(failures=0, retry_at=None)
     else:
-        receivers.update(failures=0, retry_at=None)
-    ended: dict[str, Any] = {"status": Delivery.Status.COMPLETED, "error": problem}
-    if problem and (code == 410 or tries >= MOST_TRIES):
-        ended["status"] = Delivery.Status.FAILED
-    elif problem:
-        ended |= {
-            "status": Delivery.Status.PENDING,
-            "lease_expires_at": now + timedelta(minutes=PAUSES[tries - 1]),
-        }
-    return {**ended, "tries": tries, "tried_at": now, "answer_code": code}
+        failures = receiver.failures + 1
+        minutes = PAUSES[min(failures, len(PAUSES)) - 1]
+        stored_receiver.update(failures=F("failures") + 1, retry_at=now + timedelta(minutes=minutes))
+    columns: dict[str, Any] = {
+        "status": Delivery.Status.COMPLETED,
+        "error": outcome.problem,
+        "tries": tries,
+        "tried_at": now,
+        "answer_code": outcome.code,
+    }
+    is_given_up = outcome.code == 410 or tries >= MOST_TRIES
+    if outcome.problem and is_given_up:
+        columns["status"] = Delivery.Status.FAILED
+    elif outcome.problem:
+        columns["status"] = Delivery.Status.PENDING
+        columns["lease_expires_at"] = now + timedelta(minutes=PAUSES[tries - 1])
+    return columns

@@ -65,12 +65,14 @@ class Alert(models.Model):
 
     @property
     def url(self) -> str:
-        """Where the console shows it; only the end of the address where the setting CONSOLE_URL is empty."""
-        return f"{settings.CONSOLE_URL.rstrip('/')}/{self.page}" if settings.CONSOLE_URL else self.page
+        """Return where the console shows it; only the end of the address where the setting CONSOLE_URL is empty."""
+        if not settings.CONSOLE_URL:
+            return self.page
+        return f"{settings.CONSOLE_URL.rstrip('/')}/{self.page}"
 
     @classmethod
     def open(cls) -> Q:
-        """Condition for alerts that are not acknowledged, or that last."""
+        """Return the condition for alerts that are not acknowledged, or that last."""
         return Q(acknowledged_at__isnull=True) | Q(ended_at__isnull=True)
 
 
@@ -119,19 +121,21 @@ class Receiver(models.Model):
 
     @property
     def addresses(self) -> list[str]:
-        """The e-mail addresses."""
+        """Return the e-mail addresses."""
         return [address.strip() for address in self.address.split(",") if address.strip()]
 
     @property
     def where(self) -> str:
-        """The address without what may be secret in it: of a webhook only the host, of slack://… the word before the tokens."""
+        """Return the address without what may be secret in it: of a webhook only the host, of slack://… the word before the tokens."""
         if self.channel == self.Channel.EMAIL:
             return self.address
         parts = urlsplit(self.address)
-        return parts.hostname or "" if parts.scheme in ("https", "http") else parts.scheme
+        if parts.scheme in ("https", "http"):
+            return parts.hostname or ""
+        return parts.scheme
 
     def clean(self) -> None:
-        """Refuse what could not be sent to; names field, value and what is allowed."""
+        """Refuse an address that could not be sent to; name field, value and what is allowed."""
         try:
             if self.channel == self.Channel.WEBHOOK:
                 target_of(self.address)
@@ -200,6 +204,6 @@ class Delivery(Leasable):
 
     @classmethod
     def leasable(cls) -> Q:
-        """Those that are due, of receivers that are not left alone for a while."""
+        """Return the condition for deliveries that are due, of receivers that are not left alone for a while."""
         left_alone = Receiver.objects.filter(retry_at__gt=timezone.now())
         return cls.leasable_when_due() & (Q(receiver=None) | ~Q(receiver__in=left_alone))

@@ -22,37 +22,43 @@ from agents.models import Agent
 def raise_alert(
     *, kind: str, about: str, title: str, agent: Agent | None = None, page: Model | None = None, lasts: bool = False
 ) -> Alert:
-    """Tell people of something, once: as `agents.kit.alerting.raise_alert`, which has the arguments.
+    """Raise an alert, unless the same is open; `agents.kit.alerting.raise_alert` has the arguments.
 
     Returns:
         The alert that is open now: a new one, or the one that was.
     """
-    now, key = timezone.now(), {"kind": kind, "about": about[:300]}
-    where = "" if page is None else f"{page._meta.app_label}/{page._meta.model_name}/{page.pk}/change/"
+    now = timezone.now()
+    about = about[:300]
+    address = "" if page is None else f"{page._meta.app_label}/{page._meta.model_name}/{page.pk}/change/"
     fields: dict[str, Any] = {
         "title": capfirst(" ".join(title.split()))[:300],
-        "page": where,
+        "page": address,
         "ended_at": None if lasts else now,
     }
     with transaction.atomic():
-        there = Alert.objects.select_for_update().filter(Alert.open(), **key)
-        if (alert := there.first()) is None:
+        open_alerts = Alert.objects.select_for_update().filter(Alert.open(), kind=kind, about=about)
+        alert = open_alerts.first()
+        if alert is None:
             try:
                 with transaction.atomic():
-                    alert = Alert.objects.create(agent=agent, **key, **fields)
+                    alert = Alert.objects.create(kind=kind, about=about, agent=agent, **fields)
             except IntegrityError:  # another process was faster
-                return there.get()
+                return open_alerts.get()
             queue_deliveries(alert)
-        elif not (lasts and alert.ended_at is None):
-            there.update(times=F("times") + 1, last_at=now, **fields)
+            return alert
+        lasts_since_then = lasts and alert.ended_at is None
+        if not lasts_since_then:
+            open_alerts.update(times=F("times") + 1, last_at=now, **fields)
             alert.refresh_from_db()
     return alert
 
 
 def end_alerts(*, kind: str, still: Iterable[str] = (), about: str | None = None) -> int:
     """Note that what lasted is over: that object, or all of a kind but those that still last; return how many ended."""
-    lasting = Alert.objects.filter(kind=kind, ended_at__isnull=True).exclude(about__in=list(still))
-    return (lasting if about is None else lasting.filter(about=about)).update(ended_at=timezone.now())
+    over = Alert.objects.filter(kind=kind, ended_at__isnull=True).exclude(about__in=list(still))
+    if about is not None:
+        over = over.filter(about=about)
+    return over.update(ended_at=timezone.now())
 
 
 def acknowledge(alerts: QuerySet[Alert], *, user: Any, note: str = "") -> int:
@@ -83,7 +89,8 @@ def _change(kinds: Mapping[int, str], state: Mapping[str, Any]) -> int:
     """Write the state of alerts, whose kinds are given by id, and call the observers of those kinds."""
     changed = Alert.objects.filter(pk__in=kinds).update(**state)
     for kind, observer in declared("alert_observers").items():
-        if ids := [pk for pk, alert_kind in kinds.items() if alert_kind == kind]:
+        ids = [pk for pk, alert_kind in kinds.items() if alert_kind == kind]
+        if ids:
             import_string(observer)(ids, **state)
     return changed
 
@@ -112,7 +119,7 @@ def queue_deliveries(alert: Alert) -> None:
     wanted = Receiver.objects.filter(is_active=True)
     if alert.agent_id is not None:
         wanted = wanted.filter(Q(agents=alert.agent_id) | Q(agents=None))
-    receivers = [one for one in wanted.distinct() if not one.kinds or alert.kind in one.kinds]
+    receivers = [receiver for receiver in wanted.distinct() if not receiver.kinds or alert.kind in receiver.kinds]
     Delivery.objects.bulk_create([Delivery(alert=alert, receiver=receiver) for receiver in receivers])
     if receivers:
         transaction.on_commit(wake_workers)

@@ -43,9 +43,10 @@ def service_of(address: str) -> NotifyBase:
     from apprise import Apprise, AppriseAsset
 
     scheme, _, rest = address.partition("://")
-    if scheme not in (*SERVICES, "https") or not address.isascii() or not address.isprintable() or " " in address:
+    is_one_word = address.isascii() and address.isprintable() and " " not in address
+    if scheme not in (*SERVICES, "https") or not is_one_word:
         raise AddressRefused(f"address: not understood; {ALLOWED}")
-    parameters = {word.partition("=")[0] for word in re.split("[?&;]", rest)[1:]}
+    parameters = {part.partition("=")[0] for part in re.split("[?&;]", rest)[1:]}
     if parameters - PARAMETERS:
         raise AddressRefused(f"address: with a parameter that is not allowed; allowed: {', '.join(sorted(PARAMETERS))}")
     asset = AppriseAsset(app_id="Plumbline", app_desc="Plumbline", image_url_mask="", http_redirects=False)

@@ -11,7 +11,10 @@ from agents.kit.registry import Prune, Table
 
 
 def _seen_alerts(before: datetime) -> QuerySet[Alert]:
-    """Once their deliveries are gone; those of drift stay: the falls they are about stay, and name them."""
+    """Return alerts that were acknowledged and over by then, once their deliveries are gone.
+
+    Those of drift stay: the falls they are about stay, and name them.
+    """
     over = Alert.objects.filter(acknowledged_at__lt=before, ended_at__lt=before, deliveries=None)
     return over.exclude(kind=Alert.Kind.DRIFT)
 

@@ -1,4 +1,4 @@
-"""Webhooks as the Standard Webhooks specification has them: sign a message, and post it to an address that may be posted to.
+"""Sign a message as the Standard Webhooks specification has it, and post it to an address that may be posted to.
 
 Apprise's session resolves a name once and connects to the address that was checked: a name that answers differently the second time gains
 nothing. No proxy of the environment is used, redirects are not followed, the answer's body is not read, and the whole takes a bounded time.
@@ -26,13 +26,13 @@ class Unreachable(OSError):
 
 
 def secret_of(salt: str, key: str = "") -> str:
-    """The signing secret of a receiver, derived from SECRET_KEY (or another `key`): it is stored nowhere."""
+    """Return the signing secret of a receiver, derived from SECRET_KEY (or another `key`): it is stored nowhere."""
     digest = hmac.new((key or settings.SECRET_KEY).encode(), f"plumbline.webhook.{salt}".encode(), hashlib.sha256)
     return f"whsec_{base64.b64encode(digest.digest()).decode()}"
 
 
 def headers_for(body: bytes, *, message_id: str, salt: str, now: float | None = None) -> dict[str, str]:
-    """The headers of a try. While SECRET_KEY changes, each of SECRET_KEY_FALLBACKS signs, too."""
+    """Return the headers of a try. While SECRET_KEY changes, each of SECRET_KEY_FALLBACKS signs, too."""
     timestamp = str(int(time.time() if now is None else now))
     signatures = []
     for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
@@ -82,18 +82,20 @@ def post(url: str, body: bytes, headers: dict[str, str], *, seconds: float) -> i
             raise AddressRefused(not_public(target.host)) from None
         if isinstance(error, requests.Timeout) or time.monotonic() >= end:
             raise Unreachable(f"no answer within {seconds:g} s") from None
-        raise Unreachable(_words(_cause(error))) from None
+        raise Unreachable(_reason(_first_cause(error))) from None
 
 
-def _cause(error: BaseException) -> BaseException:
-    """Return what an error began with."""
-    while deeper := error.__cause__ or error.__context__:
-        error = deeper
+def _first_cause(error: BaseException) -> BaseException:
+    """Return the error with which this one began."""
+    cause = error.__cause__ or error.__context__
+    while cause is not None:
+        error = cause
+        cause = error.__cause__ or error.__context__
     return error
 
 
-def _words(error: BaseException) -> str:
-    """What went wrong, without the address, and without what the other side wrote."""
+def _reason(error: BaseException) -> str:
+    """Return what went wrong, without the address, and without what the other side wrote."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not valid: {error.verify_message}"
     if isinstance(error, ConnectionRefusedError):

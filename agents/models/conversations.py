@@ -27,19 +27,25 @@ MOST_ALIASES, ALIAS_CHARACTERS = 20, 80
 
 
 def validate_aliases(value: object) -> None:
-    """Aliases are a list of up to 20 names on one line, each of up to 80 characters with a letter or digit and without an @."""
-    for name in value if isinstance(value, list) and len(value) <= MOST_ALIASES else [None]:
-        is_name = isinstance(name, str) and len(name) <= ALIAS_CHARACTERS and name.isprintable() and "@" not in name
-        if not is_name or not any(char.isalnum() for char in str(name)):
-            raise ValidationError(
-                'Aliases are %(value).200r; allowed: a list of at most %(most)s names such as "Mike", of up to %(characters)s '
-                "characters, with a letter or digit and without an @.",
-                params={"value": value, "most": MOST_ALIASES, "characters": ALIAS_CHARACTERS},
-            )
+    """Refuse aliases that are no list of up to 20 names on one line, each of up to 80 characters with a letter or digit, without an @."""
+    if isinstance(value, list) and len(value) <= MOST_ALIASES and all(_is_alias(name) for name in value):
+        return
+    raise ValidationError(
+        'Aliases are %(value).200r; allowed: a list of at most %(most)s names such as "Mike", of up to %(characters)s '
+        "characters, with a letter or digit and without an @.",
+        params={"value": value, "most": MOST_ALIASES, "characters": ALIAS_CHARACTERS},
+    )
+
+
+def _is_alias(name: object) -> bool:
+    if not isinstance(name, str) or len(name) > ALIAS_CHARACTERS:
+        return False
+    has_letter_or_digit = any(char.isalnum() for char in name)
+    return has_letter_or_digit and name.isprintable() and "@" not in name
 
 
 def validate_name(value: object) -> None:
-    """A name is on one line and holds no control character."""
+    """Refuse a name that is not on one line, or holds a control character."""
     try:
         check_name(str(value))
     except ValueError as error:
@@ -50,16 +56,16 @@ class AgentQuerySet(models.QuerySet["Agent"]):
     """Agents."""
 
     def listed(self) -> AgentQuerySet:
-        """Those that people made: not those of an experiment's population."""
+        """Return those that people made, not those of an experiment's population."""
         return self.filter(synthetic=False)
 
     def in_use(self) -> AgentQuerySet:
-        """The active ones of these: what ``--agents all`` and schedules mean."""
+        """Return the active ones of these: ``--agents all`` and schedules mean them."""
         return self.listed().filter(is_active=True)
 
 
 class NumberOf(models.Subquery):
-    """How many rows a query has, as a value of another one. Slice it: then no more are counted."""
+    """The number of rows of a query, as a value in another one. Slice the query: then no more are counted."""
 
     template = "(SELECT COUNT(*) FROM (%(subquery)s) counted)"
     output_field = models.IntegerField()
@@ -151,14 +157,16 @@ class Agent(models.Model):
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Store the agent, and mark outsiders who have spoken under its name before, as new ones are."""
-        was_named_so = self.pk is not None and Agent.objects.filter(pk=self.pk, display_name=self.display_name).exists()
+        has_same_name = False
+        if self.pk is not None:
+            has_same_name = Agent.objects.filter(pk=self.pk, display_name=self.display_name).exists()
         super().save(*args, **kwargs)
-        if not was_named_so:
+        if not has_same_name:
             mark_outsiders(self.display_name)
 
     @property
     def seeded(self) -> bool:
-        """Whether it is one of the examples: their propositions and nudges apply to no other agent."""
+        """Return whether it is one of the examples: their propositions and nudges apply to no other agent."""
         return self.origin == self.Origin.SEED
 
 
@@ -268,11 +276,11 @@ class MemoryPassage(models.Model):
         return self.text[:60]
 
 
-_SHOWN = 20
+AGENTS_NAMED = 20  # in the sentence about a name that is no agent's
 
 
 class FieldRefused(Refused):
-    """Something cannot be done as it was asked for. The text names the field, its value and what is allowed.
+    """A refusal of one field. The text names the field, its value and what is allowed.
 
     Attributes:
         field: Which argument is wrong.
@@ -288,19 +296,20 @@ class UnknownAgent(ValueError):
 
 
 def find_agent(name: str) -> Agent:
-    """The agent of this slug; its display name, and capitals, are understood too.
+    """Return the agent of this slug; its display name, and capitals, are understood too.
 
     Raises:
         UnknownAgent: None, with the nearest names.
     """
-    agent = _agent_of(name.strip())
+    name = name.strip()
+    agent = _agent_named(name)
     if agent is None:
-        raise UnknownAgent(no_agent(name.strip()))
+        raise UnknownAgent(no_agent(name))
     return agent
 
 
 def find_agents(names: str) -> list[Agent]:
-    """The agents for ``--agents``: ``all`` (every active one), or slugs separated by commas, each agent once; see `find_agent`.
+    """Return the agents of ``--agents``: ``all`` (every active one), or slugs separated by commas, each agent once; see `find_agent`.
 
     Raises:
         UnknownAgent: A name is no agent's, or none is given.
@@ -310,18 +319,26 @@ def find_agents(names: str) -> list[Agent]:
         raise UnknownAgent("no agent named; write slugs separated by commas, or all")
     if [name.lower() for name in wanted] == ["all"]:
         return list(Agent.objects.in_use().order_by("slug"))
-    agents = [_agent_of(name) for name in wanted]
-    if missing := [name for name, agent in zip(wanted, agents, strict=True) if agent is None]:
-        slugs = ", ".join(Agent.objects.listed().order_by("slug").values_list("slug", flat=True)[: 2 * _SHOWN])
-        raise UnknownAgent(
-            f"no agent {', '.join(map(repr, missing))}; agents: {slugs or 'none; import or seed some first'}"
-        )
-    return list({agent.pk: agent for agent in agents if agent is not None}.values())
+    agents: dict[int, Agent] = {}
+    missing = []
+    for name in wanted:
+        agent = _agent_named(name)
+        if agent is None:
+            missing.append(repr(name))
+        else:
+            agents[agent.pk] = agent
+    if missing:
+        slugs = ", ".join(Agent.objects.listed().order_by("slug").values_list("slug", flat=True)[: 2 * AGENTS_NAMED])
+        raise UnknownAgent(f"no agent {', '.join(missing)}; agents: {slugs or 'none; import or seed some first'}")
+    return list(agents.values())
 
 
-def _agent_of(name: str) -> Agent | None:
+def _agent_named(name: str) -> Agent | None:
+    """Return the agent with this slug, else the first whose slug or display name is the same but for capitals."""
     exact = Agent.objects.filter(slug=name).first()
-    return exact or Agent.objects.filter(Q(slug__iexact=name) | Q(display_name__iexact=name)).order_by("slug").first()
+    if exact is not None:
+        return exact
+    return Agent.objects.filter(Q(slug__iexact=name) | Q(display_name__iexact=name)).order_by("slug").first()
 
 
 OUTSIDER_MARK = " (outsider)"
@@ -359,19 +376,21 @@ def _folded_name(name: str) -> str:
 
 
 def no_agent(name: str) -> str:
-    """A sentence for a name that is no agent's, with the nearest slugs."""
+    """Return a sentence about a name that is no agent's, with the nearest slugs."""
     slugs = list(Agent.objects.listed().order_by("slug").values_list("slug", flat=True)[:1000])
     if not slugs:
         return "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"
     near = get_close_matches(name.lower(), slugs, n=3, cutoff=0.5)
     if near:
         return f"there is no agent {name[:80]!r}; did you mean {' or '.join(near)}?"
-    return f"there is no agent {name[:80]!r}; agents: {', '.join(slugs[:_SHOWN])}{' …' if len(slugs) > _SHOWN else ''}"
+    more = " …" if len(slugs) > AGENTS_NAMED else ""
+    return f"there is no agent {name[:80]!r}; agents: {', '.join(slugs[:AGENTS_NAMED])}{more}"
 
 
 def validate_tags(value: object) -> None:
-    """Tags are an object of texts, e.g. ``{"build": "41", "locale": "en"}``; a key starts with a letter."""
-    if not isinstance(value, dict) or not all(isinstance(k, str) and isinstance(v, str) for k, v in value.items()):
+    """Refuse tags that are no object of texts such as ``{"build": "41", "locale": "en"}``, whose keys start with a letter."""
+    texts = [*value.keys(), *value.values()] if isinstance(value, dict) else [None]
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in texts):
         raise ValidationError('Tags are pairs of texts, e.g. {"build": "41"}; got %(value)r.', params={"value": value})
     for key in value:
         if not TAG_KEY.fullmatch(key):
@@ -381,6 +400,7 @@ def validate_tags(value: object) -> None:
 
 
 def new_external_id() -> str:
+    """Return an id for a message that has none from its source."""
     return uuid.uuid4().hex
 
 
@@ -458,13 +478,14 @@ class SaidAt(models.DateTimeField):  # type: ignore[type-arg]  # nor can it be s
     """When a message counts as said: its `sent_at`; without one what is given here, by default when it is stored."""
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
-        if (sent_at := getattr(model_instance, "sent_at", None)) is not None:
+        sent_at = getattr(model_instance, "sent_at", None)
+        if sent_at is not None:
             setattr(model_instance, self.attname, sent_at)
         return super().pre_save(model_instance, add)
 
 
 class Message(models.Model):
-    """What was really said, once. Drafts that were rejected are not messages."""
+    """A message that was really said, once. Drafts that were rejected are not messages."""
 
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="messages")
     position = models.PositiveBigIntegerField(help_text="place in the channel's order, from 1")
@@ -541,7 +562,7 @@ class Message(models.Model):
 
     @property
     def author_name(self) -> str:
-        """The speaker's name as people read it."""
+        """Return the speaker's name as people read it."""
         if self.agent is not None:
             return self.agent.display_name
         if self.user is not None:

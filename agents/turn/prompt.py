@@ -179,7 +179,8 @@ def new_turn(
     given = overrides or {}
     newest_version = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")[:1]
     facts = agent_facts()
-    columns = Agent.objects.filter(pk=agent.pk).values("pk", version=Subquery(newest_version), **facts).first() or {}
+    rows = Agent.objects.filter(pk=agent.pk).values("pk", version=Subquery(newest_version), **facts)
+    columns: Mapping[str, Any] = rows.first() or {}
     speaker = speaker_of(agent, given)
     transcript: list[Message] = []
     if channel.kind != Channel.Kind.DEBATE:

@@ -210,7 +210,7 @@ def read_calls_in(
     The people who wrote lately are known by name, too, so that what is said to them is said to no agent. The author is not among them.
     """
     recent = Message.objects.filter(channel=channel).order_by("-position")
-    rows = recent.values_list(
+    rows: Any = recent.values_list(
         "agent_id", "user_id", "outsider", "user__username", "user__first_name", "user__last_name"
     )
     people: dict[Hashable, Any] = {}

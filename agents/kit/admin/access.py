@@ -1,4 +1,4 @@
-"""Who may enter: signing in, users, groups and the tokens of the API."""
+"""Access to the console and the API: signing in, users, groups and tokens."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ admin.site.unregister([User, Group])
 
 
 def user_of(request: HttpRequest) -> User:
-    """Who is signed in, for services that note who did something; the admin lets no anonymous user in."""
+    """Return who is signed in, for services that note who did something; the admin lets no anonymous user in."""
     assert isinstance(request.user, User)  # noqa: S101 (for the type checker)
     return request.user
 
@@ -80,18 +80,25 @@ class ApiTokenAdmin(ModelAdmin[ApiToken]):
 
     @admin.display(description="expires", ordering="expires_at")
     def expires(self, token: ApiToken) -> SafeString | str:
-        ended = display.badge("expired", "bad") if token.is_expired else ""
-        return format_html("{} {}", display.moment(token.expires_at), ended) if token.expires_at else "never"
+        if token.expires_at is None:
+            return "never"
+        badge = display.badge("expired", "bad") if token.is_expired else ""
+        return format_html("{} {}", display.moment(token.expires_at), badge)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ApiToken]:
         tokens = super().get_queryset(request)
-        return tokens if user_of(request).is_superuser else tokens.filter(user=user_of(request))
+        user = user_of(request)
+        if user.is_superuser:
+            return tokens
+        return tokens.filter(user=user)
 
     def has_change_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
         return False
 
     def get_fieldsets(self, request: HttpRequest, obj: ApiToken | None = None) -> Any:
-        return [(None, {"fields": ("name", "expires_in")})] if obj is None else super().get_fieldsets(request, obj)
+        if obj is None:
+            return [(None, {"fields": ("name", "expires_in")})]
+        return super().get_fieldsets(request, obj)
 
     def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: bool) -> None:
         days = form.cleaned_data["expires_in"]
@@ -105,7 +112,9 @@ class ApiTokenAdmin(ModelAdmin[ApiToken]):
         return self.page(request, "admin/kit/token_made.html", f"Token {obj.name}", **context)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        panels = [panel(request, None) for one in extensions(ApiToken, request) for panel in one.panels]
+        panels = []
+        for extension in extensions(ApiToken, request):
+            panels += [panel(request, None) for panel in extension.panels]
         return super().changelist_view(request, {**(extra_context or {}), "panels": panels})
 
     list_after_template = "admin/panels.html"
@@ -113,7 +122,7 @@ class ApiTokenAdmin(ModelAdmin[ApiToken]):
 
 @login_not_required
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """The admin site's own page; 429 after too many wrong passwords from one address or for one user name."""
+    """Show the admin site's own page; a 429 after too many wrong passwords from one address or for one user name."""
     limits = [SignIns(), SignInsOfUser()] if request.method == "POST" else []
     for limit in limits:
         if not limit.allow_request(request):

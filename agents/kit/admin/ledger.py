@@ -33,8 +33,8 @@ TOTALLED_ROWS = 5_000  # sums over more calls than this are not worth the wait o
 ALL_TOKENS = reduce(add, (Coalesce(F(kind), 0) for kind in TOKENS))
 
 
-def _totals(sums: Totals | None) -> dict[str, Any]:
-    """What the line above the list shows."""
+def _totals_shown(sums: Totals | None) -> dict[str, Any]:
+    """Return what the line above the list shows; None = there are more calls than are summed."""
     if sums is None:
         return {"limit": f"{TOTALLED_ROWS:,}"}
     tokens = sum(getattr(sums, kind) for kind in TOKENS)
@@ -63,16 +63,19 @@ class LLMCallAdmin(LogAdmin[LLMCall]):
             # The keys are looked for once: that of a rare status may take a look at every row.
             keys = list(changelist.queryset.order_by("-pk").values_list("pk", flat=True)[: TOTALLED_ROWS + 1])
             sums = totals(LLMCall.objects.filter(pk__in=keys)) if len(keys) <= TOTALLED_ROWS else None
-            response.context_data["totals"] = _totals(sums)
+            response.context_data["totals"] = _totals_shown(sums)
         return response  # type: ignore[no-any-return]
 
     @admin.display(description="purpose")
     def what(self, call: LLMCall) -> SafeString:
-        return display.lines(display.visible(call.purpose), " · ".join(filter(None, (call.role, call.dimension))))
+        details = [text for text in (call.role, call.dimension) if text]
+        return display.lines(display.visible(call.purpose), " · ".join(details))
 
     @admin.display(description="model", ordering="model")
     def model_name(self, call: LLMCall) -> SafeString:
-        served = f"served as {call.served_model}" if call.served_model and call.served_model != call.model else ""
+        served = ""
+        if call.served_model and call.served_model != call.model:
+            served = f"served as {call.served_model}"
         return format_html('<span title="{}">{}</span>', display.marked(served), display.visible(call.model))
 
     @admin.display(description="tokens in / out")
@@ -121,8 +124,8 @@ class WorkerAdmin(ReadOnlyAdmin[WorkerHeartbeat]):
     def state(self, worker: WorkerHeartbeat) -> str:
         if worker.stopped_at is not None:
             return "stopped"
-        return (
-            "alive" if getattr(worker, "lives", False) else f"silent since {timezone.localtime(worker.seen_at):%H:%M}"
-        )
+        if getattr(worker, "lives", False):
+            return "alive"
+        return f"silent since {timezone.localtime(worker.seen_at):%H:%M}"
 
     calls = display.column("model calls in flight", lambda worker: f"{worker.slots_in_use} of {worker.slots}")

@@ -37,7 +37,7 @@ _SECOND_DIGEST = re.compile(r'\.\w*"$')  # of an ETag, see `etag_of`
 
 
 class Changed(APIException):
-    """What is there is not what the sender read."""
+    """A 412: the row was changed since the sender read it."""
 
     status_code = 412
 

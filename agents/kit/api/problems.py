@@ -44,7 +44,7 @@ class Conflict(APIException):
 
 
 class Unavailable(APIException):
-    """What the request needs does not work just now; nothing was done."""
+    """A 503: something that the request needs does not work just now; nothing was done."""
 
     status_code = HTTPStatus.SERVICE_UNAVAILABLE
     default_code = "unavailable"

@@ -109,7 +109,7 @@ def _is_deeper_than(data: Any, levels: int) -> bool:
     """Return whether values are nested in more levels of lists and objects; without recursion, which could go too deep itself."""
     values = [data]
     for _ in range(levels + 1):
-        values_below = []
+        values_below: list[Any] = []
         for value in values:
             if isinstance(value, dict):
                 values_below += value.values()

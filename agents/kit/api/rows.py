@@ -118,13 +118,13 @@ def query_link(view_name: str, parameter: str, key: str = "pk") -> Read:
 
 
 class Answer(BaseModel):
-    """What an answer holds. Read from an object, its fields are attributes of the same names."""
+    """The base of answers. Read from an object, its fields are attributes of the same names."""
 
     model_config = ConfigDict(from_attributes=True, coerce_numbers_to_str=True)
 
 
 class Row(Answer):
-    """What answers show of a row of `table`.
+    """The base of answers that show a row of `table`.
 
     `columns` name the fields in order; those that the class does not declare are columns of the table. A foreign key is shown by the slug
     or name of its row, else by its id. ``url`` leads to the row itself, ``X_url`` to the row of the foreign key ``X``, else to the route

@@ -1,4 +1,4 @@
-"""What apps of upper layers add to the pages of a model below: columns, actions, panels, sections, buttons and notes."""
+"""Extensions of the pages of a model by apps of upper layers: columns, actions, panels, sections, buttons and notes."""
 
 from __future__ import annotations
 

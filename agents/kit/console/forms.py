@@ -143,7 +143,7 @@ def report_done(
 # -- a use case from a page: choose, see what it takes, have a worker do it
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPreview:
-    """What a use case would take (calls, cost), shown before it is asked for.
+    """Calls, cost and other things that a use case would take, shown before it is asked for.
 
     Attributes:
         facts: Names and values (texts or HTML): agent, judge, calls, cost.

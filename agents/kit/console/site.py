@@ -200,39 +200,42 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     def __init__(self, model: type[M], admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
         self.table = table_of(model)
-        self._take_columns_of_table()
-        self._take_search_of_table()
+        # What the registration says; the rest is the class's.
+        vars(self).update({**self._list_options(), **self._search_options(), **self._page_options()})
 
-    def _take_columns_of_table(self) -> None:
-        """Set list, filters and fields of the page where the table's registration has them; else those of the class stay."""
-        table = self.table
-        if table.columns:
-            names = table.columns.split()
-            self.list_display = [column(self, name, is_list=True) for name in names]
-            self.list_select_related = self.list_select_related or related(self.model, names)
-        if table.filters:
-            self.list_filter = [list_filter(self, name) for name in table.filters.split()]
-        fieldsets: list[Any] = []
-        for title, names_of_group in table.fields:
-            fields = [column(self, name, is_list=False) for name in names_of_group.split()]
-            fieldsets.append((title or None, {"fields": fields}))
-        if fieldsets:
-            self.fieldsets = fieldsets
+    def _list_options(self) -> dict[str, Any]:
+        """Return columns and filters of the list, as far as the table's registration has them."""
+        options: dict[str, Any] = {}
+        if self.table.columns:
+            names = self.table.columns.split()
+            options["list_display"] = [column(self, name, is_list=True) for name in names]
+            options["list_select_related"] = self.list_select_related or related(self.model, names)
+        if self.table.filters:
+            options["list_filter"] = [list_filter(self, name) for name in self.table.filters.split()]
+        return options
 
-    def _take_search_of_table(self) -> None:
-        """Set what a search looks through: columns with a star by a part of their text, the others exactly."""
+    def _search_options(self) -> dict[str, Any]:
+        """Return what a search looks through: columns with a star by a part of their text, the others exactly."""
         if not self.table.search:
-            return
+            return {}
         lookups = []
         labels = []
         for name in self.table.search.split():
             field: Any = self.model._meta.get_field(name.rstrip("*"))
             lookups.append(field.name if name.endswith("*") else f"{field.name}__exact")
             labels.append(str(field.verbose_name))
-        self.search_fields = lookups
-        self.search_help_text = " or ".join(labels)
+        help_text = " or ".join(labels)
         if lookups[0].endswith("__exact"):
-            self.search_help_text += ", exactly"
+            help_text += ", exactly"
+        return {"search_fields": lookups, "search_help_text": help_text}
+
+    def _page_options(self) -> dict[str, Any]:
+        """Return the groups of fields of a row's page, where the table's registration has them."""
+        fieldsets: list[Any] = []
+        for title, names in self.table.fields:
+            fields = [column(self, name, is_list=False) for name in names.split()]
+            fieldsets.append((title or None, {"fields": fields}))
+        return {"fieldsets": fieldsets} if fieldsets else {}
 
     def get_urls(self) -> list[URLPattern]:
         """Return the pages declared with `console_page`, then those of Django."""

@@ -21,7 +21,7 @@ from agents.models import Agent, Channel, Run
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.turn.send_message import SendRefused, TurnRefused
 
-LONGEST = 2_000  # characters of a line of a trace
+LONGEST_LINE = 2_000  # characters of a line of a trace
 
 
 class Command(BaseCommand):
@@ -56,32 +56,43 @@ Exit code: 0 all was answered, 1 a turn failed."""
             agent = find_agent(options["agent"])
         except UnknownAgent as error:
             raise unusable(error) from None
-        messages = self._typed(agent) if options["script"] is None else iter(_script(options["script"]))
+        messages = self._typed(agent) if options["script"] is None else iter(_messages_of(options["script"]))
         channel = self._channel(agent, options["channel"])
         if options["trace"] and not options["json"]:
-            reasons = [import_string(path)(agent) for path in declared_list("chat_untraced")]
-            if all(reasons):
-                self.stderr.write(" ".join(reasons) or "No installed app traces turns.")
-        done: list[Exchange] = []
+            self._say_why_untraced(agent)
+        exchanges: list[Exchange] = []
         try:
             with stopping_on_sigterm():
                 for text in messages:
                     with sentry_sdk.start_transaction(op="agents.command", name="chat"):
-                        done.append(exchange(agent, channel, text))
+                        exchanges.append(exchange(agent, channel, text))
                     if not options["json"]:
-                        self._show(agent, done[-1], trace=options["trace"], echo=options["script"] is not None)
+                        is_echoed = options["script"] is not None
+                        self._show(agent, exchanges[-1], trace=options["trace"], echo=is_echoed)
         except (SendRefused, TurnRefused) as error:
             raise unusable(error) from None
         except KeyboardInterrupt:
             again = f"go on with: manage.py chat {agent.slug} --channel {channel.slug}"
             raise CommandError(f"Stopped; {again}", returncode=STOPPED) from None
         if options["json"]:
-            shown = {"agent": agent.slug, "channel": channel.slug, "exchanges": [one.model_dump() for one in done]}
+            shown = {
+                "agent": agent.slug,
+                "channel": channel.slug,
+                "exchanges": [done.model_dump() for done in exchanges],
+            }
             self.stdout.write(json.dumps(shown, ensure_ascii=False, indent=2))
-        if failed := [one for one in done if one.status != Run.Status.COMPLETED]:
-            raise unanswered(f"turn {failed[0].run} {failed[0].status}: {failed[0].error}", otherwise=FAILED)
+        for done in exchanges:
+            if done.status != Run.Status.COMPLETED:
+                raise unanswered(f"turn {done.run} {done.status}: {done.error}", otherwise=FAILED)
+
+    def _say_why_untraced(self, agent: Agent) -> None:
+        """Say why there will be no trace, where no app traces the agent's turns."""
+        reasons = [import_string(path)(agent) for path in declared_list("chat_untraced")]
+        if all(reasons):
+            self.stderr.write(" ".join(reasons) or "No installed app traces turns.")
 
     def _channel(self, agent: Agent, slug: str | None) -> Channel:
+        """Return the earlier conversation of this slug; without one begin a new one."""
         if slug is None:
             return begin_chat(agent)
         talks = Channel.objects.filter(memberships__agent=agent, synthetic=True, kind=Channel.Kind.DM)
@@ -92,7 +103,7 @@ Exit code: 0 all was answered, 1 a turn failed."""
         return channel
 
     def _typed(self, agent: Agent) -> Iterator[str]:
-        """What a person types, line by line."""
+        """Yield what a person types, line by line."""
         self.stdout.write(f"You talk to {printable(agent.display_name)}. Ctrl-D ends it.")
         while True:
             try:
@@ -104,18 +115,24 @@ Exit code: 0 all was answered, 1 a turn failed."""
                 yield text
 
     def _show(self, agent: Agent, done: Exchange, *, trace: bool, echo: bool) -> None:
+        """Print the replies to a message, and the message itself where it comes from a file."""
+        replies = done.replies
+        if not replies:
+            replies = [f"(says nothing: {done.silent})" if done.silent else "(says nothing)"]
         if echo:
             self.stdout.write(f"> {printable(done.message)}")
-        for reply in done.replies or [f"(says nothing: {done.silent})" if done.silent else "(says nothing)"]:
+        for reply in replies:
             self.stdout.write(f"{printable(agent.display_name)}: {printable(reply)}")
-        for line in done.lines if trace else ():
-            self.stdout.write(f"    {in_line(line, LONGEST)}")
-        if trace and done.summary_failed:
-            self.stdout.write(f"    {in_line(f'summary: {done.summary_failed}', LONGEST)}")
+        if not trace:
+            return
+        for line in done.lines:
+            self.stdout.write(f"    {in_line(line, LONGEST_LINE)}")
+        if done.summary_failed:
+            self.stdout.write(f"    {in_line(f'summary: {done.summary_failed}', LONGEST_LINE)}")
 
 
-def _script(name: str) -> list[str]:
-    """The messages of a file."""
+def _messages_of(name: str) -> list[str]:
+    """Return the messages of a file, a line each; ``-`` is standard input."""
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

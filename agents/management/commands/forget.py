@@ -73,7 +73,7 @@ class Command(BaseCommand):
         except erasure.Unknown as error:
             raise unusable(error) from None
 
-    def _show_places(self, places: list[erasure.Place], *, as_json: bool) -> None:
+    def _show_places(self, places: list[erasure.NameInColumn], *, as_json: bool) -> None:
         if as_json:
             self.stdout.write(json.dumps([place._asdict() for place in places], indent=2))
             return
@@ -92,10 +92,12 @@ class Command(BaseCommand):
         tables = _per_table(results)
         for table, rows in tables.items():
             if rows:
-                self.stdout.write(f"{table:<32} {rows:>8,} row{'s' * (rows != 1)} {what}")
-        if nothing := empty_tables(tables, what="found"):
-            self.stdout.write(nothing)
-        for table, rows in _made_of_it(results).items():
+                noun = "row" if rows == 1 else "rows"
+                self.stdout.write(f"{table:<32} {rows:>8,} {noun} {what}")
+        nothing_found = empty_tables(tables, what="found")
+        if nothing_found:
+            self.stdout.write(nothing_found)
+        for table, rows in _configuration_made_of_it(results).items():
             self.stdout.write(
                 f"{table}: {rows} row{'s' * (rows != 1)} of configuration were made of what they said: look there yourself"
             )
@@ -105,15 +107,16 @@ class Command(BaseCommand):
 
 
 def _per_table(results: Iterable[erasure.Erased], *, report_only: bool = False) -> dict[str, int]:
-    """Rows per table; one that several rules name is one row."""
+    """Return rows per table, of the rules that erase or of those that only report; one that several rules name is one row."""
     keys: dict[str, set[Any]] = {}
-    for one in results:
-        if one.rule.report_only == report_only:
-            keys.setdefault(one.rule.table, set()).update(one.keys)
+    for erased in results:
+        if erased.rule.report_only == report_only:
+            keys.setdefault(erased.rule.table, set()).update(erased.keys)
     return {table: len(rows) for table, rows in keys.items()}
 
 
-def _made_of_it(results: Iterable[erasure.Erased]) -> dict[str, int]:
+def _configuration_made_of_it(results: Iterable[erasure.Erased]) -> dict[str, int]:
+    """Return the rows of configuration, by table, that were made of what the person said."""
     return {table: rows for table, rows in _per_table(results, report_only=True).items() if rows}
 
 
@@ -121,6 +124,6 @@ def _as_json(results: list[erasure.Erased], dry_run: bool) -> dict[str, Any]:
     return {
         "dry_run": dry_run,
         "tables": _per_table(results),
-        "configuration": _made_of_it(results),
+        "configuration": _configuration_made_of_it(results),
         "out_of_reach": OUT_OF_REACH,
     }

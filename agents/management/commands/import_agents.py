@@ -16,7 +16,7 @@ from agents.personas.persona import Outcome, UpsertResult
 from agents.personas.reader import import_agents
 from agents.personas.shape import PersonaError
 
-_EXAMPLES = (
+_HOW_TO_REPLACE_EXAMPLES = (
     "Remove the examples first (manage.py seed --remove), name yours otherwise, or take their place with --reset."
 )
 
@@ -38,17 +38,24 @@ class Command(CodedCommand):
             results = import_agents(path=options["path"], reset=options["reset"], dry_run=options["dry_run"])
         except PersonaError as error:
             raise unusable(f"{error}\nNothing was imported.") from None
-        unchanged = [result.agent.slug for result in results if result.outcome == Outcome.KEPT_EDITED]
-        if edited := ", ".join(slug for slug in unchanged if slug not in examples):
+        kept = [result.agent.slug for result in results if result.outcome == Outcome.KEPT_EDITED]
+        kept_edited = [slug for slug in kept if slug not in examples]
+        kept_examples = [slug for slug in kept if slug in examples]
+        former_examples = [
+            result.agent.slug for result in results if result.agent.slug in examples and not result.agent.seeded
+        ]
+        if kept_edited:
+            names = ", ".join(kept_edited)
             self.stderr.write(
-                f"Kept, because their persona was edited here or does not come from an import: {edited}. --reset overwrites them."
+                f"Kept, because their persona was edited here or does not come from an import: {names}. --reset overwrites them."
             )
-        if shipped := ", ".join(slug for slug in unchanged if slug in examples):
-            self.stderr.write(f"Kept, because example agents have these names: {shipped}. {_EXAMPLES}")
-        if seeded := ", ".join(r.agent.slug for r in results if r.agent.slug in examples and not r.agent.seeded):
+        if kept_examples:
             self.stderr.write(
-                f"Example agents until now: {seeded}. What the examples said stays, and is measured, too."
+                f"Kept, because example agents have these names: {', '.join(kept_examples)}. {_HOW_TO_REPLACE_EXAMPLES}"
             )
+        if former_examples:
+            names = ", ".join(former_examples)
+            self.stderr.write(f"Example agents until now: {names}. What the examples said stays, and is measured, too.")
         if options["json"]:
             self.stdout.write(json.dumps(as_json(results, dry_run=options["dry_run"]), ensure_ascii=False))
             return
@@ -63,18 +70,20 @@ class Command(CodedCommand):
 
 
 def as_json(results: list[UpsertResult], *, dry_run: bool) -> dict[str, Any]:
-    """The object that ``--json`` prints."""
-    outcomes = Counter(result.outcome for result in results)
-    return {
-        "agents": [
+    """Return the object that ``--json`` prints."""
+    agents = []
+    for result in results:
+        agents.append(
             {
                 "slug": result.agent.slug,
                 "display_name": result.agent.display_name,
                 "outcome": result.outcome,
                 "changed": list(result.changed),
             }
-            for result in results
-        ],
+        )
+    outcomes = Counter(result.outcome for result in results)
+    return {
+        "agents": agents,
         **{outcome: outcomes[outcome] for outcome in Outcome},
         "dry_run": dry_run,
     }

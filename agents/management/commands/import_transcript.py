@@ -69,13 +69,15 @@ class Command(CodedCommand):
             self.stdout.write(json.dumps(report.model_dump(), ensure_ascii=False))
         else:
             self._show(report)
-            if report.speakers and not any(s.agent for s in report.speakers.values()) and not options["map"]:
+            has_agent = any(speaker.agent for speaker in report.speakers.values())
+            if report.speakers and not has_agent and not options["map"]:
                 again = "" if report.dry_run else ", and another --channel: in this one the messages keep their authors"
                 self.stdout.write(
                     f"No speaker is an agent, so nothing in it can be measured. Say who is one with --map SPEAKER=SLUG{again}."
                 )
 
     def _import(self, options: dict[str, Any]) -> ImportReport:
+        """Import the file, with bars of progress where standard error is a terminal."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console_for_bars(sys.stderr), transient=True) as bar:
             tasks: dict[str, Any] = {}
@@ -86,20 +88,7 @@ class Command(CodedCommand):
                 bar.update(tasks[what], completed=done)
 
             return import_transcript(
-                options["file"],
-                ReadOptions(
-                    format=options["format"],
-                    channel=options["channel"],
-                    speaker_map=dict(pair(text, "--map", last=True) for text in options["map"]),
-                    tags=dict(pair(text, "--tag") for part in options["tag"] for text in part.split(",")),
-                    columns=dict(
-                        pair(text, "--columns") for part in options["columns"] for text in part.split(",") if text
-                    ),
-                    time_zone=options["timezone"],
-                    dates=options["dates"],
-                ),
-                dry_run=options["dry_run"],
-                progress=progress,
+                options["file"], _read_options(options), dry_run=options["dry_run"], progress=progress
             )
 
     def _show(self, report: ImportReport) -> None:
@@ -131,6 +120,21 @@ class Command(CodedCommand):
             console.print(
                 "Messages that were there keep their tags. For another build's conversation use another --channel."
             )
+
+
+def _read_options(options: dict[str, Any]) -> ReadOptions:
+    """Return how the file is to be read, from the options of the command line."""
+    tags = [text for part in options["tag"] for text in part.split(",")]
+    columns = [text for part in options["columns"] for text in part.split(",") if text]
+    return ReadOptions(
+        format=options["format"],
+        channel=options["channel"],
+        speaker_map=dict(pair(text, "--map", last=True) for text in options["map"]),
+        tags=dict(pair(text, "--tag") for text in tags),
+        columns=dict(pair(text, "--columns") for text in columns),
+        time_zone=options["timezone"],
+        dates=options["dates"],
+    )
 
 
 def pair(text: str, option: str, *, last: bool = False) -> tuple[str, str]:

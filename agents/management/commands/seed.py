@@ -40,19 +40,24 @@ class Command(CodedCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        only = next((name for name in DEFAULTS if options[name]), "")
+        default = next((name for name in DEFAULTS if options[name]), "")
+        if options["remove"] and default:
+            raise wrong(f"--remove or --{default}, one of the two")
         if options["remove"]:
-            if only:
-                raise wrong(f"--remove or --{only}, one of the two")
             self._remove(options)
             return
         if options["yes"]:
             raise wrong("--yes goes with --remove")
-        if only:
-            if options["reset"]:
-                raise wrong(f"--{only} or --reset, one of the two")
-            self.stdout.write(import_string(DEFAULTS[only])([]))
+        if default and options["reset"]:
+            raise wrong(f"--{default} or --reset, one of the two")
+        if default:
+            store_defaults = import_string(DEFAULTS[default])
+            self.stdout.write(store_defaults([]))
             return
+        self._load(options)
+
+    def _load(self, options: dict[str, Any]) -> None:
+        """Load the examples, and say what was added and what stays as it is."""
         report = loader.seed(reset=options["reset"])
         done = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in sorted(report.agents.items()))
         self.stdout.write(f"Agents: {done}.")
@@ -71,13 +76,13 @@ class Command(CodedCommand):
     def _remove(self, options: dict[str, Any]) -> None:
         if options["reset"]:
             raise wrong("--remove or --reset, one of the two")
-        sure = options["yes"]
-        removal = remove_examples(dry_run=not sure)
+        is_confirmed = options["yes"]
+        removal = remove_examples(dry_run=not is_confirmed)
         if removal.objections:
             raise unusable("Nothing was removed:\n  " + "\n  ".join(removal.objections))
         rows = ", ".join(f"{number:,} {name}" for name, number in removal.removed.items() if number)
-        self.stdout.write(f"{'Removed' if sure else 'Would be removed'}: {rows or 'nothing'}.")
+        self.stdout.write(f"{'Removed' if is_confirmed else 'Would be removed'}: {rows or 'nothing'}.")
         for sentence in removal.kept:
             self.stdout.write(f"{sentence[:1].upper()}{sentence[1:]}.")
-        if not sure:
+        if not is_confirmed:
             self.stdout.write("Nothing was removed. To remove it: manage.py seed --remove --yes")

@@ -70,15 +70,16 @@ class Command(BaseCommand):
 
     def _take(self, run: Run, *, quiet: bool) -> Run:
         """Take the turn here, or wait for the worker that was faster, or until the agent's present turn has ended."""
-        owner, waiting_said = owner_name(), False
+        owner = owner_name()
+        has_said_so = False
         while True:
             with sentry_sdk.start_transaction(op="agents.command", name="turn"):
                 run = run_turn(run, owner=owner)
             if run.status in Run.FINAL:
                 return run
-            if not waiting_said and not quiet:
+            if not has_said_so and not quiet:
                 self.stderr.write(self._waiting_for(run))
-                waiting_said = True
+                has_said_so = True
             time.sleep(POLL)
 
     def _stopped(self, run: Run) -> str:

@@ -233,7 +233,8 @@ raise_alert(kind="drift", about="x", title="It fell")
 """
 
 
-def test_a_worker_killed_between_sending_and_noting_is_replaced_by_one_that_sends_the_same_id(
+@pytest.mark.slow
+def test_a_worker_killed_while_sending_is_replaced_by_one_that_sends_the_same_id(
     hook: Hook, database_url: str, tmp_path: Path
 ) -> None:
     hook.hangs = True

@@ -1,11 +1,11 @@
 """A process that ends in the middle of a turn loses no message and doubles none: real processes, a real server, one database file.
 
-The server answers what a test lets through and holds the rest, so that each test stops a process at the very same place.
+The server answers what a test lets through and holds the rest, so that the process is killed at the very same place. What a turn resumes
+with after an interruption anywhere else is tested in `test_interrupted`, in this process.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -22,8 +22,9 @@ import pytest
 
 from tests import zygote
 from tests.agents.turn.playing import answers
-from tests.agents.turn.stages import SESSION
 from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[3]
 SETUP = """
@@ -172,39 +173,6 @@ def said(database: Path) -> list[str]:
     return [text for (text,) in rows(database, "select text from messages order by position")]
 
 
-def test_killed_while_the_model_thinks_the_turn_begins_its_step_again(database: Path, server: LLMServer) -> None:
-    actor = Actor(server, "Hello.", hold="actor 0")
-    stopped(server, database, signal.SIGKILL, calls=1, stages=("Hint",))
-    assert rows(database, "select status from runs") == [("running",)]
-    prompt = rows(database, "select content from run_messages order by number")
-
-    go_on(server, database, stages=("Hint",))
-
-    assert said(database) == ["Hello."]
-    assert actor.actor_calls == 3, "the one that was lost, and two"
-    assert rows(database, "select content from run_messages where number <= 2 order by number") == prompt
-    assert rows(database, "select trace from runs")[0][0].count("hint") == 2, (
-        "one entry with one counter: prepared once"
-    )
-    assert server.bodies[0]["messages"] == server.bodies[1]["messages"]
-    assert server.bodies[0]["system"] == server.bodies[1]["system"]
-
-
-def test_killed_while_a_typed_answer_is_asked_for_the_turn_still_asks_for_it(database: Path, server: LLMServer) -> None:
-    fields = {"position": "Yes.", "reasoning": "It is.", "confidence": 0.5, "citations": []}
-    call = ("send_message", {"channel": "office", "text": "Yes, it is.", **fields})
-    server.respond = lambda body: {"tool_calls": [call], "hold": True}
-    stopped(server, database, signal.SIGKILL, calls=1, stages=("Asking",))
-
-    go_on(server, database)  # without the stage: what it asked for is stored
-
-    assert said(database) == ["Yes, it is."]
-    assert json.loads(rows(database, "select payload from messages")[0][0]) == fields
-    assert server.bodies[0]["tools"] == server.bodies[1]["tools"]
-    assert server.bodies[0]["system"] == server.bodies[1]["system"]
-    assert server.calls == 2, "the answer ends the turn"
-
-
 def test_killed_between_draft_and_commit_the_draft_is_said_once(database: Path, server: LLMServer) -> None:
     actor = Actor(server, "Hello.", hold="judge")
     stopped(server, database, signal.SIGKILL, calls=2, stages=("Judged",))
@@ -217,46 +185,6 @@ def test_killed_between_draft_and_commit_the_draft_is_said_once(database: Path, 
     assert rows(database, "select count(*) from run_messages where role = 'tool'") == [(1,)]
     (run,) = rows(database, "select id from runs")[0]
     assert rows(database, "select idempotency_key from messages") == [(f"run:{run}:toolu_1_1",)]
-
-
-def test_killed_between_commit_and_record_the_message_is_not_said_again(database: Path, server: LLMServer) -> None:
-    Actor(server, "Hello.", hold="judge")
-    stopped(server, database, signal.SIGKILL, calls=2, stages=("AskedAfterwards",))
-    assert said(database) == ["Hello."]
-    assert rows(database, "select count(*) from run_messages where role = 'tool'") == [(0,)]
-
-    go_on(server, database, stages=("AskedAfterwards",))
-
-    assert said(database) == ["Hello."]
-    assert rows(database, "select message_id is not null from run_messages where role = 'tool'") == [(1,)]
-
-
-def test_a_message_sent_back_goes_on_under_its_session_after_a_kill(database: Path, server: LLMServer) -> None:
-    Actor(server, "a bad word", "a good word", hold="actor 1")
-    stopped(server, database, signal.SIGKILL, calls=2, stages=("Strict",))
-    assert rows(database, "select count(*) from run_messages where role = 'tool'") == [(1,)]
-    continued = PIPELINE % (("Strict",),) + WORK + "from tests.agents.turn.stages import heard\nprint(heard)\n"
-    server.release()
-
-    done = zygote.run(
-        [sys.executable, "-c", "import django\ndjango.setup()\n" + continued],
-        cwd=ROOT, env=environment(database, server), capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-
-    assert f"('review', '{SESSION}|a good word')" in done.stdout, done.stderr
-    assert said(database) == ["a good word"]
-    trace = rows(database, "select trace from runs")[0][0]
-    assert trace.count('"review"') == 2, "the trace keeps what happened before the kill"
-
-
-def test_a_worker_told_to_stop_hands_the_turn_back(database: Path, server: LLMServer) -> None:
-    Actor(server, "Hello.", hold="actor 1")
-    process = stopped(server, database, signal.SIGTERM, calls=2)
-
-    assert process.returncode == 0
-    assert rows(database, "select status, lease_owner from runs") == [("pending", "")]
-    go_on(server, database)
-    assert said(database) == ["Hello."]
 
 
 def both_at_once(command: tuple[str, ...], database: Path, server: LLMServer) -> list[str]:
