@@ -378,7 +378,7 @@ def _usable_advice(value: Any) -> str:
 
 
 class _Entry(BaseModel):
-    """What the judge says of a claim. Strict: ``"7"``, 7.5, true, null and 97 are no scores, and 1 is not true.
+    """The judge's answer to one claim. Strict: ``"7"``, 7.5, true, null and 97 are no scores, and 1 is not true.
 
     `evidence` and `confidence` may be missing (AC-6.0.6): they are then unknown, and the value counts.
     """
@@ -949,7 +949,7 @@ def score_proposition(
 # -- whether a claim is true
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Whether a claim holds; where evidence is absent it does not. `holds` is None when it could not be judged, and `reason` says why."""
+    """The answer to a check; a claim without evidence does not hold. `holds` is None when it could not be judged, and `reason` says why."""
 
     holds: bool | None
     reasoning: str = ""

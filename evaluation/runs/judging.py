@@ -131,7 +131,7 @@ def _same_windows(entries: Iterable[OpenItem[T]]) -> list[_SameWindow[T]]:
 
 @dataclass(frozen=True, slots=True)
 class GroupQuestion(Generic[T]):
-    """What is asked about a group of items; `question` is None where there is no text to judge."""
+    """The question about a group of items; `question` is None where there is no text to judge."""
 
     items: list[OpenItem[T]]
     question: Question | None
@@ -219,7 +219,7 @@ Progress = Callable[[EvaluationRun, int], None]
 
 
 class Superseded(Exception):
-    """What the evaluation was planned on changed: its propositions or its persona."""
+    """The propositions or the persona changed since the evaluation was planned."""
 
 
 def lease() -> timedelta:
