@@ -21,7 +21,7 @@ from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
 from tests.e2e.main_pages import NAMES, main_pages
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long_setup]
 
 
 @pytest.fixture(scope="module")
