@@ -230,7 +230,7 @@ class _Execution:
             # No fault of these runs: a worker resumes them at once from what is stored.
             status, reason = Status.PENDING, ""
         elif interrupted:
-            status, reason = Status.ERRORED, "interrupted; the same command goes on with it"
+            status, reason = Status.ERRORED, "interrupted; run the same command again to resume"
         else:
             status, reason = Status.ERRORED, _error_text(error)
         for run in self.leased:
