@@ -115,7 +115,7 @@ TABLES = (
         columns="name_and_state whom what how due outcome",
         filters="is_active",
         search="name*",
-        empty="Add one to measure every day and be told of drift, or run manage.py schedule add nightly --every 1d.",
+        empty="Add one to measure every day and be alerted to drift, or run manage.py schedule add nightly --every 1d.",
         deleting="Nothing is measured by it any more. Its evaluations and alerts stay, without its name; its series is not continued by "
         "another schedule. To keep it, pause it instead.",
         typed="name where last_outcome",

@@ -226,7 +226,7 @@ def _questions(
             label=label,
             model=judge,
             nonce=nonce,
-            alone=True,
+            window_shown_once=True,
             items=(message.pk,),
         )
 

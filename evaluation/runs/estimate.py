@@ -222,7 +222,10 @@ STAND_IN = ("word " * REPLY_TOKENS)[: REPLY_TOKENS * 4].strip()
 
 
 class SimulationEstimate(BaseModel):
-    """What `--json` prints. Tokens are characters / 4 for the prompts and assumptions for the answers; `cost_usd` is None when unpriced."""
+    """An estimate of simulating one agent, as `--json` prints it.
+
+    Tokens are characters / 4 for the prompts and assumptions for the answers; `cost_usd` is None when unpriced.
+    """
 
     agent: str
     actor_model: str
@@ -234,7 +237,7 @@ class SimulationEstimate(BaseModel):
 
 
 class ActorAndJudge(NamedTuple):
-    """What simulating the speech of an agent would need, and what judging it would."""
+    """The estimates of simulating the speech of an agent, and of judging it."""
 
     acting: SimulationEstimate
     judging: Estimate

@@ -230,7 +230,7 @@ class _Execution:
             # No fault of these runs: a worker resumes them at once from what is stored.
             status, reason = Status.PENDING, ""
         elif interrupted:
-            status, reason = Status.ERRORED, "interrupted; the same command goes on with it"
+            status, reason = Status.ERRORED, "interrupted; run the same command again to resume"
         else:
             status, reason = Status.ERRORED, _error_text(error)
         for run in self.leased:
@@ -303,7 +303,7 @@ def _outcome(context: EvaluationContext, summary: RunSummary) -> _Outcome:
     """Decide how a judged run ends. One whose judge answered nothing is failed; one with nothing to measure is completed."""
     run = context.run
     own = [dimension for name, dimension in summary.dimensions.items() if name in run.own_dimensions]
-    judge_problem = context.refused or context.health.down
+    judge_problem = context.refused or context.health.down  # why no batch was accepted, or no call answered
     pending = sum(dimension.pending for dimension in own)
     if pending and context.budget.reason and not judge_problem:
         return _Outcome(Status.PAUSED_BUDGET, context.budget.reason)

@@ -140,7 +140,7 @@ def listing_request(
     events: Sequence[Event],
     part: tuple[int, int],
     nonce: str,
-    again: bool = False,
+    asked_again: bool = False,
     **call: Any,
 ) -> LLMRequest:
     """Ask for the ideas of one part of a conversation, all of whose messages are `events`.
@@ -149,7 +149,7 @@ def listing_request(
         name: The channel's.
         proposition: Its claim says what is to be listed.
         part: Its number, and how many there are.
-        again: Whether the same is asked again (repeats), so that the prompt cache should hold it.
+        asked_again: Whether the same is asked again (repeats), so that the prompt cache should hold it.
         call: `label`, `model` and `max_tokens` of the request.
     """
     channel_name = one_line(name)
@@ -165,7 +165,7 @@ def listing_request(
     return _request(
         "ideas",
         rubric="ideas",
-        text=Block(text, cache=again),
+        text=Block(text, cache=asked_again),
         schema=_LISTING_SCHEMA,
         parse=lambda data: _Listing.model_validate(data).ideas,
         example=_LISTING_EXAMPLE,
@@ -393,7 +393,7 @@ class _Count:
                 model=context.run.judge,
                 nonce=context.nonce,
                 max_tokens=2 * LISTING_TOKENS if is_last_try else LISTING_TOKENS,
-                again=context.run.repeats > 1,
+                asked_again=context.run.repeats > 1,
             )
 
     def _collapse(self, ideas: Sequence[Idea]) -> None:

@@ -67,12 +67,12 @@ class ItemGroup(Generic[T]):
 
     Attributes:
         prefix: The same for all groups whose prompts begin with the same events.
-        alone: Whether no other call shows these events.
+        window_shown_once: Whether no other call shows these events.
     """
 
     items: list[OpenItem[T]]
     prefix: tuple[object, ...]
-    alone: bool
+    window_shown_once: bool
 
 
 @dataclass(slots=True)
@@ -104,9 +104,9 @@ def group_items(entries: Iterable[OpenItem[T]], per_call: int) -> Iterator[ItemG
     windows.sort(key=lambda window: (window.repeat, window.place))
     for window in windows:
         is_pair = window.items[0].earlier is not None
-        alone = len(by_prefix[window.prefix]) == 1 and not is_pair and len(window.items) <= per_call
+        shown_once = len(by_prefix[window.prefix]) == 1 and not is_pair and len(window.items) <= per_call
         for start in range(0, len(window.items), per_call):
-            yield ItemGroup(window.items[start : start + per_call], window.prefix, alone)
+            yield ItemGroup(window.items[start : start + per_call], window.prefix, shown_once)
 
 
 def _same_windows(entries: Iterable[OpenItem[T]]) -> list[_SameWindow[T]]:
@@ -131,7 +131,7 @@ def _same_windows(entries: Iterable[OpenItem[T]]) -> list[_SameWindow[T]]:
 
 @dataclass(frozen=True, slots=True)
 class GroupQuestion(Generic[T]):
-    """What is asked about a group of items; `question` is None where there is no text to judge."""
+    """The question about a group of items; `question` is None where there is no text to judge."""
 
     items: list[OpenItem[T]]
     question: Question | None
@@ -159,7 +159,7 @@ def questions(
             yield GroupQuestion(group.items, None)
             continue
         # A swapped text stands in for one message only: no other call shows this window.
-        shown_once = group.alone or bool(run.swaps)
+        shown_once = group.window_shown_once or bool(run.swaps)
         question = Question(
             propositions=tuple(entry.proposition for entry in group.items),
             context=replace(context, additional=run.additional_context or None),
@@ -169,8 +169,8 @@ def questions(
             double_check=run.double_check,
             advise=True,
             method=run.method,
-            alone=shown_once and not asked_again,
-            again=asked_again,
+            window_shown_once=shown_once and not asked_again,
+            asked_again=asked_again,
             prefix=None if run.batch else group.prefix,
             items=[entry.item for entry in group.items],
         )
@@ -219,7 +219,7 @@ Progress = Callable[[EvaluationRun, int], None]
 
 
 class Superseded(Exception):
-    """What the evaluation was planned on changed: its propositions or its persona."""
+    """The propositions or the persona changed since the evaluation was planned."""
 
 
 def lease() -> timedelta:

@@ -54,7 +54,7 @@ MOST_REPEATS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """What an evaluation of one agent, or of one channel, is asked to be.
+    """A request to evaluate one agent, or one channel.
 
     Attributes:
         agent: Who is measured; its channel dimensions are measured in its channels, by runs of their own.
@@ -202,7 +202,7 @@ _FIELDS_OF_AGENTS_ALONE = (  # of `RunSpec`; an agent's channels do not share th
 
 
 class ChannelOfAgent(NamedTuple):
-    """What is measured in one of an agent's channels, and the number of the agent's messages there."""
+    """The spec of one of an agent's channels, and the number of the agent's messages there."""
 
     spec: RunSpec
     messages: int

@@ -1,4 +1,4 @@
-"""What is asked to be measured: one request, from which commands, pages and routes are made (`agents.kit.use_cases`).
+"""The request to measure, from which commands, pages and routes are made (`agents.kit.use_cases`).
 
 A request says what is measured and how; its door adds of whom, and `EvaluationRequest.spec` makes of both what is planned. Limits are the
 same at all doors: what a request plans is stored in one transaction, in which SQLite lets no other process write, and 4,000 judgements of

@@ -208,7 +208,7 @@ Usd = Annotated[Decimal | None, PlainSerializer(lambda usd: None if usd is None 
 
 
 class Numbers(BaseModel):
-    """What was judged of a proposition or a dimension.
+    """The numbers of a proposition or a dimension.
 
     Attributes:
         score: Mean over its items of their scored judgements, 0 to 9; None when none was scored.
@@ -237,7 +237,7 @@ class PropositionSummary(Numbers):
 
 
 class ChannelScore(BaseModel):
-    """What one channel contributes to an agent's dimension. `messages` are the agent's there: its weight in the mean."""
+    """The part of one channel in an agent's dimension. `messages` are the agent's there: its weight in the mean."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
@@ -336,7 +336,7 @@ def sum_if_all_priced(costs: Iterable[Decimal | None]) -> Decimal | None:
 
 
 class Used(Spending):
-    """What calls that were made used. `unpriced_calls`: how many of them the cost leaves out."""
+    """Sums over calls that were made. `unpriced_calls`: how many of them the cost leaves out."""
 
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0

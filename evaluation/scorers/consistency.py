@@ -149,7 +149,7 @@ MOST_CHARACTERS = 2_000  # of a message
 
 @dataclass(frozen=True, slots=True)
 class Voices:
-    """How an agent spoke before the window, beside the other speakers of its channels. Without a `voice`, `why` there is none."""
+    """The voice of an agent before the window, against the other speakers of its channels. Without a `voice`, `why` there is none."""
 
     voice: Voice | None
     mask: NameMask

@@ -74,7 +74,7 @@ Lines = tuple[tuple[int, str], ...]  # agent's id, text
 
 
 class Measured(NamedTuple):
-    """How distinct the voices of a conversation are, and figures and likeness of the agents that say most, by their ids."""
+    """Measures of a conversation: how distinct its voices are, and figures and likeness of the agents that say most, by their ids."""
 
     distinctness: Distinctness | None
     vocabulary: dict[int, VocabularyStatistics]

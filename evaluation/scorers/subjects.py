@@ -234,7 +234,6 @@ def sample_by_position(
         seed: Equal seeds draw equal samples.
         simulated: Whether `eligible` is simulated speech. `where`: the tags it was chosen by.
     """
-    rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
     eligible_keys = set(eligible.order_by().values_list("pk", flat=True))
     keys_by_channel_and_bin: dict[tuple[int, int], list[int]] = {}
     spoken = messages_with_positions(agent=agent, simulated=simulated, where=where)
@@ -242,6 +241,19 @@ def sample_by_position(
         bin_index = bin_of(position, bins)
         if pk in eligible_keys and bin_index is not None:
             keys_by_channel_and_bin.setdefault((channel, bin_index), []).append(pk)
+    drawn = _draw_from_bins(keys_by_channel_and_bin, samples=samples, seed=seed)
+    order: dict[int, int] = {}
+    for keys in keys_by_channel_and_bin.values():
+        for pk in keys:
+            order[pk] = len(order)
+    return sorted(drawn, key=order.__getitem__)
+
+
+def _draw_from_bins(
+    keys_by_channel_and_bin: Mapping[tuple[int, int], Sequence[int]], *, samples: int, seed: int
+) -> list[int]:
+    """Draw messages, as many from each stretch; see `sample_by_position`."""
+    rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
     counts = {key: len(keys) for key, keys in keys_by_channel_and_bin.items()}
     bin_sizes: Counter[int] = Counter()
     for (_, bin_index), count in counts.items():
@@ -258,11 +270,7 @@ def sample_by_position(
         numbers |= _numbers_to_draw(others, bin_index, counts, rest)
         for channel, number in numbers.items():
             drawn += rng.sample(keys_by_channel_and_bin[channel, bin_index], number)
-    order: dict[int, int] = {}
-    for keys in keys_by_channel_and_bin.values():
-        for pk in keys:
-            order[pk] = len(order)
-    return sorted(drawn, key=order.__getitem__)
+    return drawn
 
 
 def spanning(counts: Mapping[tuple[int, int], int]) -> set[int]:

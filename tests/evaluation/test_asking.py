@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from tests import zygote
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judged import make_run, make_score
 from tests.evaluation.judging import prompt_of
-from tests.evaluation.test_resume import ROOT, environment, rows, script
+from tests.evaluation.processes import ROOT, environment, rows, script
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
@@ -97,9 +96,9 @@ def test_calls_of_all_dimensions_and_agents_are_in_flight_together_ac_6_0_4(
             }
 
         server.respond = respond
-        settings = environment(database, server) | {"LLM_MAX_CONCURRENCY": "40", "WORKER_THREADS": "4"}
+        settings = environment(database, server, LLM_MAX_CONCURRENCY="40", WORKER_THREADS="4")
         done = zygote.run(
-            [sys.executable, *script(asking)],
+            script(asking),
             cwd=ROOT,
             env=settings,
             capture_output=True,

@@ -5,29 +5,25 @@ The server answers the first calls at once and holds the others, so that each te
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests import zygote
 from tests.evaluation.judging import answers
+from tests.evaluation.processes import ROOT, environment, eventually, rows, script
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 MESSAGES, SLOTS, ANSWERED = 12, 3, 5
-CAPTURE = ("manage.py", "capture_baseline", "--agents", "ada", "--dimensions", "adherence", "--json")
+CAPTURE = (sys.executable, "manage.py", "capture_baseline", "--agents", "ada", "--dimensions", "adherence", "--json")
 SETUP = f"""
 from tests.factories import make_agent, talk
 talk(make_agent("ada"), [f"line {{n}}" for n in range({MESSAGES})])
@@ -40,32 +36,12 @@ call_command("capture_baseline", agents="ada", dimensions="adherence")
 """
 
 
-def environment(database: Path, server: LLMServer | None) -> dict[str, str]:
-    return {
-        **os.environ,
-        "DJANGO_SETTINGS_MODULE": "project.settings",
-        "DATABASE_URL": f"sqlite:///{database}",
-        "PYTHONPATH": str(ROOT),
-        "JUDGE_BASE_URL": server.url if server else "",
-        "JUDGE_MODEL": "test-model" if server else "offline:lexical-1",
-        "LLM_MAX_CONCURRENCY": str(SLOTS),
-        "LLM_GATE_SLOTS": "0",
-        "LLM_EVALUATION_RETRIES": "0",
-        "PROPOSITION_DIRS": "",
-        "SENTRY_DSN": "",
-    }
-
-
-def script(code: str) -> tuple[str, ...]:
-    return ("-c", "import django\ndjango.setup()\n" + code)
-
-
 @pytest.fixture(scope="module")
 def template(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database file with one agent that said twelve things."""
     path = Path(shutil.copy(migrated_file, tmp_path_factory.mktemp("resume") / "template.sqlite3"))
     done = zygote.run(
-        [sys.executable, *script(SETUP)],
+        script(SETUP),
         cwd=ROOT,
         env=environment(path, None),
         capture_output=True,
@@ -93,12 +69,12 @@ def server() -> Iterator[LLMServer]:
 
 
 @contextmanager
-def started(command: tuple[str, ...], database: Path, server: LLMServer) -> Iterator[subprocess.Popen[str]]:
+def started(command: Sequence[str], database: Path, server: LLMServer) -> Iterator[subprocess.Popen[str]]:
     pipe = subprocess.PIPE
     process = zygote.Popen(
-        [sys.executable, *command],
+        command,
         cwd=ROOT,
-        env=environment(database, server),
+        env=environment(database, server, LLM_MAX_CONCURRENCY=str(SLOTS)),
         stdin=pipe,
         stdout=pipe,
         stderr=pipe,
@@ -110,18 +86,6 @@ def started(command: tuple[str, ...], database: Path, server: LLMServer) -> Iter
         if process.poll() is None:
             process.kill()
         process.communicate()
-
-
-def rows(database: Path, query: str) -> list[Any]:
-    with sqlite3.connect(database, timeout=20) as connection:
-        return connection.execute(query).fetchall()
-
-
-def eventually(condition: Callable[[], bool], what: str, within: float = 180.0) -> None:
-    end = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < end, f"{what} did not happen within {within:g} s"
-        time.sleep(0.02)
 
 
 def scored(database: Path) -> int:
@@ -137,9 +101,9 @@ def finish(database: Path, server: LLMServer) -> subprocess.CompletedProcess[str
     """The same command again, with a server that answers everything."""
     server.release()
     return zygote.run(
-        [sys.executable, *CAPTURE],
+        CAPTURE,
         cwd=ROOT,
-        env=environment(database, server),
+        env=environment(database, server, LLM_MAX_CONCURRENCY=str(SLOTS)),
         capture_output=True,
         text=True,
         timeout=120,

@@ -1,10 +1,11 @@
-"""Exit codes of a build whose settings, judge or reader fail; those of every command are in tests/test_exit_codes.py."""
+"""The exit codes of docs/how-to/fail-a-build.md, as the shell sees them, whatever ends a command."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,10 +18,27 @@ from agents.models import Agent
 from tests import zygote
 from tests.evaluation.ci.building import run
 from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.processes import ROOT, environment, rows
+from tests.evaluation.test_resume import (
+    ANSWERED,
+    MESSAGES,
+    database,
+    run_in_the_middle,
+    scored,
+    server,
+    started,
+    template,
+)
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
-ROOT = Path(__file__).resolve().parents[3]
+COMMANDS = (
+    "evaluate",
+    "capture_baseline",
+    "compare --a build=40 --b build=41",
+    "import_agents p",
+    "import_transcript t",
+)
 
 
 def shell(command: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -44,13 +62,47 @@ def shell(command: str, **env: str) -> subprocess.CompletedProcess[str]:
         ({"PROPOSITION_DIRS": "{tmp}/nowhere"}, "PROPOSITION_DIRS: there is no such folder"),
     ],
 )
-@pytest.mark.slow
 def test_settings_that_cannot_be_used_are_3_and_a_sentence(env: dict[str, str], said: str, tmp_path: Path) -> None:
     done = shell("evaluate", **{name: value.format(tmp=tmp_path) for name, value in env.items()})
 
     assert (done.returncode, done.stdout) == (3, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_of_the_table_says_3(command: str) -> None:
+    assert shell(command, JUDGE_MODEL="claude-haiku-5-5").returncode == 3
+
+
+@pytest.mark.parametrize(
+    "command", ["evaluate --threshold ten", "draft_propositions --nonsense", "try_proposition x:y --nonsense"]
+)
+def test_a_command_line_that_makes_no_sense_is_2(command: str) -> None:
+    done = shell(command)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert command.partition("--")[2].split()[0] in done.stderr
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("import_agents", "no-such-folder"),
+        ("import_agents", "{tmp}/bad.yaml"),
+        ("import_transcript", "no-such-file"),
+        ("import_transcript", "{tmp}/bad.jsonl"),
+        ("import_transcript", "{tmp}/bad.jsonl", "--map", "assistant"),
+    ],
+)
+def test_files_that_cannot_be_imported_are_refused(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("system_prompt: [")
+    (tmp_path / "bad.jsonl").write_text("{")
+    with pytest.raises(CommandError) as ended:
+        call_command(*(argument.format(tmp=tmp_path) for argument in arguments), stdout=io.StringIO())
+
+    assert ended.value.returncode == (2 if "--map" in arguments else 3)
 
 
 # -- a judge that refuses what it is asked with
@@ -110,9 +162,8 @@ def test_a_judge_that_answered_nothing_has_no_score(
 # -- a reader that leaves early
 @pytest.mark.parametrize(
     ("threshold", "agents", "code", "lines"),
-    [("9", "ada", 1, 0), ("5", "ada,bob", 2, 1)],
+    [("5", "ada", 0, 0), ("9", "ada", 1, 0), ("9", "ada", 1, 1), ("5", "ada,bob", 2, 1)],
 )
-@pytest.mark.slow
 def test_a_closed_pipe_keeps_the_verdicts_code(
     threshold: str, agents: str, code: int, lines: int, tmp_path: Path
 ) -> None:
@@ -150,3 +201,37 @@ def test_a_closed_pipe_keeps_the_verdicts_code(
     assert ended == code, said
     assert "Traceback" not in said
     assert "BrokenPipe" not in said
+
+
+# -- An evaluation that ends in the middle loses nothing: the same command takes it up. Real processes, o
+__all__ = ["database", "server", "template"]  # fixtures
+
+EVALUATE = (sys.executable, "manage.py", "evaluate", "--agents", "ada", "--dimensions", "adherence", "--json")
+
+
+def test_ctrl_c_says_how_to_go_on_and_the_same_command_asks_only_the_rest(database: Path, server: LLMServer) -> None:
+    with started(EVALUATE, database, server) as process:
+        run_in_the_middle(server, database)
+        process.send_signal(signal.SIGINT)
+        out, complaint = process.communicate(timeout=120)
+
+    assert (process.returncode, out) == (130, "")
+    assert "run the same command again to go on with the rest" in complaint
+    assert scored(database) == ANSWERED
+
+    server.release()
+    again = zygote.run(
+        EVALUATE,
+        cwd=ROOT,
+        env=environment(database, server),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["summary"]["judgements"]["scored"] == 3 * MESSAGES
+    assert rows(database, "select count(*) from llm_calls where status = 'ok'") == [(MESSAGES,)], (
+        "nothing is judged twice"
+    )
+    assert rows(database, "select status, attempt from evaluation_runs") == [("completed", 2)]

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sqlite3
 import subprocess
-import sys
-import time
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests import zygote
+from tests.evaluation.processes import ROOT, environment, eventually, rows, script
 from tests.evaluation.simulation.acting import acts
 from tests.llm_server import LLMServer
 
-ROOT = Path(__file__).resolve().parents[3]
 SETUP = """
 from tests.factories import make_agent
 make_agent("ada")
@@ -35,43 +28,16 @@ print(done.id, done.complete, done.resumed, done.messages)
 SAID, CALLS_PER_LINE, LINES = 4, 2, 9
 
 
-def environment(database: Path, server: LLMServer) -> dict[str, str]:
-    return {
-        **os.environ,
-        "DJANGO_SETTINGS_MODULE": "project.settings",
-        "DATABASE_URL": f"sqlite:///{database}",
-        "PYTHONPATH": str(ROOT),
-        "ACTOR_BASE_URL": server.url,
-        "ACTOR_MODEL": "test-model",
-        "JUDGE_BASE_URL": "",
-        "JUDGE_MODEL": "offline:lexical-1",
-        "SENTRY_DSN": "",
-        "CELERY_BROKER_URL": "",
-    }
-
-
-def command(code: str) -> tuple[str, ...]:
-    return (sys.executable, "-c", "import django\ndjango.setup()\n" + code)
+def acting_in(database: Path, server: LLMServer) -> dict[str, str]:
+    return environment(database, None, ACTOR_BASE_URL=server.url, ACTOR_MODEL="test-model")
 
 
 def finished(code: str, database: Path, server: LLMServer) -> str:
     done = zygote.run(
-        command(code), cwd=ROOT, env=environment(database, server), capture_output=True, text=True, timeout=120
+        script(code), cwd=ROOT, env=acting_in(database, server), capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def rows(database: Path, query: str) -> list[Any]:
-    with closing(sqlite3.connect(database, timeout=20)) as connection:
-        return connection.execute(query).fetchall()
-
-
-def eventually(condition: Callable[[], bool], what: str, within: float = 180.0) -> None:
-    end = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < end, f"{what} did not happen within {within:g} s"
-        time.sleep(0.02)
 
 
 @pytest.mark.slow
@@ -84,9 +50,9 @@ def test_a_killed_simulation_resumes_the_turn_in_which_it_stopped(database_file:
         server.respond = lambda body: {**(answering(body) or {}), "hold": server.calls > stop}
         finished(SETUP, database, server)
         process = zygote.Popen(
-            command(SIMULATION),
+            script(SIMULATION),
             cwd=ROOT,
-            env=environment(database, server),
+            env=acting_in(database, server),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
