@@ -14,10 +14,8 @@ from agents.kit.capability import app_missing_for, declared
 from agents.kit.checks import Numbers, too_small
 
 NUMBERS: Numbers = {
-    "TURN_MAX_REVISIONS": (0, "how often one message may be sent back"),
     "TURN_STEP_DEADLINE": (1, "seconds for one model call of an agent"),
     "TURN_MAX_REPLY_DEPTH": (0, "replies of agents to agents in a direct message; 0 = none"),
-    "TURN_HISTORY_MESSAGES": (1, "how many recent messages an agent is shown"),
 }
 PHASES = ("received", "prepare", "review", "committed", "finish")  # of a turn, see agents/turn/pipeline.py
 

@@ -1,4 +1,4 @@
-"""Whether a paid question may be asked (an app declares `evaluation_budget`), and a watch that asks it during an evaluation."""
+"""Ask whether a paid question may be asked (an app declares `evaluation_budget`), once or during an evaluation."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ LOOK_AFTER_SECONDS = 30.0
 
 
 def why_over_budget(agent: Agent | None, judge: str, *, planned: Decimal = Decimal(0)) -> str | None:
-    """Why no paid question about `agent` may be asked of `judge` now; empty when it may, None when nothing is capped.
+    """Return why no paid question about `agent` may be asked of `judge` now; empty when it may, None when nothing is capped.
 
     The evaluations of all channels, which have no agent, share one budget. `planned` US dollars are about to be spent at once.
     """
     path = declared_one("evaluation_budget")
     if not path:
         return None
-    over: Callable[..., str | None] = import_string(path)
-    return over(agent, judge, planned=planned) if planned else over(agent, judge)
+    declared_function: Callable[..., str | None] = import_string(path)
+    if planned:
+        return declared_function(agent, judge, planned=planned)
+    return declared_function(agent, judge)
 
 
 class BudgetWatch:
@@ -38,17 +40,32 @@ class BudgetWatch:
     """
 
     def __init__(self, agent: Agent | None, judge: str) -> None:
-        self.agent, self.judge, self.reason = agent, judge, ""
-        self._calls_left, self._looked = 0, -LOOK_AFTER_SECONDS
+        self.agent = agent
+        self.judge = judge
+        self.reason = ""
+        self._calls_until_look = 0
+        self._is_capped = True
+        self._looked_at = -LOOK_AFTER_SECONDS
         self._lock = threading.Lock()
 
     def used_up(self) -> bool:
-        """Whether the evaluation must pause."""
+        """Return whether the evaluation must pause."""
         with self._lock:
             if not self.reason:
-                now = time.monotonic()
-                if self._calls_left == 0 or now - self._looked > LOOK_AFTER_SECONDS:
-                    reason, self._looked = why_over_budget(self.agent, self.judge), now
-                    self.reason, self._calls_left = reason or "", -1 if reason is None else LOOK_AFTER_CALLS
-                self._calls_left -= 1
+                if self._is_time_to_look():
+                    self._look()
+                self._calls_until_look -= 1
             return bool(self.reason)
+
+    def _is_time_to_look(self) -> bool:
+        if self._is_capped and self._calls_until_look == 0:
+            return True
+        return time.monotonic() - self._looked_at > LOOK_AFTER_SECONDS
+
+    def _look(self) -> None:
+        """Ask whether the budget has room, and remember when."""
+        reason = why_over_budget(self.agent, self.judge)
+        self._looked_at = time.monotonic()
+        self._is_capped = reason is not None
+        self._calls_until_look = LOOK_AFTER_CALLS
+        self.reason = reason or ""

@@ -1,4 +1,4 @@
-"""What the commands that measure share: which options of a request they have, its specs, and the JSON they write."""
+"""Share between the commands that measure: options, specs, progress bars, tables, estimates."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from django.core.management.base import CommandError
+from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -22,7 +23,7 @@ from agents.models import Channel
 from agents.models.conversations import UnknownAgent
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
-from evaluation.runs.planning import ENOUGH, RunSpec, with_usable_files
+from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, with_usable_files
 from evaluation.runs.request import AgentsRequest
 from evaluation.runs.summary import (
     DimensionSummary,
@@ -30,6 +31,7 @@ from evaluation.runs.summary import (
     Spending,
     Used,
     pending_count,
+    sum_if_all_priced,
     with_share,
     worst_judgement,
 )
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from evaluation.runs.execute import Captured
 
 
+# Fields of `AgentsRequest` that these commands have as options.
 WHAT = ("agents", "dimensions", "window", "where", "history", "history_where")
 HOW = ("repeats", "samples", "seed", "per_call", "hard", "double_check", "method")
 
@@ -52,8 +55,11 @@ def tag_pairs(values: Sequence[str], *, option: str = "--where") -> dict[str, st
     Raises:
         CommandError: A value has no ``=``.
     """
+    parts: list[str] = []
+    for value in values:
+        parts += value.split(",")
     try:
-        return tags_in([part for value in values for part in value.split(",")])
+        return tags_in(parts)
     except ValueError as error:
         raise wrong(f"{option} {error}") from None
 
@@ -116,11 +122,10 @@ def check_batches(judge: str) -> None:
     Raises:
         CommandError: It is not asked over a network, or no key is set; names what is allowed.
     """
-    if not route_of("judge", judge).is_distant:
-        why = problem_of("judge", judge) or "it is not asked over a network"
-        raise unusable(
-            f"--batch: the judge {judge} takes no batches ({why}); allowed: a model with a key, or no --batch"
-        )
+    if route_of("judge", judge).is_distant:
+        return
+    why = problem_of("judge", judge) or "it is not asked over a network"
+    raise unusable(f"--batch: the judge {judge} takes no batches ({why}); allowed: a model with a key, or no --batch")
 
 
 def check_writable(option: str, path: Path) -> None:
@@ -152,7 +157,7 @@ def as_text(document: Any) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2)
 
 
-IN_A_CELL = 90  # characters of a text
+TEXT_IN_A_CELL = 90  # characters
 
 
 class ProgressBar(Progress):
@@ -161,19 +166,22 @@ class ProgressBar(Progress):
     def __init__(self, title: str, stream: TextIO, *, quiet: bool = False) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         super().__init__(*columns, console=console_for_bars(stream, quiet=quiet), transient=True)
-        self._title, self._total = title, 0
+        self._title = title
+        self._total = 0
         self._bars: dict[str, TaskID] = {}
 
     def prepared(self, runs: Sequence[EvaluationRun]) -> None:
-        """Count in what is to be judged of these runs."""
+        """Add what is to be judged of these runs to the bar over all judgements."""
         self._total += sum(pending_count(run) for run in runs)
         self.update(self._bar(self._title), total=self._total)
 
     def progress(self, run: EvaluationRun, done: int) -> None:
+        """Advance the bar over all judgements."""
         target = run.agent.slug if run.agent else run.channel
         self.update(self._bar(self._title), advance=done, description=f"{self._title} {target}")
 
     def simulated(self, agent: str, done: int, total: int) -> None:
+        """Show how many lines were said to an agent."""
         self.update(self._bar(f"{self._title} {escape(agent)}"), completed=done, total=total)
 
     def _bar(self, name: str) -> TaskID:
@@ -186,7 +194,7 @@ class ProgressBar(Progress):
 def measuring(
     stored: str = "What was judged is stored; run the same command again to go on with the rest.",
 ) -> Iterator[None]:
-    """Inside, a signal to stop and proposition files that cannot be used end the command with a sentence.
+    """End the command with a sentence on a signal to stop, and where proposition files cannot be used.
 
     Args:
         stored: What of its work stays when it is stopped.
@@ -205,51 +213,23 @@ def measuring(
 
 # -- scores
 def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, notes: Iterable[str] = ()) -> None:
-    """The table at the end of a capture: per agent the scores, what could not be scored, cost; then each agent's weakest proposition.
+    """Print the end of a capture: a table with each agent's scores, what was not scored and cost; then each agent's weakest proposition.
 
     Args:
         notes: What is to be known of the judge, in sentences.
     """
     console = console_on(out)
     summaries = [result.summary for result in results]
-    dimensions = list(dict.fromkeys(d for summary in summaries for d in summary.run.dimensions))
-    narrow = len(dimensions) > 3
-    heads = [
-        "Agent",
-        ">Overall",
-        *(f">{heading_of(name, narrow=narrow)}" for name in dimensions),
-        ">Scored",
-        ">Unsc.",
-        ">Cost",
-    ]
-    rows: list[list[Cell]] = [
-        [
-            *(_target(summary.run), _overall(summary).replace(" · ", "\n")),
-            *((_score(summary.dimensions.get(name)) or "–").replace(" · ", "\n") for name in dimensions),
-            *(sum(getattr(d, kind) for d in summary.dimensions.values()) for kind in ("scored", "unscored")),
-            money(summary.cost_usd, summary.unpriced_calls),
-        ]
-        for summary in summaries
-    ]
-    title = f"Baseline by {judge_label(judge)}, 0 to 9, higher is better"
-    print_table(console, heads, rows, title=title, tight=True, unwrapped=["Agent"], wrapped=True)
-    console.print(
-        "In % (of few: 1 of 5): the share of judgements scored; of messages, among the propositions this judge can score at all."
-    )
-    short: dict[str, list[str]] = {}
-    for summary in summaries:
-        for name, dimension in summary.dimensions.items():
-            if dimension.reason and summary.run.agent:
-                short.setdefault(f"{name}: {dimension.reason}", []).append(summary.run.agent.slug)
-    for why, agents in short.items():
-        console.print(f"no score: {escape(', '.join(agents))}: {escape(why)}")
+    _print_scores(console, judge, summaries)
+    _print_why_no_score(console, summaries)
     console.print()
-    if note := _procedure_note(results):
-        console.print(f"Judged by {note}: compare only with what was judged the same way.\n")
+    procedure = _unusual_procedure([summary.run for summary in summaries])
+    if procedure:
+        console.print(f"Judged by {procedure}: compare only with what was judged the same way.\n")
     print_table(
         console,
         ["Agent", "Proposition", ">Score", "For example"],
-        map(_weakest, summaries),
+        map(_weakest_row, summaries),
         title="Weakest proposition of each agent, and the message that scored lowest on it",
         unwrapped=["Agent"],
     )
@@ -262,103 +242,182 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, notes: I
         )
 
 
+def _print_scores(console: Console, judge: str, summaries: Sequence[RunSummary]) -> None:
+    """Print a row per agent: overall score, score per dimension, what was scored and not, cost."""
+    dimensions: list[str] = []
+    for summary in summaries:
+        dimensions += [name for name in summary.run.dimensions if name not in dimensions]
+    narrow = len(dimensions) > 3
+    headings = [f">{heading_of(name, narrow=narrow)}" for name in dimensions]
+    heads = ["Agent", ">Overall", *headings, ">Scored", ">Unsc.", ">Cost"]
+    rows = [_score_row(summary, dimensions) for summary in summaries]
+    title = f"Baseline by {judge_label(judge)}, 0 to 9, higher is better"
+    print_table(console, heads, rows, title=title, tight=True, unwrapped=["Agent"], wrapped=True)
+    console.print(
+        "In % (of few: 1 of 5): the share of judgements scored; of messages, among the propositions this judge can score at all."
+    )
+
+
+def _score_row(summary: RunSummary, dimensions: Sequence[str]) -> list[Cell]:
+    """Return an agent's row of `_print_scores`."""
+    row: list[Cell] = [_target(summary.run), _overall(summary).replace(" · ", "\n")]
+    for name in dimensions:
+        score = _score(summary.dimensions.get(name)) or "–"
+        row.append(score.replace(" · ", "\n"))
+    row.append(sum(dimension.scored for dimension in summary.dimensions.values()))
+    row.append(sum(dimension.unscored for dimension in summary.dimensions.values()))
+    row.append(money(summary.cost_usd, summary.unpriced_calls))
+    return row
+
+
+def _print_why_no_score(console: Console, summaries: Sequence[RunSummary]) -> None:
+    """Print why dimensions of agents have no score, with the agents that have the same reason."""
+    agents_by_reason: dict[str, list[str]] = {}
+    for summary in summaries:
+        if not summary.run.agent:
+            continue
+        for name, dimension in summary.dimensions.items():
+            if dimension.reason:
+                agents_by_reason.setdefault(f"{name}: {dimension.reason}", []).append(summary.run.agent.slug)
+    for reason, agents in agents_by_reason.items():
+        console.print(f"no score: {escape(', '.join(agents))}: {escape(reason)}")
+
+
 def _target(run: EvaluationRun) -> str:
-    name = run.agent.slug if run.agent else str(run.channel)
+    """Name the agent or channel; simulated speech is marked."""
+    name = _target_name(run)
     return f"{name} (simulated)" if run.simulated else name
 
 
+def _target_name(run: EvaluationRun) -> str:
+    return run.agent.slug if run.agent else str(run.channel)
+
+
 def _overall(summary: RunSummary) -> str:
-    """The overall score; without one the status, where that says why."""
+    """Write the overall score; without one the status, where that says why."""
     if summary.overall_score is None and summary.run.status != EvaluationRun.Status.COMPLETED:
         return summary.run.status
     return with_share(number(summary.overall_score), summary.share)
 
 
 def _score(dimension: DimensionSummary | None) -> str | None:
-    """A dimension's score, or its count where it is counted, with the share scored."""
+    """Write a dimension's score, or its count where it is counted, with the share scored."""
     if dimension is None:
         return None
     score = number(dimension.score) if dimension.count is None else str(dimension.count)
     return with_share(score, dimension.share, between="\n")
 
 
-def _weakest(summary: RunSummary) -> list[Cell]:
-    """The proposition with the lowest mean, and the start of the message that scored lowest."""
+def _weakest_row(summary: RunSummary) -> list[Cell]:
+    """Return the row of the proposition with the lowest mean, with the start of the message that scored lowest."""
     run = summary.run
-    name = run.agent.slug if run.agent else str(run.channel)
-    weakest = [(d.weakest, d.dimension) for d in summary.dimensions.values() if d.weakest is not None]
-    own = [pair for pair in weakest if pair[1] in run.own_dimensions] or weakest  # a channel is not the agent's alone
-    if not own:
+    name = _target_name(run)
+    dimension = _weakest_dimension(summary)
+    if dimension is None or dimension.weakest is None:
         return [name, None, None, run.error]
-    proposition, dimension = min(own, key=lambda pair: (pair[0].score or 0.0, pair[0].id))
-    row = worst_judgement(run, dimension, proposition.id)
+    proposition = dimension.weakest
     score = with_share(number(proposition.score), proposition.share)
-    if row is None:
+    judgement = worst_judgement(run, dimension.dimension, proposition.id)
+    if judgement is None:
         return [name, proposition.id, score, ""]
-    asked = f"{row.claim} (should not hold)" if row.inverted else row.claim
-    return [name, f"{proposition.id}\n{asked}", score, _short(row.context_snippet)]
+    claim = judgement.claim
+    if judgement.inverted:
+        claim += " (should not hold)"
+    return [name, f"{proposition.id}\n{claim}", score, _cut(judgement.context_snippet)]
 
 
-def _procedure_note(results: Sequence[Captured]) -> str:
-    """How it was judged, where that is not the usual way: such numbers compare with none judged otherwise."""
-    runs = [result.summary.run for result in results]
-    asked = dict.fromkeys(run.procedure.removesuffix("+simulated") for run in runs)  # simulated rows say so themselves
-    notes = [procedure for procedure in asked if procedure != "plumbline"]
+def _weakest_dimension(summary: RunSummary) -> DimensionSummary | None:
+    """Return the dimension of the weakest proposition; an agent's own come first: a channel is not the agent's alone."""
+    scored = [dimension for dimension in summary.dimensions.values() if dimension.weakest is not None]
+    own = [dimension for dimension in scored if dimension.dimension in summary.run.own_dimensions]
+
+    def lowest(dimension: DimensionSummary) -> tuple[float, str]:
+        weakest = dimension.weakest
+        return (weakest.score or 0.0, weakest.id) if weakest else (0.0, "")
+
+    return min(own or scored, key=lowest, default=None)
+
+
+def _unusual_procedure(runs: Sequence[EvaluationRun]) -> str:
+    """Name how it was judged, where that is not the usual way: such numbers compare with none judged otherwise."""
+    notes: list[str] = []
+    for run in runs:
+        procedure = run.procedure.removesuffix("+simulated")  # simulated rows say so themselves
+        if procedure != "plumbline" and procedure not in notes:
+            notes.append(procedure)
     repeats = max((run.repeats for run in runs), default=1)
-    return ", ".join((*notes, *([f"mean of {repeats} judgements"] if repeats > 1 else [])))
+    if repeats > 1:
+        notes.append(f"mean of {repeats} judgements")
+    return ", ".join(notes)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= IN_A_CELL else text[: IN_A_CELL - 1].rstrip() + "…"
+def _cut(text: str) -> str:
+    """Return the start of a text that fits in a cell."""
+    if len(text) <= TEXT_IN_A_CELL:
+        return text
+    return text[: TEXT_IN_A_CELL - 1].rstrip() + "…"
 
 
 # -- estimates
 def estimate_json(estimates: Sequence[Estimate], simulations: Sequence[SimulationEstimate] = ()) -> dict[str, Any]:
-    """A dry run as data; `simulations` is what simulating the agents would need besides."""
-    agents = [e.model_dump(exclude={"judge", "channel"}) for e in estimates if not e.channel]
-    channels = [e.model_dump(exclude={"judge", "agent"}) for e in estimates if e.channel]
-    return {
+    """Dump a dry run.
+
+    Args:
+        simulations: What simulating the agents would need besides.
+    """
+    document: dict[str, Any] = {
         "dry_run": True,
         "judge": estimates[0].judge if estimates else None,
-        "agents": agents,
-        **({"channels": channels} if channels else {}),
-        **({"simulations": [simulation.model_dump() for simulation in simulations]} if simulations else {}),
+        "agents": [estimate.model_dump(exclude={"judge", "channel"}) for estimate in estimates if not estimate.channel],
     }
+    channels = [estimate.model_dump(exclude={"judge", "agent"}) for estimate in estimates if estimate.channel]
+    if channels:
+        document["channels"] = channels
+    if simulations:
+        document["simulations"] = [simulation.model_dump() for simulation in simulations]
+    return document
 
 
 def answer_words(estimates: Sequence[Estimate]) -> str:
-    """How long answers are taken to be, and where that is known from: a sentence without its full stop."""
-    length = next((estimate.output_tokens_per_claim for estimate in estimates if estimate.calls), None)
-    if length is None:
-        return ""
-    known = f"the mean of this judge's last {length.measured_calls:,} calls" if length.measured_calls else "assumed"
-    return f"{length.tokens} for an answered claim ({known})"
+    """Say how long answers are taken to be, and where that is known from: a sentence without its full stop."""
+    for estimate in estimates:
+        if estimate.calls:
+            length = estimate.output_tokens_per_claim
+            source = "assumed"
+            if length.measured_calls:
+                source = f"the mean of this judge's last {length.measured_calls:,} calls"
+            return f"{length.tokens} for an answered claim ({source})"
+    return ""
 
 
 def estimate_line(estimate: Spending) -> str:
-    """Before any call, e.g. ``Estimate: 524 calls, 2,032,851 tokens in, 606,160 out, $0.5064``."""
+    """Write an estimate before any call, e.g. ``Estimate: 524 calls, 2,032,851 tokens in, 606,160 out, $0.5064``."""
     return f"Estimate: {_amounts(estimate)} (if nothing was judged before)"
 
 
 def spent_line(estimate: Spending | None, actual: Used) -> str:
-    """What judging used, with the estimate where there was one; empty when nothing was asked over a network."""
+    """Write what judging used, with the estimate where there was one; empty when nothing was asked over a network."""
     if not actual.calls or (estimate is None and not actual.input_tokens):
         return ""
-    share = actual.cache_read_share
-    cached = f", {share:.0%} of the tokens in from the prompt cache" if share else ""
-    before = f"estimated {_amounts(estimate)}; " if estimate else ""
-    return f"Judging: {before}used {_amounts(actual)}{cached}."
+    words = f"used {_amounts(actual)}"
+    if estimate:
+        words = f"estimated {_amounts(estimate)}; {words}"
+    if actual.cache_read_share:
+        words += f", {actual.cache_read_share:.0%} of the tokens in from the prompt cache"
+    return f"Judging: {words}."
 
 
 def _amounts(spending: Spending) -> str:
-    cost = money(spending.cost_usd, spending.unpriced_calls if isinstance(spending, Used) else 0)
+    """Write calls, tokens and cost."""
+    unpriced = spending.unpriced_calls if isinstance(spending, Used) else 0
+    cost = money(spending.cost_usd, unpriced)
     return f"{counted(spending.calls, 'call')}, {spending.input_tokens:,} tokens in, {spending.output_tokens:,} out, {cost}"
 
 
 def show_estimates(
     estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = (), *, as_json: bool
 ) -> None:
-    """A dry run, for people or as JSON."""
+    """Print a dry run, for people or as JSON."""
     if as_json:
         out.write(as_text(estimate_json(estimates, simulations)))
     else:
@@ -366,35 +425,67 @@ def show_estimates(
 
 
 def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = ()) -> None:
-    """A dry run for people; first what simulating the agents would need, where they would be simulated."""
+    """Print a dry run for people; first what simulating the agents would need, where they would be simulated."""
     console = console_on(out)
     if simulations:
-        cells: list[list[Cell]] = [
+        _print_simulations_estimate(console, simulations)
+    rows: list[list[Cell]] = []
+    for estimate in estimates:
+        rows.append(
             [
-                *(one.agent, one.actor_model, one.lines, one.calls, one.input_tokens, one.output_tokens),
-                money(one.cost_usd),
+                estimate.agent or f"#{estimate.channel}",
+                estimate.judgements,
+                estimate.without_a_call,
+                estimate.calls,
+                estimate.input_tokens,
+                estimate.output_tokens,
+                money(estimate.cost_usd),
             ]
-            for one in simulations
-        ]
-        heads = ["Agent", "Actor model", ">Lines", ">Calls", ">Input tokens", ">Output tokens", ">Cost"]
-        print_table(console, heads, cells, title="Dry run: simulating the agents first")
-        console.print(
-            f"Simulating: {CALLS_PER_LINE} calls for each line said to an agent (it answers, and ends its turn), {REPLY_TOKENS} tokens "
-            "an answer: assumptions.\n"
         )
-    amounts = [[e.judgements, e.without_a_call, e.calls, e.input_tokens, e.output_tokens] for e in estimates]
-    totals, costs = [sum(column) for column in zip(*amounts, strict=True)], [e.cost_usd for e in estimates]
+    total: list[Cell] = [
+        "total",
+        sum(estimate.judgements for estimate in estimates),
+        sum(estimate.without_a_call for estimate in estimates),
+        sum(estimate.calls for estimate in estimates),
+        sum(estimate.input_tokens for estimate in estimates),
+        sum(estimate.output_tokens for estimate in estimates),
+        money(sum_if_all_priced(estimate.cost_usd for estimate in estimates)),
+    ]
     print_table(
         console,
         ["Agent", ">Judgements", ">free (rules)", ">Calls", ">Input tokens", ">Output tokens", ">Cost"],
-        [[e.agent or f"#{e.channel}", *n, money(e.cost_usd)] for e, n in zip(estimates, amounts, strict=True)],
+        rows,
         title=f"Dry run, judge {judge_label(estimates[0].judge)}: nothing was asked",
-        total=["total", *totals, money(None if None in costs else sum(cost for cost in costs if cost is not None))],
+        total=total,
     )
-    words = answer_words(estimates)
+    answers = answer_words(estimates)
+    and_answers = f", and {answers}" if answers else ""
     console.print(
-        f"Tokens are estimated: prompt characters / 4{', and ' if words else ''}{words}. Prompt caching is not assumed.\n"
+        f"Tokens are estimated: prompt characters / 4{and_answers}. Prompt caching is not assumed.\n"
         "Ideas: 12 of 40 tokens in each part of a conversation, and a call for every 60 of them to find repetitions."
+    )
+
+
+def _print_simulations_estimate(console: Console, simulations: Sequence[SimulationEstimate]) -> None:
+    """Print what simulating the agents would need."""
+    rows: list[list[Cell]] = []
+    for simulation in simulations:
+        rows.append(
+            [
+                simulation.agent,
+                simulation.actor_model,
+                simulation.lines,
+                simulation.calls,
+                simulation.input_tokens,
+                simulation.output_tokens,
+                money(simulation.cost_usd),
+            ]
+        )
+    heads = ["Agent", "Actor model", ">Lines", ">Calls", ">Input tokens", ">Output tokens", ">Cost"]
+    print_table(console, heads, rows, title="Dry run: simulating the agents first")
+    console.print(
+        f"Simulating: {CALLS_PER_LINE} calls for each line said to an agent (it answers, and ends its turn), {REPLY_TOKENS} tokens "
+        "an answer: assumptions.\n"
     )
 
 
@@ -402,30 +493,36 @@ SCRIPTED = (
     "The offline actor only says a persona's sample lines: a try-out, no measure of a model.\n"
     "It says them again and again: where its fluency is low, that is why."
 )
-TOO_FEW = f"They have fewer than {ENOUGH} messages of their own (--no-simulate: measure these)."
+TOO_FEW = f"They have fewer than {ENOUGH_MESSAGES} messages of their own (--no-simulate: measure these)."
 
 
 def simulations_table(simulations: Sequence[Simulation], out: Any, *, why: str = "") -> None:
-    """Print which agents were simulated, by which model, and what is missing."""
+    """Print which agents were simulated, by which model, and what is missing.
+
+    Args:
+        why: Why they were simulated, in a sentence.
+    """
     if not simulations:
         return
     console = console_on(out)
-    rows = [
-        (
-            one.agent.slug,
-            one.actor_model,
-            f"{len(one.conversations) - len(one.unfinished)} of {len(one.conversations)}",
-            one.messages,
-            one.id,
+    rows: list[list[Cell]] = []
+    for simulation in simulations:
+        finished = len(simulation.conversations) - len(simulation.unfinished)
+        rows.append(
+            [
+                simulation.agent.slug,
+                simulation.actor_model,
+                f"{finished} of {len(simulation.conversations)}",
+                simulation.messages,
+                simulation.id,
+            ]
         )
-        for one in simulations
-    ]
     heads = ("Agent", "Actor model", ">Situations", ">Messages", "Simulation")
     print_table(console, heads, rows, title="Simulated conversations", tight=True, unwrapped=("Agent", "Simulation"))
-    for one in simulations:
-        if one.problem:
-            console.print(f"{escape(one.agent.slug)}: {escape(one.problem)}")
-    if any(is_heuristic(one.actor_model) for one in simulations):
+    for simulation in simulations:
+        if simulation.problem:
+            console.print(f"{escape(simulation.agent.slug)}: {escape(simulation.problem)}")
+    if any(is_heuristic(simulation.actor_model) for simulation in simulations):
         console.print(SCRIPTED)
     if why:
         console.print(why)

@@ -24,7 +24,7 @@ class Dimension(models.TextChoices):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What a dimension is.
+    """The traits of a dimension.
 
     Attributes:
         judged_by: What one judgement is about: a message, a message and an earlier one (a pair), or everything said in the window.
@@ -61,6 +61,5 @@ COUNTED = tuple(d.value for d in Dimension if d.kind.counted)
 TAKES_RULES = tuple(d.value for d in Dimension if d.kind.takes_rules)
 
 DEFAULT_DIMENSIONS = (Dimension.ADHERENCE.value, Dimension.FLUENCY.value)  # measured where none are named
-OF_PERSONA = (
-    Dimension.ADHERENCE.value
-)  # the one in which a persona's traits, and what is suggested for a persona, are measured
+# The one in which a persona's traits, and what is suggested for a persona, are measured.
+OF_PERSONA = Dimension.ADHERENCE.value

@@ -1,4 +1,4 @@
-"""What removing the examples removes of the console's jobs; evaluations go with their agents."""
+"""Remove the jobs of the examples; their evaluations go with their agents."""
 
 from __future__ import annotations
 

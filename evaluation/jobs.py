@@ -1,4 +1,4 @@
-"""What the console has a worker do that has no table of its own. The app that queues a kind does it, too (`job_kinds` in its `apps.py`)."""
+"""Do the jobs that pages of the console ask for. The app that queues a kind of job also does it (`job_kinds` in its `apps.py`)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ def work_one(*, owner: str) -> bool:
 
 
 def lease() -> timedelta:
-    """Longer than asking about the agents of one round takes, with all tries."""
+    """Return a lease that is longer than asking about the agents of one round takes, with all tries."""
     return timedelta(seconds=4 * (settings.LLM_EVALUATION_RETRIES + 1) * settings.LLM_EVALUATION_DEADLINE + 60)
 
 
 def _do(job: Job, *, owner: str) -> dict[str, Any]:
-    """Do it as its kind is done: what is declared takes the job and its worker, and returns the columns of its end."""
-    ended: dict[str, Any] = import_string(declared("job_kinds")[job.kind])(job, owner=owner)
-    return ended
+    """Call the function declared for the job's kind; return the columns of the job's end."""
+    do_kind = import_string(declared("job_kinds")[job.kind])
+    columns: dict[str, Any] = do_kind(job, owner=owner)
+    return columns

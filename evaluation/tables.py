@@ -19,18 +19,18 @@ from evaluation.runs.export import COLUMNS, TEXTS, score_rows
 
 
 def scores_there(path: str = "") -> tuple[Derived, ...]:
-    """Judgements of what was said where a person spoke, after they did; of a whole window, those of all agents that spoke there.
+    """Choose judgements of what was said where a person spoke, after they did; of whole windows, those of all agents that spoke there.
 
     Args:
         path: From the table to the judgement, e.g. ``evaluation_score__``.
     """
-    at = f"{path}judged_at"
-    of_windows = {f"{path}message": None, f"{path}evaluation_run__channel": None}
+    judged_at = f"{path}judged_at"
+    only_windows = {f"{path}message": None, f"{path}evaluation_run__channel": None}
     return (
-        there(f"{path}message__channel", at=at),
-        there(f"{path}compared_with__channel", at=at),
-        there(f"{path}evaluation_run__channel", at=at),
-        of_agents(f"{path}evaluation_run__agent", at=at, **of_windows),
+        there(f"{path}message__channel", at=judged_at),
+        there(f"{path}compared_with__channel", at=judged_at),
+        there(f"{path}evaluation_run__channel", at=judged_at),
+        of_agents(f"{path}evaluation_run__agent", at=judged_at, **only_windows),
     )
 
 
@@ -81,7 +81,7 @@ TABLES = (
         order=1,
         tab_of="evaluation.EvaluationRun",
         title="Scores",
-        columns="pk=score outcome claimed said why judge_mark",
+        columns="pk=score outcome claimed judged why judge_mark",
         filters="run=evaluation_run? message? dimension status judge proposition_id height evaluation_run__agent message__tags "
         "evaluation_run__created_at",
         search="proposition_id*",
@@ -131,9 +131,9 @@ TABLES = (
             ("Suggest propositions", "admin:evaluation_job_suggest", "evaluation.change_proposition"),
             ("Check a judge", "admin:evaluation_job_check", "evaluation.add_evaluationrun"),
         ),
-        columns="pk=job kind state chosen created_by=asked_by created_at=asked_at",
+        columns="pk=job kind status total=agents created_by=asked_by created_at=asked_at",
         filters="kind status created_at",
-        fields=(("", "kind state chosen created_by=asked_by created_at=asked_at started_at finished_at error"),),
+        fields=(("", "kind status total=agents created_by=asked_by created_at=asked_at started_at finished_at error"),),
         typed="result error",
         no_speech="options",
     ),

@@ -1,4 +1,4 @@
-"""Windows of messages as people write them: ``all``, ``last:N``, a duration; and the history that one is compared with."""
+"""Read windows of messages as people write them: ``all``, ``last:N``, a duration; and the history that one is compared with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils import timezone
 
 _DURATION = re.compile(r"(\d{1,5})([hdw])")
 _LAST = re.compile(r"last:(\d{1,6})")
-_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+_UNIT_NAMES = {"h": "hours", "d": "days", "w": "weeks"}
 BEFORE = "before"
 ALLOWED = "all, last:N (the agent's last N messages) or a duration such as 24h, 7d, 4w"
 
@@ -39,11 +39,14 @@ def parse_window(spec: str, *, now: datetime | None = None) -> MessageWindow:
     spec = spec.strip().lower()
     if spec == "all":
         return MessageWindow()
-    if (match := _LAST.fullmatch(spec)) and int(match[1]):
-        return MessageWindow(spec, last=int(match[1]))
-    if (match := _DURATION.fullmatch(spec)) and int(match[1]):
+    last = _LAST.fullmatch(spec)
+    if last and int(last[1]):
+        return MessageWindow(spec, last=int(last[1]))
+    duration = _DURATION.fullmatch(spec)
+    if duration and int(duration[1]):
         end = now or timezone.now()
-        return MessageWindow(spec, start=end - timedelta(**{_UNITS[match[2]]: int(match[1])}), end=end)
+        length = timedelta(**{_UNIT_NAMES[duration[2]]: int(duration[1])})
+        return MessageWindow(spec, start=end - length, end=end)
     raise ValueError(f"window {spec!r} is not understood; allowed: {ALLOWED}")
 
 

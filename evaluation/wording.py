@@ -1,4 +1,4 @@
-"""How judges, dimensions and costs are written for people, and costs as data."""
+"""Write judges, dimensions and costs for people, and costs as data."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ if TYPE_CHECKING:
 
 
 def judge_label(judge: str) -> str:
-    """The judge's name with its badge."""
-    return f"{judge} (heuristic)" if is_heuristic(judge) else judge
+    """Write the judge's name with its mark."""
+    if is_heuristic(judge):
+        return f"{judge} (heuristic)"
+    return judge
 
 
 def cost_line(spent: Totals, *, exact: bool = False) -> str:
-    """Calls, tokens and cost; what is not priced is said to be so."""
+    """Write calls, tokens and cost; what has no price is *unpriced*."""
     if exact or not spent.calls:
         return "no call was made, it cost nothing"
-    cost = money(None if spent.unpriced == spent.calls else spent.cost_usd, spent.unpriced)
+    has_price = spent.unpriced < spent.calls
+    cost = money(spent.cost_usd if has_price else None, spent.unpriced)
     return f"{counted(spent.calls, 'call')}, {spent.input_tokens:,} tokens in, {spent.output_tokens:,} out, cost {cost}"
 
 
 def spent_json(spent: Totals) -> dict[str, Any]:
-    """Calls, tokens and cost as data; a cost that is not wholly known is None."""
+    """Dump calls, tokens and cost; a cost that is not wholly known is None."""
     return {
         "calls": spent.calls,
         "input_tokens": spent.input_tokens,
@@ -36,12 +39,16 @@ def spent_json(spent: Totals) -> dict[str, Any]:
 
 
 def heading_of(name: str, *, narrow: bool) -> str:
-    """A dimension's name as a heading; one that is counted says so."""
+    """Return a dimension's name as a heading; one that is counted says so."""
     if name in COUNTED:
         return "Ideas (n)"
-    return short(name) if narrow else name.capitalize()
+    if narrow:
+        return short(name)
+    return name.capitalize()
 
 
 def short(name: str) -> str:
-    """A dimension's name as a narrow heading."""
-    return name.capitalize() if len(name) < 9 else f"{name[:5].capitalize()}."
+    """Return a dimension's name as a narrow heading."""
+    if len(name) < 9:
+        return name.capitalize()
+    return f"{name[:5].capitalize()}."

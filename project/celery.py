@@ -21,7 +21,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 
 @setup_logging.connect
 def log_as_settings_say(**kwargs: object) -> None:
-    """Nothing: Django has set the log up. Without a receiver Celery would replace our handlers, and what they hide would be shown."""
+    """Do nothing: Django has set the log up. Without a receiver Celery would replace our handlers, and what they hide would be shown."""
 
 
 app = Celery("plumbline")

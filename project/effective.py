@@ -37,12 +37,12 @@ class Effective:
 
 
 def groups() -> list[tuple[str, list[Effective]]]:
-    """All settings, by subject, in the order of ``effective.yaml``."""
+    """Return all settings, by subject, in the order of ``effective.yaml``."""
     return [(title, [_effective(name, **said) for name, said in rows.items()]) for title, rows in known().items()]
 
 
 def known() -> dict[str, dict[str, dict[str, Any]]]:
-    """What ``effective.yaml`` says: subject, name, then unit, what, secret and url."""
+    """Return what ``effective.yaml`` says: subject, name, then unit, what, secret and url."""
     return yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
@@ -71,7 +71,7 @@ def _text(value: object) -> str:
 
 
 def without_password(url: str) -> str:
-    """Scheme, host and path of `url`. Hidden are who signs in, and all behind the scheme where there is a query: it may hold a password."""
+    """Return scheme, host and path of `url`, without the user. Where there is a query, which may hold a password, only the scheme."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return HIDDEN
@@ -87,11 +87,6 @@ def _database() -> str:
     return env.str("DATABASE_URL", default="") or f"sqlite:///{LOCAL_DIR / 'plumbline.sqlite3'}"
 
 
-def _shared_cache() -> str:
-    location = str(settings.CACHES["throttles"].get("LOCATION", ""))
-    return location if "://" in location else ""
-
-
 def _of_gunicorn(name: str) -> Callable[[], object]:
     def read() -> object:
         from project import gunicorn  # not needed by what serves nothing
@@ -104,14 +99,10 @@ def _of_gunicorn(name: str) -> Callable[[], object]:
 # What no setting of the same name holds.
 _ELSEWHERE: dict[str, Callable[[], object]] = {
     "DATABASE_URL": _database,
-    "CONN_MAX_AGE": lambda: settings.DATABASES["default"].get("CONN_MAX_AGE", 0),
     "DATABASE_POOL": lambda: settings.DATABASES["default"].get("OPTIONS", {}).get("pool", {}).get("max_size", 0),
     "TRUST_PROXY_HEADERS": lambda: settings.SECURE_PROXY_SSL_HEADER is not None,
-    "CACHE_URL": _shared_cache,
     "IMPORT_MOST_MB": lambda: settings.IMPORT_MOST_BYTES / 1024**2,
     "WEB_BIND": _of_gunicorn("bind"),
     "WEB_PROCESSES": _of_gunicorn("workers"),
     "WEB_THREADS": _of_gunicorn("threads"),
-    "WEB_TIMEOUT": _of_gunicorn("timeout"),
-    "WEB_GRACE": _of_gunicorn("graceful_timeout"),
 }

@@ -31,7 +31,7 @@ if (BASE_DIR / ".env").is_file():
 
 
 def flag(name: str, default: bool) -> bool:
-    """Yes or no from the environment, or a sentence that names it; django-environ takes any other word for no."""
+    """Read yes or no from the environment; any other word is an error that names it, where django-environ takes it for no."""
     raw = env.str(name, default="").strip().lower()
     if raw not in (*TRUE, *FALSE, ""):
         raise ImproperlyConfigured(
@@ -49,7 +49,7 @@ NOT_SET = [name for name in ("SECRET_KEY", "DATABASE_URL") if not env.str(name, 
 
 
 def number(name: str, default: float) -> float:
-    """A number from the environment, or a sentence that names it."""
+    """Read a number from the environment; anything else is an error that names it."""
     raw = env.str(name, default="")
     try:
         return float(raw) if raw else default

@@ -14,8 +14,8 @@ bind = env.str("WEB_BIND", default="") or "127.0.0.1:8000"
 worker_class = "gthread"
 workers = int(number("WEB_PROCESSES", min(2 * (os.cpu_count() or 1) + 1, 9)))
 threads = int(number("WEB_THREADS", 16))
-timeout = int(number("WEB_TIMEOUT", 60))  # a process that does not answer its master for so long is replaced
-graceful_timeout = int(number("WEB_GRACE", 30))
+timeout = 60  # a process that does not answer its master for so long is replaced
+graceful_timeout = 30
 keepalive = 5
 # Each process that is replaced leaves its files of figures until the server restarts: as few as will do against leaks.
 max_requests = 200_000

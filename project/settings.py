@@ -33,7 +33,7 @@ from project.environment import (  # noqa: F401
 
 
 def _local_secret_key() -> str:
-    """The key kept in an ignored file for local use; made once, safe when two processes start together."""
+    """Return the key kept in an ignored file for local use; made once, safe when two processes start together."""
     LOCAL_DIR.mkdir(exist_ok=True)
     path = LOCAL_DIR / "secret_key"
     if not path.exists():
@@ -171,7 +171,7 @@ else:
         pool = {"min_size": 1, "max_size": most_connections, "timeout": 30}
         DATABASES["default"].setdefault("OPTIONS", {})["pool"] = pool
     else:
-        DATABASES["default"]["CONN_MAX_AGE"] = int(number("CONN_MAX_AGE", 60))
+        DATABASES["default"]["CONN_MAX_AGE"] = 60
 
 # --- Static files -------------------------------------------------------------------------------------------------------
 STATIC_URL = "static/"
@@ -187,7 +187,7 @@ WHITENOISE_AUTOREFRESH = DEBUG
 
 # --- Measuring ----------------------------------------------------------------------------------------------------------
 PROPOSITIONS_DIR = BASE_DIR / "propositions"
-IDEAS_PART_CHARACTERS = int(number("IDEAS_PART_CHARACTERS", 24_000))  # of a conversation read in one call
+IDEAS_PART_CHARACTERS = 24_000  # of a conversation read in one call
 SCORE_MIN_JUDGEMENTS = int(number("SCORE_MIN_JUDGEMENTS", 8))  # scored, in a dimension judged message by message
 SCORE_MIN_COVERAGE = number("SCORE_MIN_COVERAGE", 0.15)  # share scored of what the judge can score there
 TRAIT_PROPOSITIONS = flag("TRAIT_PROPOSITIONS", default=True)  # one for each trait that no file speaks of
@@ -212,10 +212,10 @@ TURN_PIPELINE = [
     "agents.swarm.stages.Polish",  # review: may rewrite the draft
     "correction.stages.ActionGate",  # review: sees what would really be said
 ]
-TURN_MAX_REVISIONS = int(number("TURN_MAX_REVISIONS", 12))
+TURN_MAX_REVISIONS = 12
 TURN_STEP_DEADLINE = number("TURN_STEP_DEADLINE", 60)
 TURN_MAX_REPLY_DEPTH = int(number("TURN_MAX_REPLY_DEPTH", 3))
-TURN_HISTORY_MESSAGES = int(number("TURN_HISTORY_MESSAGES", 20))
+TURN_HISTORY_MESSAGES = 20
 SWARM_WINDOW = int(number("SWARM_WINDOW", 12))
 SWARM_SUMMARY_EVERY = int(number("SWARM_SUMMARY_EVERY", 4))
 TURN_SWARM_ENABLED = flag("TURN_SWARM_ENABLED", default=True)
@@ -248,19 +248,14 @@ CONTENT_SECURITY_POLICY = {} if DEBUG else {"DIRECTIVES": _directives}
 # --- API: who may call it, and what a user may spend in a minute ------------------------------------------------------
 # POSTs a minute of one user
 API_PAID_PER_MINUTE = int(number("API_PAID_PER_MINUTE", 60))  # evaluations, captures, turns: what may cost money
-API_SENDS_PER_MINUTE = int(number("API_SENDS_PER_MINUTE", 6_000))  # drafts through the gate
-API_INGESTS_PER_MINUTE = int(number("API_INGESTS_PER_MINUTE", 600))  # batches of up to 1,000 messages
-API_TRANSCRIPTS_PER_MINUTE = int(number("API_TRANSCRIPTS_PER_MINUTE", 30))  # files of up to 10 MB
+API_SENDS_PER_MINUTE = 6_000  # drafts through the gate
+API_INGESTS_PER_MINUTE = 600  # batches of up to 1,000 messages
+API_TRANSCRIPTS_PER_MINUTE = 30  # files of up to 10 MB
 # Wrong passwords of one address and for one user name, and wrong tokens of one address
-WRONG_SIGN_INS_PER_MINUTE = int(number("WRONG_SIGN_INS_PER_MINUTE", 10))
-# Where web processes count requests together: that of CELERY_BROKER_URL unless it is set; none = each on its own.
+WRONG_SIGN_INS_PER_MINUTE = 10
+# Web processes count requests together in the broker's Redis; without one each counts on its own.
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="")
-CACHE_URL = env.str("CACHE_URL", default="")
-_REDIS = ("redis://", "rediss://", "unix://")
-if CACHE_URL and not CACHE_URL.startswith(_REDIS):
-    scheme = CACHE_URL.partition(":")[0]
-    raise ImproperlyConfigured(f"CACHE_URL begins with {scheme!r}; allowed: redis://HOST:PORT/NUMBER")
-_shared_url = CACHE_URL or (CELERY_BROKER_URL if CELERY_BROKER_URL.startswith(_REDIS) else "")
+_shared_url = CELERY_BROKER_URL if CELERY_BROKER_URL.startswith(("redis://", "rediss://", "unix://")) else ""
 _own: dict[str, Any] = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 _shared: dict[str, Any] = {
     "BACKEND": "django.core.cache.backends.redis.RedisCache",
@@ -361,7 +356,7 @@ UNFOLD = {
 
 # --- Imports over the console -----------------------------------------------------------------------------------------
 IMPORT_MOST_BYTES = int(number("IMPORT_MOST_MB", 100) * 1024 * 1024)  # of all files of one import together
-IMPORT_KEEP_DAYS = number("IMPORT_KEEP_DAYS", 7)  # that a file which is not imported yet is kept
+IMPORT_KEEP_DAYS = 7  # that a file which is not imported yet is kept
 # A form with more bytes of files than may be imported is read to its end and keeps none of them: the page can say why.
 FILE_UPLOAD_HANDLERS = [
     "agents.transcripts.imports.uploads.LimitedUploads",

@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.kit.capability import capabilities
-from agents.kit.console.help import anchor_of, document, documents, fields_of, glossary, help_of, where_for
+from agents.kit.console.help import anchor_of, document, documents, fields_of, glossary, help_of, resolve_link
 from agents.kit.models import ModelPrice
 from agents.kit.registry import tables
 from agents.models import Agent
@@ -45,7 +45,7 @@ def test_every_link_leads_somewhere_and_every_command_and_route_exists() -> None
     routes = set(re.findall(r"^  (/api/.*):$", (settings.BASE_DIR / "docs/openapi.yaml").read_text(), re.MULTILINE))
 
     for where, text in TEXTS.items():
-        assert [link for link in LINK.findall(text) if where_for(None, link) is None] == [], where
+        assert [link for link in LINK.findall(text) if resolve_link(None, link) is None] == [], where
         assert [name for name in re.findall(r"manage\.py ([a-z_]+)", text) if name not in get_commands()] == [], where
         named_routes = set(re.findall(r"`(/api/[^`]*)`", text)) - {"/api/", "/api/docs/", "/api/schema/"}
         assert named_routes <= routes, where

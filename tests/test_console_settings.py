@@ -78,7 +78,7 @@ SECRETS = {
     "ANTHROPIC_API_KEY": "hush-anthropic",
     "METRICS_TOKEN": "hush-metrics",
     "SENTRY_DSN": "https://hush-dsn@127.0.0.1:9/1",
-    "CACHE_URL": "redis://bob:hush-cache@127.0.0.1:1/0",
+    "CELERY_BROKER_URL": "redis://bob:hush-cache@127.0.0.1:1/0",
     "ANTHROPIC_BASE_URL": "http://bob:hush-base@127.0.0.1:1",
     "JUDGE_BASE_URL": "http://hush-judge@127.0.0.1:1",
     "ACTOR_BASE_URL": "http://127.0.0.1:1/?key=hush-actor",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Q
 
 from agents.kit.models.lease import Leasable
 from agents.models.conversations import Agent, Channel, Message
@@ -21,7 +21,6 @@ class Debate(Leasable):
     TAG: ClassVar = "debate"  # of every message of a debate; its value is the slug of the channel
     WAITING = "waiting"
     STATES: ClassVar = [(WAITING, "waits for its next round"), *Leasable.Status.choices]
-    WHOSE: ClassVar = -F("channel_id")
 
     status = models.CharField(
         max_length=16, choices=STATES, default=WAITING, help_text="what it waits for, or how it ended"
@@ -51,9 +50,9 @@ class Debate(Leasable):
         ordering: ClassVar = ["-pk"]
         indexes: ClassVar = [
             models.Index(
-                fields=["channel", "created_at", "id"],
+                fields=["created_at", "id"],
                 condition=Q(status__in=["pending", "running"]),
-                name="debate_open_of_channel",
+                name="debate_open",
             ),
             models.Index(fields=["status", "finished_at"], name="debate_status_finished"),
         ]

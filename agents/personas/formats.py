@@ -1,4 +1,4 @@
-"""Personas in the formats of others: character cards (V1 to V3, JSON or PNG), TinyTroupe specifications, and plain prompt files."""
+"""Read personas in the formats of others: character cards (V1 to V3, JSON or PNG), TinyTroupe specifications, and plain prompt files."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _USER_NAME = "User"
 
 
 def is_card(value: Mapping[str, Any]) -> bool:
-    """Whether this object is a character card of any version."""
+    """Return whether this object is a character card of any version."""
     if str(value.get("spec", "")).startswith("chara_card"):
         return True
     return "name" in value and bool({"mes_example", "first_mes"} & set(value))
 
 
 def read_card(card: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a persona file.
+    """Return the fields of a persona file.
 
     Raises:
         NotAPersonaError: The card has no name or says nothing about the character.
@@ -44,11 +44,13 @@ def read_card(card: Mapping[str, Any]) -> dict[str, Any]:
     name = _text_of(data, "nickname") or _text_of(data, "name")
     if not name:
         raise NotAPersonaError("'data.name' of the character card is missing")
-    prompt = [_resolve(_ORIGINAL.sub("", _text_of(data, "system_prompt")), name, "the user")]
+    own_prompt = _ORIGINAL.sub("", _text_of(data, "system_prompt"))
+    parts = [_resolve(own_prompt, name, "the user").strip()]
     for key, heading in _SECTIONS:
         text = _resolve(_text_of(data, key), name, "the user")
-        prompt.append(f"## {heading}\n{text}" if text else "")
-    parts = [part.strip() for part in prompt if part.strip()]
+        if text:
+            parts.append(f"## {heading}\n{text}".strip())
+    parts = [part for part in parts if part]
     if not parts:
         raise NotAPersonaError("the character card has no description, personality, scenario or system_prompt")
     return {
@@ -65,11 +67,14 @@ def _text_of(data: Mapping[str, Any], key: str) -> str:
 
 
 def _resolve(text: str, name: str, user: str) -> str:
-    return _USER.sub(lambda _: user, _CHAR.sub(lambda _: name, text)).replace("\r\n", "\n")
+    """Return a text of a card with the names of character and user in place of their placeholders."""
+    with_name = _CHAR.sub(lambda _: name, text)
+    with_names = _USER.sub(lambda _: user, with_name)
+    return with_names.replace("\r\n", "\n")
 
 
 def sample_lines(examples: str, name: str) -> Iterator[str]:
-    """What the character says in the example dialogue, each once. Lines without a speaker go on with the one before."""
+    """Yield what the character says in the example dialogue, each once. Lines without a speaker go on with the one before."""
     seen: set[str] = set()
     for dialogue in _START.split(_resolve(examples, name, _USER_NAME)):
         for speaker, text in _turns(dialogue, name):
@@ -79,6 +84,7 @@ def sample_lines(examples: str, name: str) -> Iterator[str]:
 
 
 def _turns(dialogue: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield speaker and text of each turn of an example dialogue."""
     turn = re.compile(rf"^({re.escape(name)}|{_USER_NAME})\s*:\s*", re.MULTILINE)
     starts = list(turn.finditer(dialogue))
     for start, following in zip_longest(starts, starts[1:]):
@@ -87,7 +93,7 @@ def _turns(dialogue: str, name: str) -> Iterator[tuple[str, str]]:
 
 
 def from_png(data: bytes) -> dict[str, Any]:
-    """The card inside a PNG: base64 of JSON in a tEXt chunk named ``ccv3`` or ``chara``.
+    """Return the card inside a PNG: base64 of JSON in a tEXt chunk named ``ccv3`` or ``chara``.
 
     Raises:
         NotAPersonaError: No PNG, damaged, or without a card.
@@ -106,34 +112,39 @@ def from_png(data: bytes) -> dict[str, Any]:
 
 
 def _text_chunks(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield keyword and text of each tEXt chunk of a PNG.
+
+    Raises:
+        NotAPersonaError: It is no PNG, or damaged.
+    """
     if not data.startswith(SIGNATURE):
         raise NotAPersonaError("not a PNG file")
-    at = len(SIGNATURE)
-    while at + 12 <= len(data):
-        length, kind = struct.unpack_from(">I4s", data, at)
-        if length > MAX_CHUNK or at + 12 + length > len(data):
-            raise NotAPersonaError(f"the PNG is damaged: a chunk of {length:,} bytes at byte {at}")
-        body = data[at + 8 : at + 8 + length]
+    offset = len(SIGNATURE)
+    while offset + 12 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, offset)
+        if length > MAX_CHUNK or offset + 12 + length > len(data):
+            raise NotAPersonaError(f"the PNG is damaged: a chunk of {length:,} bytes at byte {offset}")
+        body = data[offset + 8 : offset + 8 + length]
         if kind == b"tEXt":
-            if zlib.crc32(kind + body) != struct.unpack_from(">I", data, at + 8 + length)[0]:
-                raise NotAPersonaError(f"the PNG is damaged: wrong checksum of the chunk at byte {at}")
+            if zlib.crc32(kind + body) != struct.unpack_from(">I", data, offset + 8 + length)[0]:
+                raise NotAPersonaError(f"the PNG is damaged: wrong checksum of the chunk at byte {offset}")
             keyword, _, text = body.partition(b"\x00")
             yield keyword.decode("latin-1"), text
         if kind == b"IEND":
             return
-        at += 12 + length
+        offset += 12 + length
 
 
 NOT_GIVEN = "not specified"
 
 
 def is_tinytroupe(value: Any) -> bool:
-    """Whether this is a ``{"persona": {...}}`` object, as in ``*.agent.json``."""
+    """Return whether this is a ``{"persona": {...}}`` object, as in ``*.agent.json``."""
     return isinstance(value, dict) and isinstance(value.get("persona"), dict)
 
 
 def read_tinytroupe(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a persona file.
+    """Return the fields of a persona file.
 
     Raises:
         NotAPersonaError: The persona has no name, as in a fragment.
@@ -151,7 +162,7 @@ def read_tinytroupe(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tinytroupe_text(persona: Mapping[str, Any], name: str) -> str:
-    """The persona as text: a heading for each key, lists as bullets."""
+    """Render the persona as text: a heading for each key, lists as bullets."""
     parts = [f"You are {name}."]
     for key, value in persona.items():
         if key != "name":
@@ -165,7 +176,7 @@ def _label(key: str) -> str:
 
 
 def _lines(value: Any, level: int) -> list[str]:
-    """A value under its heading; nested objects get headings down to level 4, then labels."""
+    """Return a value under its heading; nested objects get headings down to level 4, then labels."""
     if isinstance(value, dict):
         lines: list[str] = []
         for key, item in value.items():
@@ -180,7 +191,7 @@ def _lines(value: Any, level: int) -> list[str]:
 
 
 def _inline(value: Any) -> str:
-    """A value on one line; a person's ``{"name", "description"}`` reads as ``name: description``."""
+    """Return a value on one line; a person's ``{"name", "description"}`` reads as ``name: description``."""
     if isinstance(value, dict):
         if set(value) == {"name", "description"}:
             return f"{_inline(value['name'])}: {_inline(value['description'])}"
@@ -202,7 +213,7 @@ def _title(persona: Mapping[str, Any]) -> str:
 
 
 def _description(persona: Mapping[str, Any]) -> str:
-    """One line for people: job, age, place."""
+    """Return one line for people: job, age, place."""
     parts = [_title(persona), persona.get("age"), persona.get("residence") or persona.get("country_of_residence")]
     return ", ".join(str(part) for part in parts if isinstance(part, str | int) and str(part))
 
@@ -211,7 +222,7 @@ _HEADING = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
 
 
 def read_prompt(stem: str, text: str) -> dict[str, Any]:
-    """The fields of a persona file. The first ``# Heading`` is the display name; without one, the file's name is."""
+    """Return the fields of a persona file. The first ``# Heading`` is the display name; without one, the file's name is."""
     heading = _HEADING.search(text)
     name = heading.group(1).strip().rstrip("#").strip() if heading else ""
     return {

@@ -1,4 +1,4 @@
-"""The persona: rendered once, the same for the model that speaks as the agent and for the judge; its versions, and what they changed."""
+"""Render, store and version personas. The rendered text is the same for the model that speaks as the agent and for the judge."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ class TraitValue:
 
 
 class Outcome(StrEnum):
+    """What became of an agent that a source wrote."""
+
     CREATED = "created"
     UPDATED = "updated"
     UNCHANGED = "unchanged"
@@ -82,51 +84,68 @@ ROUNDING = 1e-9  # what adding up steps of 0.1 may be off by; 0 alone is a stop
 
 def strength_band(strength: float) -> str:
     """Return the heading of a trait of this strength (0 to 1)."""
-    return next((heading for bound, heading in BANDS if strength <= bound + ROUNDING * bool(bound)), BANDS[-1][1])
+    for bound, heading in BANDS:
+        tolerance = ROUNDING if bound else 0.0
+        if strength <= bound + tolerance:
+            return heading
+    return BANDS[-1][1]
 
 
 def render_persona(*, system_prompt: str, traits: Iterable[TraitLike]) -> str:
-    """The persona specification as text: system prompt, then the traits under their strength, strongest first.
+    """Render the persona specification as text: system prompt, then the traits under their strength, strongest first.
 
     The only rendering, for the model that speaks as the agent and for the judge. The order of the rows does not matter. Strength 0 is
     shown, never dropped. A trait is one line: no text of one can add a heading or another trait; and a sentence before them says that
     they are manner, because users who ask an agent for something can cause one to be written.
     """
+    parts = [system_prompt.strip()]
     bands = trait_lines(traits)
-    return "\n\n".join([system_prompt.strip(), *([HEADING, MANNER] if bands else []), *bands])
+    if bands:
+        parts += [HEADING, MANNER, *bands]
+    return "\n\n".join(parts)
 
 
 def trait_lines(traits: Iterable[TraitLike]) -> list[str]:
-    """The traits under their strength, strongest first: one text for each band that has any."""
-    grouped: dict[str, list[TraitLike]] = {}
-    for trait in sorted(traits, key=lambda t: (-t.strength, t.name.casefold())):
-        grouped.setdefault(strength_band(trait.strength), []).append(trait)
-    headings = (heading for _, heading in reversed(BANDS) if heading in grouped)
-    return [f"### {heading}\n" + "\n".join(map(_line, grouped[heading])) for heading in headings]
+    """Return the traits under their strength, strongest first: one text for each band that has any."""
+    lines_by_heading: dict[str, list[str]] = {}
+    for trait in sorted(traits, key=lambda trait: (-trait.strength, trait.name.casefold())):
+        lines_by_heading.setdefault(strength_band(trait.strength), []).append(_trait_line(trait))
+    texts: list[str] = []
+    for _, heading in reversed(BANDS):
+        if heading in lines_by_heading:
+            texts.append("\n".join([f"### {heading}", *lines_by_heading[heading]]))
+    return texts
 
 
-def _line(trait: TraitLike) -> str:
-    name, description = (" ".join(text.split()) for text in (trait.name, trait.description))
+def _trait_line(trait: TraitLike) -> str:
+    """Return a trait on one line, whatever line breaks its texts hold."""
+    name = " ".join(trait.name.split())
+    description = " ".join(trait.description.split())
     return f"- {name}: {description}" if description else f"- {name}"
 
 
 def cut_persona(persona: str, most: int) -> str:
-    """A persona as `render_persona` gives it, in at most about `most` characters, with a visible mark where something is missing.
+    """Shorten a persona as `render_persona` gives it to at most about `most` characters, with a mark where something is missing.
 
     Traits are at its end, those that are to stop last, where a plain cut would begin: so the system prompt is cut,
     and where the traits alone are too long the lines of the longest, but no trait is left out.
     """
     if len(persona) <= most:
         return persona
-    prose, heading, traits = persona.rpartition(f"\n\n{HEADING}\n\n")
+    system_prompt, heading, traits = persona.rpartition(f"\n\n{HEADING}\n\n")
     if not heading:
         return _cut(persona, most)
-    lines = traits.split("\n")
     if len(traits) > most // 2:
-        each = max(LEAST_LINE, most // 2 // len(lines))
-        lines = [line if line == MANNER else _cut(line, each) for line in lines]
-    shown = "\n".join(lines)
-    return _cut(prose, max(0, most - len(heading) - len(shown))) + heading + shown
+        traits = _with_cut_lines(traits, most // 2)
+    room = max(0, most - len(heading) - len(traits))
+    return _cut(system_prompt, room) + heading + traits
+
+
+def _with_cut_lines(traits: str, most: int) -> str:
+    """Cut the lines of traits to equal lengths that make about `most` characters together."""
+    lines = traits.split("\n")
+    each = max(LEAST_LINE, most // len(lines))
+    return "\n".join(line if line == MANNER else _cut(line, each) for line in lines)
 
 
 def _cut(text: str, most: int) -> str:
@@ -135,17 +154,15 @@ def _cut(text: str, most: int) -> str:
 
 
 def persona_digest(*, system_prompt: str, traits: Iterable[TraitLike]) -> str:
-    """SHA-256 (hex) of the inputs of the persona: equal inputs, equal digest, whatever the order of the traits."""
-    rows = sorted(
-        ([t.name, t.description, float(t.sentiment), float(t.strength)] for t in traits),
-        key=lambda row: str(row[0]).casefold(),
-    )
+    """Return the SHA-256 (hex) of the inputs of the persona: equal inputs, equal digest, whatever the order of the traits."""
+    in_order = sorted(traits, key=lambda trait: trait.name.casefold())
+    rows = [[trait.name, trait.description, float(trait.sentiment), float(trait.strength)] for trait in in_order]
     canonical = json.dumps([system_prompt, rows], ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def current_digest(agent: Agent) -> str:
-    """The digest of the agent's persona as it is in the database now."""
+    """Return the digest of the agent's persona as it is in the database now."""
     return persona_digest(system_prompt=agent.system_prompt, traits=agent.traits.all())
 
 
@@ -157,7 +174,13 @@ def record_version(*, agent: Agent, note: str, user: AbstractBaseUser | None = N
     if latest is not None and latest.digest == digest:
         return None
     rows = [
-        {"name": t.name, "description": t.description, "sentiment": t.sentiment, "strength": t.strength} for t in traits
+        {
+            "name": trait.name,
+            "description": trait.description,
+            "sentiment": trait.sentiment,
+            "strength": trait.strength,
+        }
+        for trait in traits
     ]
     return PersonaVersion.objects.create(
         agent=agent,
@@ -192,15 +215,29 @@ def save_persona(
 
 def _replace_traits(agent: Agent, traits: Sequence[TraitLike], source: str) -> None:
     """Make the agent's traits equal to `traits`, keeping the rows of those that stay."""
-    existing = {trait.name.casefold(): trait for trait in agent.traits.all()}
+    rows_left = {trait.name.casefold(): trait for trait in agent.traits.all()}
     for value in traits:
-        row = existing.pop(value.name.casefold(), None) or Trait(agent=agent, source=source[:64])
-        wanted = (value.name, value.description, float(value.sentiment), float(value.strength))
-        if row.pk is None or (row.name, row.description, row.sentiment, row.strength) != wanted:
-            row.name, row.description, row.sentiment, row.strength = wanted
-            row.save()
-    if existing:
-        Trait.objects.filter(pk__in=[row.pk for row in existing.values()]).delete()
+        row = rows_left.pop(value.name.casefold(), None)
+        if row is None:
+            row = Trait(agent=agent, source=source[:64])
+        elif _is_equal(row, value):
+            continue
+        row.name = value.name
+        row.description = value.description
+        row.sentiment = float(value.sentiment)
+        row.strength = float(value.strength)
+        row.save()
+    if rows_left:
+        Trait.objects.filter(pk__in=[row.pk for row in rows_left.values()]).delete()
+
+
+def _is_equal(trait: TraitLike, other: TraitLike) -> bool:
+    return (trait.name, trait.description, trait.sentiment, trait.strength) == (
+        other.name,
+        other.description,
+        other.sentiment,
+        other.strength,
+    )
 
 
 def upsert_agent(
@@ -221,71 +258,96 @@ def upsert_agent(
     """
     agent = Agent.objects.filter(slug=values.slug).first()
     if agent is None:
-        agent = Agent(slug=values.slug, origin=_origin(source))
-        _apply(agent, values, source)
-        with transaction.atomic():
-            save_persona(agent=agent, traits=values.traits or (), note=note, source=source, user=user)
-            _save_blocks(agent, values)
-        return UpsertResult(agent, Outcome.CREATED)
-    traits: Iterable[TraitLike] = agent.traits.all() if values.traits is None else values.traits
-    wanted = persona_digest(system_prompt=values.system_prompt, traits=traits)
-    latest = agent.persona_versions.order_by("-number").first()
-    edited = latest is None or current_digest(agent) != latest.digest or latest.note != note
-    replaces = current_digest(agent) != wanted
-    if replaces and edited and not reset:
+        return _create_agent(values, note=note, source=source, user=user)
+    is_replaced = current_digest(agent) != _digest_after(agent, values)
+    if is_replaced and not reset and _was_edited(agent, note):
         return UpsertResult(agent, Outcome.KEPT_EDITED)
-    taken_over = replaces and agent.seeded and _origin(source) == Agent.Origin.OWN
-    if taken_over:
-        agent.title, agent.description, agent.sample_lines, agent.aliases = "", "", [], []
-    if replaces or _origin(source) == Agent.Origin.SEED:
+    is_taken_over = is_replaced and agent.seeded and _origin(source) == Agent.Origin.OWN
+    if is_taken_over:
+        _clear_example(agent)
+    if is_replaced or _origin(source) == Agent.Origin.SEED:
         agent.origin = _origin(source)
-    changed = _apply(agent, values, source, reset=reset)
+    changed = _copy_fields(agent, values, source, reset=reset)
     with transaction.atomic():
-        if taken_over and agent.memory_blocks.all().delete()[0]:
+        if is_taken_over and agent.memory_blocks.exists():
+            agent.memory_blocks.all().delete()
             changed.append("memory_blocks")
-        if save_persona(agent=agent, traits=values.traits, note=note, source=source, user=user) is not None:
+        version = save_persona(agent=agent, traits=values.traits, note=note, source=source, user=user)
+        if version is not None:
             changed.append("persona")
-        changed += _save_blocks(agent, values)
-    return UpsertResult(agent, Outcome.UPDATED if changed else Outcome.UNCHANGED, tuple(dict.fromkeys(changed)))
+        changed += _add_missing_blocks(agent, values)
+    outcome = Outcome.UPDATED if changed else Outcome.UNCHANGED
+    return UpsertResult(agent, outcome, tuple(dict.fromkeys(changed)))
+
+
+def _create_agent(values: PersonaSpec, *, note: str, source: str, user: AbstractBaseUser | None) -> UpsertResult:
+    agent = Agent(slug=values.slug, origin=_origin(source))
+    _copy_fields(agent, values, source)
+    with transaction.atomic():
+        save_persona(agent=agent, traits=values.traits or (), note=note, source=source, user=user)
+        _add_missing_blocks(agent, values)
+    return UpsertResult(agent, Outcome.CREATED)
+
+
+def _digest_after(agent: Agent, values: PersonaSpec) -> str:
+    """Return the digest that the agent's persona would have with these values; where they name no traits, its own stay."""
+    traits: Iterable[TraitLike] = agent.traits.all() if values.traits is None else values.traits
+    return persona_digest(system_prompt=values.system_prompt, traits=traits)
+
+
+def _was_edited(agent: Agent, note: str) -> bool:
+    """Return whether somebody changed the persona since the source with this note last wrote it."""
+    latest = agent.persona_versions.order_by("-number").first()
+    if latest is None or latest.note != note:
+        return True
+    return current_digest(agent) != str(latest.digest)
+
+
+def _clear_example(agent: Agent) -> None:
+    """Empty what an example has besides its persona, so that nothing of it stays in an agent of the team's own."""
+    agent.title = ""
+    agent.description = ""
+    agent.sample_lines = []
+    agent.aliases = []
 
 
 def _origin(source: str) -> Agent.Origin:
     return Agent.Origin.SEED if source == Agent.Origin.SEED else Agent.Origin.OWN
 
 
-def _apply(agent: Agent, values: PersonaSpec, source: str, *, reset: bool = False) -> list[str]:
-    """Copy the plain fields; returns the names of those that changed. An empty optional value leaves the field as it is.
+def _copy_fields(agent: Agent, values: PersonaSpec, source: str, *, reset: bool = False) -> list[str]:
+    """Copy the plain fields; return the names of those that changed. An empty optional value leaves the field as it is.
 
     So does a description that a person wrote, unless `reset`.
     """
-    changed = []
-    new: dict[str, object] = {"display_name": values.display_name, "system_prompt": values.system_prompt}
+    new_values: dict[str, object] = {"display_name": values.display_name, "system_prompt": values.system_prompt}
     for name in ("title", "avatar_color", "model_id"):
         if getattr(values, name):
-            new[name] = getattr(values, name)
-    by_person = agent.description_origin == Agent.DescriptionOrigin.PERSON and not reset
-    if values.description and (not by_person or values.description == agent.description):
-        new["description"] = values.description
-        if source in Agent.DescriptionOrigin.values and not by_person:
-            new["description_origin"] = source
+            new_values[name] = getattr(values, name)
+    is_by_person = agent.description_origin == Agent.DescriptionOrigin.PERSON and not reset
+    if values.description and not is_by_person:
+        new_values["description"] = values.description
+        if source in Agent.DescriptionOrigin.values:
+            agent.description_origin = source
     for name in ("sample_lines", "aliases"):
         if getattr(values, name):
-            new[name] = list(getattr(values, name))
-    for name, value in new.items():
+            new_values[name] = list(getattr(values, name))
+    changed: list[str] = []
+    for name, value in new_values.items():
         if getattr(agent, name) != value:
             setattr(agent, name, value)
-            changed += [name] if name != "description_origin" else []
+            changed.append(name)
     return changed
 
 
-def _save_blocks(agent: Agent, values: PersonaSpec) -> list[str]:
-    """Create the memory blocks that are missing. Existing ones are the agent's own by now and stay."""
-    created = [
-        block.label
-        for block in values.memory_blocks
-        if MemoryBlock.objects.get_or_create(agent=agent, label=block.label, defaults={"value": block.value})[1]
-    ]
-    return [f"memory block {label}" for label in created]
+def _add_missing_blocks(agent: Agent, values: PersonaSpec) -> list[str]:
+    """Create the memory blocks that are missing; return a name for each. Existing ones are the agent's own by now and stay."""
+    created: list[str] = []
+    for block in values.memory_blocks:
+        _, is_new = MemoryBlock.objects.get_or_create(agent=agent, label=block.label, defaults={"value": block.value})
+        if is_new:
+            created.append(f"memory block {block.label}")
+    return created
 
 
 class PersonaMovedOn(ValueError):
@@ -293,9 +355,11 @@ class PersonaMovedOn(ValueError):
 
 
 def values_of(version: PersonaVersion) -> list[TraitValue]:
-    """The traits of a version."""
-    names = ("name", "description", "sentiment", "strength")
-    return [TraitValue(**{name: trait[name] for name in names}) for trait in version.traits]
+    """Return the traits of a version."""
+    return [
+        TraitValue(trait["name"], trait["description"], trait["sentiment"], trait["strength"])
+        for trait in version.traits
+    ]
 
 
 def restore_version(
@@ -315,12 +379,25 @@ def restore_version(
         PersonaMovedOn: The persona was changed since; nothing is done.
     """
     with transaction.atomic():
-        agent = Agent.objects.select_for_update(no_key=True).get(pk=version.agent_id)
-        if current_digest(agent) != seen:
-            raise PersonaMovedOn(f"the persona of {agent.slug} was changed since it was shown; look at it again")
+        agent = _locked_agent(version.agent_id, seen)
         agent.system_prompt = version.system_prompt
         note = f"restored version {version.number}"
         return save_persona(agent=agent, traits=values_of(version), note=note, user=user)
+
+
+def _locked_agent(agent_id: int, seen: str) -> Agent:
+    """Return an agent with its row locked.
+
+    Args:
+        seen: Digest of the persona that was shown to the person who decided.
+
+    Raises:
+        PersonaMovedOn: The persona was changed since.
+    """
+    agent = Agent.objects.select_for_update(no_key=True).get(pk=agent_id)
+    if current_digest(agent) != seen:
+        raise PersonaMovedOn(f"the persona of {agent.slug} was changed since it was shown; look at it again")
+    return agent
 
 
 def save_system_prompt(
@@ -328,9 +405,7 @@ def save_system_prompt(
 ) -> PersonaVersion | None:
     """Make a text the agent's system prompt, as a new version; traits stay. Arguments and errors as of `restore_version`."""
     with transaction.atomic():
-        agent = Agent.objects.select_for_update(no_key=True).get(pk=agent.pk)
-        if current_digest(agent) != seen:
-            raise PersonaMovedOn(f"the persona of {agent.slug} was changed since it was shown; look at it again")
+        agent = _locked_agent(agent.pk, seen)
         agent.system_prompt = system_prompt
         return save_persona(agent=agent, note=note, user=user)
 
@@ -354,16 +429,17 @@ class PersonaChange:
     differences: tuple[str, ...]
 
     def __str__(self) -> str:
-        what = ", ".join(self.differences[:MOST_DIFFERENCES])
+        text = f"version {self.number}, {self.origin}"
+        if self.differences:
+            text += f": {', '.join(self.differences[:MOST_DIFFERENCES])}"
         left_out = len(self.differences) - MOST_DIFFERENCES
-        more = f" and {left_out} more" if left_out > 0 else ""
-        return (
-            f"version {self.number}, {self.origin}: {what}{more}" if what else f"version {self.number}, {self.origin}"
-        )
+        if left_out > 0:
+            text += f" and {left_out} more"
+        return text
 
 
 def changes_since(since: Iterable[tuple[int, str]]) -> dict[tuple[int, str], tuple[PersonaChange, ...]]:
-    """The versions that came after the persona of a digest, oldest first, for many agents in four queries at most.
+    """Return the versions that came after the persona of a digest, oldest first, for many agents in four queries at most.
 
     Args:
         since: Agents' primary keys with the digests that were looked at. Of several versions of that digest the newest counts.
@@ -372,78 +448,105 @@ def changes_since(since: Iterable[tuple[int, str]]) -> dict[tuple[int, str], tup
         By what was asked: at most five versions, the newest; none where no version of that digest is stored.
     """
     wanted = set(since)
-    rows = PersonaVersion.objects.filter(agent__in={agent for agent, _ in wanted}).order_by("agent", "number")
-    by_agent: dict[int, list[Any]] = {}
+    agents = {agent for agent, _ in wanted}
+    rows = PersonaVersion.objects.filter(agent__in=agents).order_by("agent", "number")
+    versions_of: dict[int, list[Any]] = {}
     for row in rows.values("pk", "agent", "number", "digest"):
-        by_agent.setdefault(row["agent"], []).append(row)
+        versions_of.setdefault(row["agent"], []).append(row)
     later: dict[tuple[int, str], list[int]] = {}
     for agent, digest in wanted:
-        versions = by_agent.get(agent, [])
-        place = max((n for n, row in enumerate(versions) if row["digest"] == digest), default=None)
-        if place is not None and place + 1 < len(versions):  # with the one before, to tell what changed
-            first = max(place, len(versions) - MOST_VERSIONS - 1)
+        versions = versions_of.get(agent, [])
+        of_digest = [index for index, row in enumerate(versions) if row["digest"] == digest]
+        if of_digest and of_digest[-1] + 1 < len(versions):
+            # One version more than is named: what the first one changed is told by the one before it.
+            first = max(of_digest[-1], len(versions) - MOST_VERSIONS - 1)
             later[agent, digest] = [row["pk"] for row in versions[first:]]
-    return _in_words(later)
+    return _changes(later)
 
 
 def changes_between(agent_slug: str, before: str, after: str) -> tuple[PersonaChange, ...]:
-    """The versions of an agent's persona that lie between two digests, oldest first; none where they are not stored."""
+    """Return the versions of an agent's persona between two digests, oldest first; none where they are not stored.
+
+    Where a digest occurs several times, the nearest pair counts.
+    """
     versions = list(PersonaVersion.objects.filter(agent__slug=agent_slug).order_by("number").values("pk", "digest"))
-    starts = [n for n, row in enumerate(versions) if row["digest"] == before]
-    ends = [n for n, row in enumerate(versions) if row["digest"] == after]
-    pairs = [(end - start, start, end) for start in starts for end in ends if start < end]
+    pairs: list[tuple[int, int, int]] = []  # distance, start, end
+    for start, older in enumerate(versions):
+        for end, newer in enumerate(versions):
+            if start < end and older["digest"] == before and newer["digest"] == after:
+                pairs.append((end - start, start, end))
     if not pairs:
         return ()
     _, start, end = min(pairs)
     keys = [row["pk"] for row in versions[max(start, end - MOST_VERSIONS) : end + 1]]
-    return _in_words({(0, before): keys}).get((0, before), ())
+    asked = (0, before)
+    return _changes({asked: keys}).get(asked, ())
 
 
 def differences(before: PersonaVersion, after: PersonaVersion) -> tuple[str, ...]:
-    """What one version changed of another, trait by trait; strengths as numbers."""
-    old, new = ({str(trait["name"]).casefold(): trait for trait in version.traits} for version in (before, after))
-    changes = [_difference(old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())]
-    prompt = ["system prompt"] if before.system_prompt != after.system_prompt else []
-    return tuple(filter(None, (*changes, *prompt)))
+    """Return what one version changed of another, trait by trait; strengths as numbers."""
+    old = {str(trait["name"]).casefold(): trait for trait in before.traits}
+    new = {str(trait["name"]).casefold(): trait for trait in after.traits}
+    changes: list[str] = []
+    for name in sorted(old.keys() | new.keys()):
+        change = _difference(old.get(name), new.get(name))
+        if change:
+            changes.append(change)
+    if before.system_prompt != after.system_prompt:
+        changes.append("system prompt")
+    return tuple(changes)
 
 
 def _difference(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
-    if before is None or after is None:
-        trait = after or before or {}
-        return f"{trait['name']} {'new at' if before is None else 'removed, was'} {float(trait['strength']):g}"
-    if before == after:
+    """Return what became of a trait: new, removed, another strength, or reworded; empty where nothing did."""
+    if before is None and after is not None:
+        return f"{after['name']} new at {float(after['strength']):g}"
+    if after is None and before is not None:
+        return f"{before['name']} removed, was {float(before['strength']):g}"
+    if before is None or after is None or before == after:
         return ""
-    name = after["name"] if before["name"] == after["name"] else f"{before['name']}, now {after['name']},"
+    is_renamed = before["name"] != after["name"]
     if before["strength"] != after["strength"]:
+        name = f"{before['name']}, now {after['name']}," if is_renamed else after["name"]
         return f"{name} {float(before['strength']):g} → {float(after['strength']):g}"
-    return f"{str(name).rstrip(',')} reworded"
+    name = f"{before['name']}, now {after['name']}" if is_renamed else after["name"]
+    return f"{name} reworded"
 
 
-def _in_words(later: Mapping[tuple[int, str], Sequence[int]]) -> dict[tuple[int, str], tuple[PersonaChange, ...]]:
-    """The versions by key in words; the first of each is what the next is compared with."""
+def _changes(later: Mapping[tuple[int, str], Sequence[int]]) -> dict[tuple[int, str], tuple[PersonaChange, ...]]:
+    """Return the versions of each key but its first, with what each changed of the one before."""
     keys = {pk for versions in later.values() for pk in versions}
     if not keys:
         return {}
     versions = PersonaVersion.objects.select_related("created_by").in_bulk(keys)
+    origins = _declared_origins(keys)
+    changes: dict[tuple[int, str], tuple[PersonaChange, ...]] = {}
+    for asked, version_keys in later.items():
+        of_agent: list[PersonaChange] = []
+        for earlier_key, key in pairwise(version_keys):
+            version = versions[key]
+            of_agent.append(
+                PersonaChange(
+                    version=key,
+                    number=version.number,
+                    at=version.created_at,
+                    origin=origins.get(key) or _origin_by_note(version),
+                    differences=differences(versions[earlier_key], version),
+                )
+            )
+        changes[asked] = tuple(of_agent)
+    return changes
+
+
+def _declared_origins(keys: Collection[int]) -> dict[int, str]:
+    """Return what made versions, as far as apps know (`persona_change_origins`)."""
     origins: dict[int, str] = {}
     for path in declared_list("persona_change_origins"):
-        find: Origins = import_string(path)
-        origins.update(find(keys))
-    return {
-        asked: tuple(
-            PersonaChange(
-                version=pk,
-                number=versions[pk].number,
-                at=versions[pk].created_at,
-                origin=origins.get(pk) or _origin_of(versions[pk]),
-                differences=differences(versions[earlier], versions[pk]),
-            )
-            for earlier, pk in pairwise(keys_of_one)
-        )
-        for asked, keys_of_one in later.items()
-    }
+        origins_of: Origins = import_string(path)
+        origins.update(origins_of(keys))
+    return origins
 
 
-def _origin_of(version: PersonaVersion) -> str:
-    by = f" by {version.created_by.get_username()}" if version.created_by is not None else ""
-    return f"{version.note or 'no note'}{by}"
+def _origin_by_note(version: PersonaVersion) -> str:
+    note = version.note or "no note"
+    return note if version.created_by is None else f"{note} by {version.created_by.get_username()}"

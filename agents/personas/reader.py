@@ -27,7 +27,7 @@ SUFFIXES = (*YAML, ".json", ".md", ".txt", ".png")
 
 
 def read_personas(path: Path, *, stems: Mapping[Path, str] | None = None) -> list[PersonaSpec]:
-    """All personas of a file, or of the files of a folder (not of its subfolders; README and hidden files left out).
+    """Read all personas of a file, or of the files of a folder (not of its subfolders; README and hidden files left out).
 
     Args:
         path: The file or folder.
@@ -36,54 +36,63 @@ def read_personas(path: Path, *, stems: Mapping[Path, str] | None = None) -> lis
     Raises:
         PersonaError: Something cannot be read; names file, persona, field, value and what is allowed.
     """
-    personas: dict[str, tuple[Path, PersonaSpec]] = {}
+    personas: list[PersonaSpec] = []
+    file_of: dict[str, Path] = {}  # by slug
     for file in _files(path):
-        for values in _read_file(file, (stems or {}).get(file, file.stem)):
-            before = personas.setdefault(values.slug, (file, values))
-            if before[1] is not values:
+        stem = (stems or {}).get(file, file.stem)
+        for persona in _read_file(file, stem):
+            if persona.slug in file_of:
+                first_file = file_of[persona.slug]
                 raise PersonaError(
-                    str(file), 0, f"a second persona with the slug {values.slug!r}; the first is in {before[0]}"
+                    str(file), 0, f"a second persona with the slug {persona.slug!r}; the first is in {first_file}"
                 )
-    return [values for _, values in personas.values()]
+            file_of[persona.slug] = file
+            personas.append(persona)
+    return personas
 
 
 def _files(path: Path) -> list[Path]:
+    """Return a file, or the persona files of a folder.
+
+    Raises:
+        PersonaError: There is none, or it has another ending.
+    """
     if not path.exists():
         raise PersonaError(str(path), 0, "no such file or folder")
     if path.is_file():
         if path.suffix.lower() not in SUFFIXES:
             raise PersonaError(str(path), 0, f"unknown kind of file {path.suffix!r}; allowed: {', '.join(SUFFIXES)}")
         return [path]
-    files = [
-        file
-        for file in sorted(path.iterdir())
-        if file.is_file()
-        and file.suffix.lower() in SUFFIXES
-        and not file.name.startswith(".")
-        and file.stem.lower() != "readme"
-    ]
+    files = [file for file in sorted(path.iterdir()) if _may_hold_persona(file)]
     if not files:
         raise PersonaError(str(path), 0, f"no persona files here; a persona is a file ending in {', '.join(SUFFIXES)}")
     return files
 
 
+def _may_hold_persona(file: Path) -> bool:
+    is_hidden = file.name.startswith(".")
+    is_readme = file.stem.lower() == "readme"
+    return file.is_file() and file.suffix.lower() in SUFFIXES and not is_hidden and not is_readme
+
+
 def _read_file(path: Path, stem: str) -> Iterator[PersonaSpec]:
-    if path.stat().st_size > MAX_FILE:
+    """Yield the personas of a file.
+
+    Args:
+        stem: The name of a persona that has none.
+
+    Raises:
+        PersonaError: The file is too large, or cannot be read.
+    """
+    size = path.stat().st_size
+    if size > MAX_FILE:
         raise PersonaError(str(path), 0, f"larger than {MAX_FILE:,} bytes")
-    suffix = path.suffix.lower()
-    if suffix in YAML and path.stat().st_size > MAX_YAML:
+    if path.suffix.lower() in YAML and size > MAX_YAML:
         raise PersonaError(
             str(path), 0, f"larger than {MAX_YAML // 1024**2} MiB, the most for YAML; divide it, or write it as JSON"
         )
     try:
-        if suffix == ".png":
-            yield from _values(path, stem, [formats.from_png(path.read_bytes())])
-        elif suffix in {".md", ".txt"}:
-            yield from _values(path, stem, [formats.read_prompt(stem, _text(path))])
-        elif suffix == ".json":
-            yield from _values(path, stem, _listed(json_input.parse(_text(path), path=str(path), line=1)))
-        else:
-            yield from _values(path, stem, _listed(_yaml(path, _text(path))))
+        yield from _specs(path, stem, _raw_personas(path, stem))
     except FileError as error:
         raise PersonaError(error.path, error.line, error.reason) from None
     except OSError as error:
@@ -92,7 +101,24 @@ def _read_file(path: Path, stem: str) -> Iterator[PersonaSpec]:
         raise PersonaError(str(path), 0, str(error)) from None
 
 
+def _raw_personas(path: Path, stem: str) -> list[Any]:
+    """Return what a file holds for each persona, in the shape of its format."""
+    suffix = path.suffix.lower()
+    if suffix == ".png":
+        return [formats.from_png(path.read_bytes())]
+    if suffix in (".md", ".txt"):
+        return [formats.read_prompt(stem, _text(path))]
+    if suffix == ".json":
+        return _listed(json_input.parse(_text(path), path=str(path), line=1))
+    return _listed(_yaml(path, _text(path)))
+
+
 def _text(path: Path) -> str:
+    """Return a file's text.
+
+    Raises:
+        NotAPersonaError: More than a quarter of it are NUL bytes.
+    """
     text = "\n".join(text for _, text in Source(path).lines())
     if text.count("\0") * 4 > len(text):  # a stray one is replaced
         raise NotAPersonaError("consists of NUL bytes, not of text; allowed: text in UTF-8")
@@ -100,13 +126,20 @@ def _text(path: Path) -> str:
 
 
 def _listed(value: Any) -> list[Any]:
-    """One persona or several: a list, an object of one, or our ``{"agents": [...]}``."""
+    """Return the personas of a value, one or several: a list, an object of one, or our ``{"agents": [...]}``."""
     if isinstance(value, dict) and isinstance(value.get("agents"), list) and len(value) == 1:
         return list(value["agents"])
-    return value if isinstance(value, list) else [value]
+    if isinstance(value, list):
+        return value
+    return [value]
 
 
-def _values(path: Path, stem: str, personas: list[Any]) -> Iterator[PersonaSpec]:
+def _specs(path: Path, stem: str, personas: list[Any]) -> Iterator[PersonaSpec]:
+    """Yield personas in our shape, checked.
+
+    Raises:
+        PersonaError: There is none, or a field is wrong.
+    """
     if not personas:
         raise PersonaError(str(path), 0, "the file holds no persona")
     for number, persona in enumerate(personas):
@@ -120,7 +153,7 @@ def _values(path: Path, stem: str, personas: list[Any]) -> Iterator[PersonaSpec]
 
 
 def _fields(persona: Any, stem: str) -> dict[str, Any]:
-    """The fields of our shape, from whichever shape this is."""
+    """Return the fields of our shape, from whichever shape this is."""
     if not isinstance(persona, dict):
         raise NotAPersonaError("a persona is an object with at least 'display_name' and 'system_prompt'")
     if formats.is_tinytroupe(persona):
@@ -133,6 +166,11 @@ def _fields(persona: Any, stem: str) -> dict[str, Any]:
 
 
 def _yaml(path: Path, text: str) -> Any:
+    """Parse YAML.
+
+    Raises:
+        PersonaError: It is not valid, or holds too much.
+    """
     try:
         _check_size(text)
         return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
@@ -153,12 +191,17 @@ def _check_size(text: str) -> None:
     Raises:
         NotAPersonaError: It holds too much, is nested too deep, or has an alias.
     """
-    values = level = 0
+    values = 0
+    level = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):  # a few can stand for millions of values
             raise NotAPersonaError(f"YAML alias *{event.anchor}; write the value out")
-        values += isinstance(event, yaml.NodeEvent)
-        level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.NodeEvent):
+            values += 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            level += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            level -= 1
         if values > MOST_NODES:
             raise NotAPersonaError(f"holds more than {MOST_NODES:,} values")
         if level > MOST_LEVELS:
@@ -189,7 +232,7 @@ def import_read(
     dry_run: bool = False,
     user: AbstractBaseUser | None = None,
 ) -> list[UpsertResult]:
-    """The same for personas that are read already; `user` is recorded with the versions this makes."""
+    """Do the same for personas that are read already; `user` is recorded with the versions this makes."""
     with transaction.atomic():
         results = [upsert_agent(values=values, note=NOTE, reset=reset, source=NOTE, user=user) for values in personas]
         transaction.set_rollback(dry_run)

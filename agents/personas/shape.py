@@ -31,6 +31,8 @@ class NotAPersonaError(Exception):
 
 
 def _unique(field: str) -> AfterValidator:
+    """Return a validator that refuses items of which two have the same value in a field, whatever the case."""
+
     def check(items: Any) -> Any:
         seen: set[str] = set()
         for item in items:
@@ -118,7 +120,8 @@ def persona_spec(value: dict[str, Any]) -> PersonaSpec:
         ValidationError: One entry per field that is wrong.
     """
     data = Cleaner().value(value)
-    name, slug = data.get("display_name"), data.get("slug")
+    name = data.get("display_name")
+    slug = data.get("slug")
     if slug is None and isinstance(name, str) and name.strip():
         data["slug"] = slug_of(name)
     elif name is None and isinstance(slug, str):
@@ -127,30 +130,45 @@ def persona_spec(value: dict[str, Any]) -> PersonaSpec:
 
 
 def slug_of(name: str) -> str:
-    """An agent's id made of its name; the same name always gives the same id, in any script."""
-    return (
-        slugify(name)[:SLUG_LIMIT].strip("-_")
-        or "agent-" + hashlib.sha256(name.encode(errors="replace")).hexdigest()[:8]
-    )
+    """Return an agent's id made of its name; the same name always gives the same id, in any script."""
+    slug = slugify(name)[:SLUG_LIMIT].strip("-_")
+    if slug:
+        return slug
+    digest = hashlib.sha256(name.encode(errors="replace")).hexdigest()
+    return f"agent-{digest[:8]}"
 
 
 def describe(error: ValidationError) -> str:
-    """A sentence on the first wrong field of a validation error, with its value and what is allowed."""
+    """Return a sentence on the first wrong field of a validation error, with its value and what is allowed."""
     first = error.errors(include_url=False)[0]
-    place = first["loc"]
-    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".") or "persona"
+    location = first["loc"]
+    field = _dotted(location) or "persona"
     if first["type"] == "missing":
         return f"{field!r} is missing"
     if first["type"] == "extra_forbidden":
-        return f"unknown field {field!r}; allowed: {', '.join(_fields_beside(place))}"
-    value = first["input"]
-    shown = (
-        "an object" if isinstance(value, dict) else "a list" if isinstance(value, list | tuple) else repr(value)[:80]
-    )
-    return f"{field!r} is {shown}: {first['msg'].removeprefix('Value error, ')}"
+        return f"unknown field {field!r}; allowed: {', '.join(_fields_beside(location))}"
+    return f"{field!r} is {_short_value(first['input'])}: {first['msg'].removeprefix('Value error, ')}"
 
 
-def _fields_beside(place: tuple[int | str, ...]) -> list[str]:
+def _dotted(location: tuple[int | str, ...]) -> str:
+    """Return the path of a field, such as ``traits[0].name``."""
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return path.lstrip(".")
+
+
+def _short_value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return repr(value)[:80]
+
+
+def _fields_beside(location: tuple[int | str, ...]) -> list[str]:
+    """Return the fields that are allowed where an unknown one stands."""
+    if len(location) == 1:
+        return list(PersonaSpec.model_fields)
     parts: dict[str, type[BaseModel]] = {"traits": TraitSpec, "memory_blocks": MemoryBlockSpec}
-    model = parts.get(str(place[0]), PersonaSpec) if len(place) > 1 else PersonaSpec
-    return list(model.model_fields)
+    return list(parts.get(str(location[0]), PersonaSpec).model_fields)

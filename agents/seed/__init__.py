@@ -9,7 +9,7 @@ FOLDER = Path(__file__).resolve().parent
 
 @lru_cache(maxsize=1)
 def example_slugs() -> frozenset[str]:
-    """The slugs of the example agents, by the names of their files."""
+    """Return the slugs of the example agents, by the names of their files."""
     return frozenset(path.stem for path in (FOLDER / "personas").glob("*.yaml"))
 
 

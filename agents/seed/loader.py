@@ -1,9 +1,9 @@
-"""Loading the example data: idempotent, never over a person's edits, dates relative to the day of seeding."""
+"""Load the example data: idempotent, never over a person's edits, dates relative to the day of seeding."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
 from typing import Annotated, Any, Literal
@@ -27,6 +27,8 @@ NOTE = "example data"
 
 
 class _Strict(BaseModel):
+    """Refuses unknown fields."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -50,6 +52,7 @@ class SeedMessage(_Strict):
     text: str
 
     def sent_at(self, now: datetime) -> datetime:
+        """Return when it counts as sent, seeded at this moment."""
         day = timezone.localtime(now).date() + timedelta(days=self.day - 1)
         return timezone.make_aware(datetime.combine(day, time.fromisoformat(self.time)))
 
@@ -78,7 +81,7 @@ def personas() -> list[PersonaSpec]:
 
 
 def conversations() -> Iterator[SeedConversation]:
-    """The conversation files, checked."""
+    """Yield the conversation files, checked."""
     for path in sorted((FOLDER / "conversations").glob("*.yaml")):
         yield SeedConversation.model_validate(yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader))  # noqa: S506
 
@@ -103,29 +106,32 @@ def seed(*, reset: bool = False, now: datetime | None = None) -> SeedReport:
             _seed_conversation(conversation, agents, now or timezone.now(), report)
         report.channels += 1
     for path in declared_list("seed_steps"):  # what the apps above add; each takes the agents and returns a sentence
-        report.notes.append(import_string(path)(list(agents.values())))
+        add_examples = import_string(path)
+        report.notes.append(add_examples(list(agents.values())))
     return report
 
 
 def _seed_conversation(
     conversation: SeedConversation, agents: dict[str, Agent], now: datetime, report: SeedReport
 ) -> None:
+    """Add what is missing of a conversation: channel, members, messages and their replies."""
     info = conversation.channel
     channel, _ = Channel.objects.get_or_create(slug=info.slug, defaults=info.model_dump(exclude={"slug"}))
     for slug in conversation.members:
         ChannelMember.objects.get_or_create(channel=channel, agent=agents[slug])
-    known = dict(Message.objects.filter(channel=channel).values_list("external_id", "pk"))
-    # Taken in the database, under the row's lock: another writer in this channel gets other positions.
-    missing = [m for m in conversation.messages if m.id not in known]
+    present = set(Message.objects.filter(channel=channel).values_list("external_id", flat=True))
+    missing = [message for message in conversation.messages if message.id not in present]
     report.messages_present += len(conversation.messages) - len(missing)
     if not missing:
         return
+    # Positions are taken in the database, under the row's lock: another writer in this channel gets other ones.
     Channel.objects.filter(pk=channel.pk).update(next_position=F("next_position") + len(missing))
-    position = Channel.objects.values_list("next_position", flat=True).get(pk=channel.pk) - len(missing)
-    rows = [
-        Message(
+    first_position = Channel.objects.values_list("next_position", flat=True).get(pk=channel.pk) - len(missing)
+    rows: list[Message] = []
+    for position, message in enumerate(missing, first_position):
+        row = Message(
             channel=channel,
-            position=position + offset,
+            position=position,
             external_id=message.id,
             agent=agents[message.author] if message.author else None,
             outsider=message.outsider,
@@ -133,12 +139,19 @@ def _seed_conversation(
             sent_at=message.sent_at(now),
             tags={"build": message.build},
         )
-        for offset, message in enumerate(missing)
-    ]
+        rows.append(row)
     Message.objects.bulk_create(rows)
     report.messages_created += len(rows)
-    by_id = {row.external_id: row for row in Message.objects.filter(channel=channel)}
-    replies = [message for message in missing if message.reply_to]
-    for message in replies:
-        by_id[message.id].parent = by_id[message.reply_to or ""]
-    Message.objects.bulk_update([by_id[message.id] for message in replies], ["parent"])
+    _link_replies(channel, missing)
+
+
+def _link_replies(channel: Channel, messages: Iterable[SeedMessage]) -> None:
+    """Set the parents of stored messages that reply to others."""
+    rows = {row.external_id: row for row in Message.objects.filter(channel=channel)}
+    replies: list[Message] = []
+    for message in messages:
+        if message.reply_to:
+            reply = rows[message.id]
+            reply.parent = rows[message.reply_to]
+            replies.append(reply)
+    Message.objects.bulk_update(replies, ["parent"])

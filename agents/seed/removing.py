@@ -1,4 +1,4 @@
-"""Removing the example data: agents, conversations, and what was measured of them. What is the team's own stays, and is named."""
+"""Remove the example data: agents, conversations, and what was measured of them. What is the team's own stays, and is named."""
 
 from __future__ import annotations
 
@@ -56,30 +56,33 @@ def remove_examples(*, dry_run: bool = False) -> Removal:
 
 
 def _channels() -> QuerySet[Channel]:
-    """The channels of the seed and of the demonstration, and those of simulations and debates with examples alone."""
+    """Return the channels of the seed and of the demonstration, and those of simulations and debates with examples alone."""
     shipped = [conversation.channel.slug for conversation in conversations()]
-    others = Agent.objects.exclude(origin=Agent.Origin.SEED)
-    used, shared = Q(), Q()
+    other_agents = Agent.objects.exclude(origin=Agent.Origin.SEED)
+    has_examples = Q()
+    has_others = Q()
     for path in ("messages__agent", *declared_list("seed_channel_agents")):
-        used |= Q(pk__in=Channel.objects.filter(**{f"{path}__origin": Agent.Origin.SEED}).values("pk"))
-        shared |= Q(pk__in=Channel.objects.filter(**{f"{path}__in": others}).values("pk"))
-    return Channel.objects.filter(
-        Q(slug__in=[*shipped, Demo.CHANNEL])
-        | Q(synthetic=True, slug__regex=DEMONSTRATION)
-        | (Q(synthetic=True) & used & ~shared)
-    )
+        with_examples = Channel.objects.filter(**{f"{path}__origin": Agent.Origin.SEED})
+        with_others = Channel.objects.filter(**{f"{path}__in": other_agents})
+        has_examples |= Q(pk__in=with_examples.values("pk"))
+        has_others |= Q(pk__in=with_others.values("pk"))
+    is_shipped = Q(slug__in=[*shipped, Demo.CHANNEL])
+    is_demonstration = Q(synthetic=True, slug__regex=DEMONSTRATION)
+    return Channel.objects.filter(is_shipped | is_demonstration | (Q(synthetic=True) & has_examples & ~has_others))
 
 
 def _agents(channels: Sequence[Channel], removal: Removal) -> list[Agent]:
-    """The examples, without those that spoke in a channel of the team's own, or take part in something there, such as a debate."""
+    """Return the examples, without those that spoke in a channel of the team's own, or take part in something there, such as a debate."""
     agents = Agent.objects.filter(origin=Agent.Origin.SEED).order_by("slug")
-    elsewhere = Message.objects.filter(agent__in=agents).exclude(channel__in=channels).order_by()
-    spoken = Counter(elsewhere.values_list("agent__slug", "channel__slug"))
-    for (slug, channel), number in sorted(spoken.items()):
+    said_elsewhere = Message.objects.filter(agent__in=agents).exclude(channel__in=channels).order_by()
+    counts = Counter(said_elsewhere.values_list("agent__slug", "channel__slug"))
+    staying: set[str] = set()
+    for (slug, channel), number in sorted(counts.items()):
         removal.kept.append(f"the agent {slug} stays: it spoke in your channel {channel} (messages: {number})")
-    staying = {slug for slug, _ in spoken}
+        staying.add(slug)
     for path in declared_list("seed_removal_holds"):
-        for slug, reason in import_string(path)(agents, channels).items():
+        holds = import_string(path)
+        for slug, reason in holds(agents, channels).items():
             if slug not in staying:
                 removal.kept.append(f"the agent {slug} stays: {reason}")
                 staying.add(slug)
@@ -87,50 +90,67 @@ def _agents(channels: Sequence[Channel], removal: Removal) -> list[Agent]:
 
 
 def _objections(agents: Sequence[Agent]) -> list[str]:
-    """The rows that name these agents and no other: where none is named, every agent is meant."""
-    objections = []
+    """Return a sentence on each row that names these agents and no other: where none is named, every agent is meant."""
+    objections: list[str] = []
     for relation in Agent._meta.get_fields():
-        if isinstance(relation, ManyToManyRel) and not getattr(relation.related_model, "only_named_agents", False):
-            name, model = relation.field.name, relation.related_model
-            objections += [
-                f"the {model._meta.verbose_name} “{row}” names example agents alone and would mean every agent without them: "
-                "change or delete it first"
-                for row in model._default_manager.filter(**{f"{name}__in": agents}).distinct()
-                if str(row) not in set(Demo) and not set(getattr(row, name).all()) - set(agents)
-            ]
+        if not isinstance(relation, ManyToManyRel) or getattr(relation.related_model, "only_named_agents", False):
+            continue
+        field_name, model = relation.field.name, relation.related_model
+        for row in model._default_manager.filter(**{f"{field_name}__in": agents}).distinct():
+            is_of_demo = str(row) in set(Demo)
+            names_others = set(getattr(row, field_name).all()) - set(agents)
+            if not is_of_demo and not names_others:
+                objections.append(
+                    f"the {model._meta.verbose_name} “{row}” names example agents alone and would mean every agent without them: "
+                    "change or delete it first"
+                )
     return objections
 
 
 def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Removal) -> None:
-    """Delete what the seed stored there, what these agents said there, and what was simulated with them; never what a user wrote."""
-    shipped = {(c.channel.slug, m.id) for c in conversations() for m in c.messages}
-    there = Message.objects.filter(channel__in=channels, user=None)
-    known = there.filter(external_id__in=[external_id for _, external_id in shipped])
-    seeded = [pk for pk, *place in known.values_list("pk", "channel__slug", "external_id") if tuple(place) in shipped]
-    visitors = Q(channel__synthetic=True) | Q(channel__slug=Demo.CHANNEL)
-    messages = there.filter(Q(pk__in=seeded) | Q(agent__in=agents) | (visitors & Q(agent=None)))
-    empty = []
+    """Delete what the seed stored, what these agents said, and what was simulated with them; never what a user wrote."""
+    messages = _removable_messages(agents, channels)
+    empty_channels: list[int] = []
     for channel in channels:
-        if number := channel.messages.exclude(pk__in=messages.values("pk")).count():
+        others = channel.messages.exclude(pk__in=messages.values("pk")).count()
+        if others:
             removal.kept.append(
-                f"the channel {channel.slug} stays: it holds messages that are not the examples' ({number})"
+                f"the channel {channel.slug} stays: it holds messages that are not the examples' ({others})"
             )
         else:
-            empty.append(channel)
+            empty_channels.append(channel.pk)
     # Upper apps first: what lower ones remove takes rows with it.
     for path in reversed(declared_list("seed_removal_steps")):
-        removal.removed.update(import_string(path)(agents))
-    further = [import_string(path)(channels) for path in declared_list("seed_removal_rows")]
-    for rows in (
-        messages,
-        *further,
-        Channel.objects.filter(pk__in=[channel.pk for channel in empty]),
-        Agent.objects.filter(pk__in=[agent.pk for agent in agents]),
-    ):
-        for label, number in rows.delete()[1].items():
+        remove_rows = import_string(path)
+        removal.removed.update(remove_rows(agents))
+    removable: list[QuerySet[Any]] = [messages]
+    for path in declared_list("seed_removal_rows"):
+        rows_of = import_string(path)
+        removable.append(rows_of(channels))
+    removable.append(Channel.objects.filter(pk__in=empty_channels))
+    removable.append(Agent.objects.filter(pk__in=[agent.pk for agent in agents]))
+    for rows in removable:
+        _, counts = rows.delete()
+        for label, number in counts.items():
             model = apps.get_model(label)
             if not model._meta.auto_created:
                 removal.removed[str(model._meta.verbose_name_plural)] += number
+
+
+def _removable_messages(agents: Sequence[Agent], channels: Sequence[Channel]) -> QuerySet[Message]:
+    """Return the messages of the examples' channels that no user and no other agent wrote: shipped ones, and those simulated."""
+    shipped: set[tuple[str, str]] = set()
+    for conversation in conversations():
+        shipped.update((conversation.channel.slug, message.id) for message in conversation.messages)
+    in_channels = Message.objects.filter(channel__in=channels, user=None)
+    may_be_shipped = in_channels.filter(external_id__in=[external_id for _, external_id in shipped])
+    shipped_keys = [
+        pk
+        for pk, channel, external_id in may_be_shipped.values_list("pk", "channel__slug", "external_id")
+        if (channel, external_id) in shipped
+    ]
+    is_of_visitor = (Q(channel__synthetic=True) | Q(channel__slug=Demo.CHANNEL)) & Q(agent=None)
+    return in_channels.filter(Q(pk__in=shipped_keys) | Q(agent__in=agents) | is_of_visitor)
 
 
 def delete_counted(rows: QuerySet[Any]) -> dict[str, int]:

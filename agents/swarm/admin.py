@@ -1,4 +1,4 @@
-"""Swarms in the console: their phases with versions, a bench, what is remembered of a conversation, and what a swarm did in a turn."""
+"""Swarms in the console: their phases with versions, what is remembered of a conversation, and what a swarm did in a turn."""
 
 from __future__ import annotations
 
@@ -17,22 +17,17 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin.chat import add_part
-from agents.admin.import_forms import suggested_agents
+from agents.admin.chat import add_chat_panel
 from agents.kit.console import display
 from agents.kit.console.logs import READING, LogAdmin
-from agents.kit.console.site import GrowingTextarea, ModelAdmin, StackedInline, TextInput, console_page, extend
+from agents.kit.console.site import ModelAdmin, StackedInline, console_page, extend
 from agents.kit.refusals import Refused
-from agents.kit.text.fences import MAX_CHARACTERS
 from agents.models import Agent, Channel, Message, Run
-from agents.models.conversations import UnknownAgent, find_agent
 from agents.swarm.assign import SwarmRequest, check_clashes, check_values
-from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
 from agents.swarm.models import DialogEntry, DialogState, Swarm, SwarmPhase, SwarmTurn
 from agents.swarm.state import (
     KINDS,
-    MANY,
-    WITH_ENTRIES,
+    LIST_KINDS,
     StateRefused,
     add,
     edit,
@@ -42,10 +37,10 @@ from agents.swarm.state import (
     unpin,
     updating,
 )
-from agents.swarm.talk import refused_polishes, trace_lines, trace_of, try_swarm
+from agents.swarm.summaries import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
+from agents.swarm.talk import refused_polishes, trace_lines, trace_of
 
 PAGES = "admin/swarm/swarm/"
-TRYING = "swarm.change_swarm"
 MOST_VERSIONS = 30  # of all phases together, the newest
 ACTS = {"pin": pin, "unpin": unpin, "remove": remove}
 
@@ -93,29 +88,6 @@ class PhaseInline(StackedInline[SwarmPhase, Swarm]):
     verbose_name_plural = "phases"
 
 
-class TryForm(forms.Form):
-    """A message of a stranger, for a trial."""
-
-    agent = forms.CharField(
-        max_length=200, widget=TextInput(attrs={"list": "agents"}), help_text="who answers; it need not have the swarm"
-    )
-    message = forms.CharField(
-        max_length=MAX_CHARACTERS, widget=GrowingTextarea(attrs={"rows": 2}), help_text="what a person writes"
-    )
-    draft = forms.CharField(
-        required=False,
-        max_length=MAX_CHARACTERS,
-        widget=GrowingTextarea(attrs={"rows": 2}),
-        help_text="polished instead of an answer; empty: the agent answers",
-    )
-
-    def clean_agent(self) -> Agent:
-        try:
-            return find_agent(self.cleaned_data["agent"])
-        except UnknownAgent as error:
-            raise forms.ValidationError(str(error)) from None
-
-
 @admin.register(Swarm)
 class SwarmAdmin(ModelAdmin[Swarm]):
     form = SwarmForm
@@ -124,34 +96,8 @@ class SwarmAdmin(ModelAdmin[Swarm]):
     fields = ("name", "enabled", "intents", "tools", "post_executor", "agents")
 
     def get_panels(self, request: HttpRequest, obj: Swarm) -> list[SafeString]:
-        may_try = request.user.has_perm(TRYING)
-        context = {"versions": list(versions(obj)), "try_url": self.url("try", obj) if may_try else ""}
+        context = {"versions": list(versions(obj))}
         return [*super().get_panels(request, obj), SafeString(render_to_string(f"{PAGES}versions.html", context))]
-
-    @console_page("<int:pk>/try/", TRYING)
-    def try_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """A message in; calibration, draft, and each polish as a difference. Nothing is stored but the calls in the ledger."""
-        swarm = get_object_or_404(Swarm, pk=pk)
-        suggested = suggested_agents()
-        form = TryForm(request.POST or None, initial={"agent": next((slug for slug, _ in suggested), "")})
-        trial, steps = None, []
-        if request.method == "POST" and form.is_valid():
-            trial = try_swarm(swarm, **form.cleaned_data)
-            before = trial.draft
-            for step in trial.steps:
-                steps.append((step, display.word_diff(before, step["text"])))
-                before = before if step["why"] else step["text"]
-        return self.page(
-            request,
-            f"{PAGES}try.html",
-            "Try a swarm",
-            original=swarm,
-            swarm=swarm,
-            form=form,
-            trial=trial,
-            steps=steps,
-            suggested=suggested,
-        )
 
 
 def versions(swarm: Swarm) -> Iterator[dict[str, Any]]:
@@ -187,11 +133,11 @@ class DialogStateAdmin(LogAdmin[DialogState]):
         panels = super().get_panels(request, obj)
         if not request.user.has_perm(READING):
             return panels
-        prefetch_related_objects([obj], WITH_ENTRIES)
+        prefetch_related_objects([obj], "entries")
         summary = newest_summary(obj.agent, obj.channel)
         context = {
             "state": obj,
-            "pinnable": MANY,
+            "pinnable": LIST_KINDS,
             "kinds": by_kind(obj),
             "all_kinds": KINDS,
             "most": NOTE_CHARACTERS,
@@ -293,7 +239,7 @@ def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeStr
 def chat_part(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> SafeString:
     """What the swarm did in the newest turn of a chat, and what it remembers."""
     turn = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
-    state = DialogState.objects.filter(agent=agent, channel=chat).prefetch_related(WITH_ENTRIES).first()
+    state = DialogState.objects.filter(agent=agent, channel=chat).prefetch_related("entries").first()
     context = {
         "trace": trace_lines(trace_of(turn)) if turn and request.user.has_perm("swarm.view_swarmturn") else [],
         "turn": turn,
@@ -303,5 +249,5 @@ def chat_part(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> Sa
     return render_to_string(f"{PAGES}chat.html", context, request)
 
 
-add_part(chat_part)
+add_chat_panel(chat_part)
 extend(Message, "swarm.view_swarmturn", notes=(swarm_notes,))

@@ -1,4 +1,4 @@
-"""Swarms: listed, made, changed and tried; and what an agent remembers of a conversation."""
+"""Swarms: listed, made and changed; and what an agent remembers of a conversation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from django.db import transaction
 from django.db.models import Prefetch, QuerySet
 from pydantic import BaseModel, ConfigDict, Field
-from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,18 +17,18 @@ from agents.bodies import AgentSlug, the_agent, the_channel
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters
 from agents.kit.api.headers import Changed, etag_of, located
-from agents.kit.api.requests import PAID, ActionPermissions, ReadsMessages
+from agents.kit.api.requests import ReadsMessages
 from agents.kit.api.rows import Context, Row, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Editable, View, or_404
-from agents.kit.bodies import ABSENT, Body, Said
+from agents.kit.bodies import ABSENT, Body
 from agents.models import Agent, Channel
 from agents.swarm.assign import Name, SwarmRequest, save_swarm
 from agents.swarm.calibration import PREFERENCES
-from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
 from agents.swarm.models import DialogState, Swarm, SwarmPhase
-from agents.swarm.state import KINDS, WITH_ENTRIES, StateRefused, add, edit, entries, pin, remove, unpin, updating
-from agents.swarm.talk import RefusedPolish, Trial, refused_polishes, try_swarm
+from agents.swarm.state import KINDS, StateRefused, add, edit, entries, pin, remove, unpin, updating
+from agents.swarm.summaries import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
+from agents.swarm.talk import RefusedPolish, refused_polishes
 
 MOST_ENTRIES = 100
 
@@ -51,7 +50,7 @@ class SwarmRow(
     table=Swarm,
     columns=(
         *("id", "url", "name", "intents", "tools", "enabled", "post_executor", "agents", "phases"),
-        *("created_at", "updated_at", "try_url"),
+        *("created_at", "updated_at"),
     ),
 ):
     """A swarm with its phases, and the agents that have it."""
@@ -77,14 +76,6 @@ class SwarmChange(NewSwarm):
     )
 
 
-class TryBody(Body):
-    """A message of a stranger, for a trial."""
-
-    agent: AgentSlug = Field(description="slug of the agent that answers; it need not have the swarm")
-    message: Said
-    draft: Said = Field("", description="polished instead of an answer of the agent's")
-
-
 class SwarmFilters(Filters):
     search = filters.search("name")
     enabled = filters.flag()
@@ -102,7 +93,7 @@ class Swarms(Editable):
     lookup_field = "pk"
     lookup_value_converter = "int"
     filterset_class = SwarmFilters
-    bodies: ClassVar = {"create": NewSwarm, "update": NewSwarm, "partial_update": SwarmChange, "try_": TryBody}
+    bodies: ClassVar = {"create": NewSwarm, "update": NewSwarm, "partial_update": SwarmChange}
 
     def get_queryset(self) -> QuerySet[Swarm]:
         return self.queryset.prefetch_related("phases", Prefetch("agents", Agent.objects.only("slug")))
@@ -119,24 +110,6 @@ class Swarms(Editable):
     def etag_of_row(self, row: Swarm) -> str:
         agents = sorted(agent.slug for agent in row.agents.all())
         return etag_of([_values_of(row), agents])
-
-    @answers(Trial)
-    @action(
-        detail=True,
-        methods=["post"],
-        url_path="try",
-        url_name="try",
-        permission_classes=(ActionPermissions,),
-        throttle_scope=PAID,
-    )
-    def try_(self, request: Request, pk: int) -> Response:
-        """Pass a message through the swarm: calibration, draft, and each polish.
-
-        Nothing is said and nothing stored but the calls in the ledger.
-        """
-        given: TryBody = self.read_body()
-        trial = try_swarm(self.get_object(), agent=given.agent, message=given.message, draft=given.draft)
-        return Response(trial)
 
 
 def _values_of(swarm: Swarm) -> dict[str, Any]:
@@ -165,7 +138,6 @@ class Remembered(BaseModel):
         pinned: It stays in every prompt.
         leaving: It was pinned and makes room for others; it stays until a summary holds it.
         by: Who entered it, wrote its text or pinned it: model, rule or person.
-        until: Position of the newer message that contradicts it; null while it holds.
     """
 
     model_config = ConfigDict(from_attributes=True)
@@ -178,7 +150,6 @@ class Remembered(BaseModel):
     pinned: bool
     leaving: bool
     by: Literal["model", "rule", "person"]
-    until: int | None
 
 
 class Dialog(BaseModel):
@@ -276,7 +247,7 @@ class Dialogs(View):
         return self.tagged(request, dialog_of(self._state(agent, where)))
 
     def _state(self, agent: Agent, channel: Channel) -> DialogState:
-        rows = DialogState.objects.select_related("agent", "channel").prefetch_related(WITH_ENTRIES)
+        rows = DialogState.objects.select_related("agent", "channel").prefetch_related("entries")
         state = rows.filter(agent=agent, channel=channel).first()
         if state is None:
             there = (

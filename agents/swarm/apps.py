@@ -4,10 +4,10 @@ from agents.kit import capability
 class SwarmConfig(capability.Capability):
     name = "agents.swarm"
     verbose_name = "Swarms"
-    work_queues = {"summaries": "agents.swarm.memory.work_one"}
+    work_queues = {"summaries": "agents.swarm.summaries.work_one"}
     offline_responders = {
         "swarm_polish": "agents.swarm.polish.offline",
-        "swarm_summary": "agents.swarm.memory.offline",
+        "swarm_summary": "agents.swarm.summaries.offline",
         "swarm_calibration": "agents.swarm.calibration.offline",
     }
     turn_tools = {  # of the example of a role swarm

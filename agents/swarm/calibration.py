@@ -8,7 +8,9 @@ values of these types get any further, and entries with the words they rest on.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -39,65 +41,86 @@ Length = Literal["brief", "standard"]
 Units = Literal["imperial", "metric"]
 LearningStyle = Literal["visual", "step-by-step", "conceptual"]
 
-REGISTER: Mapping[str, Any] = {
-    **{"tone": Tone, "formality": Formality, "jargon": Jargon, "expertise": Expertise},
-    **{"length": Length, "units": Units, "learning_style": LearningStyle},
+REGISTER: Mapping[str, Any] = {  # in which register to answer: each name with its values
+    "tone": Tone,
+    "formality": Formality,
+    "jargon": Jargon,
+    "expertise": Expertise,
+    "length": Length,
+    "units": Units,
+    "learning_style": LearningStyle,
 }
 PREFERENCES: Mapping[str, tuple[str, ...]] = {  # what a person may prefer lastingly
-    name: get_args(REGISTER[name]) for name in ("tone", "units", "length", "learning_style")
+    "tone": get_args(Tone),
+    "units": get_args(Units),
+    "length": get_args(Length),
+    "learning_style": get_args(LearningStyle),
 }
 
 
 # -- the answer
-def _one_of(kind: Any) -> BeforeValidator:
-    """Any other value counts as none: a calibrator that is odd about the tone may be right about the rest."""
-    allowed = get_args(kind)
-    return BeforeValidator(lambda value: value if isinstance(value, str) and value in allowed else None)
+def _one_of(values: Any) -> BeforeValidator:
+    """Return a validator that takes any other value for none: a calibrator that is odd about the tone may be right about the rest."""
+    allowed = get_args(values)
+
+    def known_or_none(value: object) -> str | None:
+        return value if isinstance(value, str) and value in allowed else None
+
+    return BeforeValidator(known_or_none)
 
 
-def _short(value: object) -> str:
-    """A text on one line; empty where there is none."""
+def _short_line(value: object) -> str:
+    """Return a text on one line, shortened; empty where there is none."""
     line = " ".join(value.split()) if isinstance(value, str) else ""
     return line if len(line) <= TEXT_CHARACTERS else line[: TEXT_CHARACTERS - 1] + "…"
 
 
+def _short_lines(value: object) -> list[str]:
+    lines = [_short_line(text) for text in value] if isinstance(value, list | tuple) else []
+    return [line for line in lines if line][:MOST_ENTRIES]
+
+
 def _share(value: object) -> float:
-    number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
-    return min(1.0, max(0.0, number))
+    """Return a number within 0 to 1; 0 where there is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return min(1.0, max(0.0, float(value)))
 
 
-def _valid(kind: Callable[[Any], BaseModel]) -> BeforeValidator:
-    def read(values: object) -> list[BaseModel]:
-        """Those that are valid; no more than `MOST_ENTRIES`."""
+def _valid_ones(make: Callable[[Any], BaseModel]) -> BeforeValidator:
+    """Return a validator that keeps the valid items of a list, at most `MOST_ENTRIES`."""
+
+    def keep_valid(values: object) -> list[BaseModel]:
         valid: list[BaseModel] = []
         for value in values if isinstance(values, list) else []:
             try:
-                valid.append(kind(value))
+                valid.append(make(value))
             except (ValidationError, TypeError):
                 continue
         return valid[:MOST_ENTRIES]
 
-    return BeforeValidator(read)
-
-
-def _names(value: object) -> list[str]:
-    texts = [_short(one) for one in value] if isinstance(value, list | tuple) else []
-    return [text for text in texts if text][:MOST_ENTRIES]
+    return BeforeValidator(keep_valid)
 
 
 def _entry(value: Any) -> Entry:
-    """An entry of an answer; none can say that a person made it."""
+    """Make an entry of an answer; none can say that a person made it."""
     if isinstance(value, Entry):
         return value
     fields = value if isinstance(value, Mapping) else {}
-    quoted = {"text": fields.get("quote"), "position": fields.get("position"), "quote": fields.get("quote")}
-    by = "rule" if fields.get("by") == "rule" else "model"
-    return Entry.model_validate({**quoted, "pinned": fields.get("pinned") is True, "by": by})
+    return Entry.model_validate(
+        {
+            "text": fields.get("quote"),
+            "position": fields.get("position"),
+            "quote": fields.get("quote"),
+            "pinned": fields.get("pinned") is True,
+            "by": "rule" if fields.get("by") == "rule" else "model",
+        }
+    )
 
 
-Text = Annotated[str, BeforeValidator(_short)]
+Text = Annotated[str, BeforeValidator(_short_line)]
 Share = Annotated[float, BeforeValidator(_share)]
-Entries = Annotated[list[Entry], _valid(_entry)]
+Entries = Annotated[list[Entry], _valid_ones(_entry)]
 
 
 class Preference(BaseModel):
@@ -109,7 +132,7 @@ class Preference(BaseModel):
     quote: Text
 
 
-class Calibration(BaseModel):
+class MessageCalibration(BaseModel):
     """What the calibrators say of one message. None and empty: not seen.
 
     Attributes:
@@ -135,7 +158,7 @@ class Calibration(BaseModel):
     learning_style: Annotated[LearningStyle | None, _one_of(LearningStyle)] = None
     risk: Share = 0.0
     uncertainty: Share = 0.0
-    missing: Annotated[list[str], BeforeValidator(_names)] = Field(default_factory=list)
+    missing: Annotated[list[str], BeforeValidator(_short_lines)] = Field(default_factory=list)
     question: Text = ""
     cannot: Text = ""
     assumption: Text = ""
@@ -143,38 +166,55 @@ class Calibration(BaseModel):
     goal: Entries = Field(default_factory=list)
     facts: Entries = Field(default_factory=list)
     decisions: Entries = Field(default_factory=list)
-    preferences: Annotated[list[Preference], _valid(Preference.model_validate)] = Field(default_factory=list)
+    preferences: Annotated[list[Preference], _valid_ones(Preference.model_validate)] = Field(default_factory=list)
     heuristic: bool = False
 
 
-def stated_preferences(calibration: Calibration, messages: Iterable[Message]) -> dict[str, str]:
-    """The preferences that a person states in these messages: known values whose quote stands in a message of a person."""
+@dataclass(frozen=True, slots=True)
+class CalibrationResult:
+    """A message's calibration and how it was made.
+
+    Attributes:
+        failure: Why the model gave no answer, so that rules calibrated; empty when it did, or none was asked.
+        milliseconds: That the call took; None when none was made.
+    """
+
+    calibration: MessageCalibration
+    failure: str = ""
+    milliseconds: int | None = None
+
+
+def stated_preferences(calibration: MessageCalibration, messages: Iterable[Message]) -> dict[str, str]:
+    """Return the preferences that a person states in these messages: known values whose quote stands in a message of a person."""
     texts = {message.position: message.text for message in messages if message.agent_id is None}
-    return {
-        one.name: one.value
-        for one in calibration.preferences
-        if one.value in PREFERENCES[one.name] and quoted(one.quote, texts.get(one.position, ""))
-    }
+    stated: dict[str, str] = {}
+    for preference in calibration.preferences:
+        text = texts.get(preference.position, "")
+        if preference.value in PREFERENCES[preference.name] and quoted(preference.quote, text):
+            stated[preference.name] = preference.value
+    return stated
 
 
 def guidance(
-    calibration: Calibration, *, preferences: Mapping[str, str] | None = None, assumption: str = "", nonce: str = ""
+    calibration: MessageCalibration,
+    *,
+    preferences: Mapping[str, str] | None = None,
+    assumption: str = "",
+    nonce: str = "",
 ) -> str:
-    """The calibration as plain advice for the one who answers; empty when there is none to give.
+    """Render the calibration as plain advice for the one who answers; empty when there is none to give.
 
     Args:
         preferences: Of the person; they come before what this message alone suggests.
         assumption: To be stated in the answer. A model wrote it about a person's words, so it is fenced.
         nonce: Of the turn's fences.
     """
-    seen = {name: getattr(calibration, name) for name in REGISTER}
-    seen |= {name: value for name, value in (preferences or {}).items() if value in PREFERENCES.get(name, ())}
-    return render_prompt(
-        "swarm/guidance",
-        **seen,
-        uncertain=calibration.uncertainty > UNCERTAIN,
-        assumption=fence("ASSUMPTION", neutral(_short(assumption))[0], nonce) if assumption else "",
-    )
+    register = {name: getattr(calibration, name) for name in REGISTER}
+    for name, value in (preferences or {}).items():
+        if value in PREFERENCES.get(name, ()):
+            register[name] = value
+    fenced = fence("ASSUMPTION", neutral(_short_line(assumption))[0], nonce) if assumption else ""
+    return render_prompt("swarm/guidance", **register, uncertain=calibration.uncertainty > UNCERTAIN, assumption=fenced)
 
 
 # -- asking a model
@@ -190,8 +230,8 @@ def calibrate(
     run_id: int | None = None,
     model: str = "",
     temperature: float | None = None,
-) -> tuple[Calibration, llm.Reply]:
-    """Ask the calibrators about a message, all in one call; where that fails, rules answer.
+) -> CalibrationResult:
+    """Ask the calibrators about a message, all in one call; where that fails, rules answer, and ask only for what is required.
 
     Args:
         trigger: The message to be answered.
@@ -199,9 +239,6 @@ def calibrate(
         phases: Enabled calibrators in their order.
         deadline: Seconds in all.
         model: Acts instead of the agent's own.
-
-    Returns:
-        The calibration, and the reply, which says what happened.
     """
     work = f"run:{run_id}" if run_id else f"message:{trigger.pk}"
     request = llm.LLMRequest(
@@ -212,29 +249,36 @@ def calibrate(
         turns=(llm.Turn("user", (llm.Block(_material(agent, trigger, transcript, state, nonce)),)),),
         label=llm.Label(purpose="swarm", mechanism="pre", agent_id=agent.pk, run_id=run_id, work_id=work),
         schema=SCHEMA,
-        parse=_read,
+        parse=_calibration_of_answer,
         temperature=temperature,
         max_tokens=MAX_TOKENS,
         nonce=nonce,
         facts={"trigger": trigger, "transcript": list(transcript), "state": state},
     )
+    begun = time.monotonic()
     reply = llm.complete(request, deadline=deadline)
-    if not reply.ok:
-        return by_rules(trigger=trigger, transcript=transcript, state=state), reply
-    answer: Calibration = reply.value
-    return answer.model_copy(update={"heuristic": reply.provider == "offline"}), reply
+    milliseconds = round((time.monotonic() - begun) * 1000)
+    if reply.ok:
+        calibration: MessageCalibration = reply.value
+        if reply.provider == "offline":
+            calibration = calibration.model_copy(update={"heuristic": True})
+        return CalibrationResult(calibration, milliseconds=milliseconds)
+    calibration = by_rules(trigger=trigger, transcript=transcript, state=state)
+    if not calibration.missing:  # a failed call is no reason to ask back
+        calibration = calibration.model_copy(update={"risk": 0.0, "question": ""})
+    return CalibrationResult(calibration, failure=f"{reply.status}: {reply.error}", milliseconds=milliseconds)
 
 
-def _read(data: Any) -> Calibration:
-    """A model's answer, which must at least hold a risk.
+def _calibration_of_answer(answer: Any) -> MessageCalibration:
+    """Read a model's answer, which must at least hold a risk.
 
     Raises:
         InvalidAnswer: It is something else.
     """
-    risk = data.get("risk") if isinstance(data, Mapping) else None
+    risk = answer.get("risk") if isinstance(answer, Mapping) else None
     if isinstance(risk, bool) or not isinstance(risk, int | float):
         raise llm.InvalidAnswer(f"risk: expected a number from 0 to 1, got {risk!r:.40}")
-    return Calibration.model_validate(data)
+    return MessageCalibration.model_validate(answer)
 
 
 def offline(request: llm.LLMRequest) -> Mapping[str, Any]:
@@ -243,154 +287,220 @@ def offline(request: llm.LLMRequest) -> Mapping[str, Any]:
 
 
 def _instructions(agent: Agent, phases: Sequence[SwarmPhase]) -> str:
-    parts = [{"name": phase.name, "prompt": phase.prompt.strip()} for phase in phases]
-    return render_prompt("swarm/calibration", name=one_line(agent.display_name), phases=parts, allowed=PREFERENCES)
-
-
-def _known(state: DialogState) -> str:
-    """What the state holds, on one line each."""
-    names = {"anchor": "about", "goal": "goal", "facts": "fact", "decisions": "decision"}
-    return "\n".join(
-        f"{names[entry.kind]}: {neutral(_short(entry.text))[0]}"
-        for entry in entries(state, *names)
-        if entry.replaced_by_id is None
-    )
+    calibrators = [{"name": phase.name, "prompt": phase.prompt.strip()} for phase in phases]
+    name = one_line(agent.display_name)
+    return render_prompt("swarm/calibration", name=name, phases=calibrators, allowed=PREFERENCES)
 
 
 def _material(agent: Agent, trigger: Message, transcript: Sequence[Message], state: DialogState, nonce: str) -> str:
-    """The conversation, what is known of it, the question that waits, and the message, each fenced."""
-
-    def line(message: Message) -> str:
-        who = "(you)" if message.agent_id == agent.pk else one_line(message.author_name)
-        return f"{message.position}. {who}: {indented(message.text, MESSAGE_CHARACTERS)}"
-
-    earlier = [line(message) for message in transcript if message.position < trigger.position]
-    known, pending = _known(state), _short(str((state.pending or {}).get("question", "")))
+    """Render the conversation, what is known of it, the question that waits, and the message, each fenced."""
+    earlier = [_numbered_line(message, agent) for message in transcript if message.position < trigger.position]
+    known = _known_lines(state)
+    pending = _short_line((state.pending or {}).get("question", ""))
     return render_prompt(
         "swarm/message",
         earlier=fence("CONVERSATION", "\n".join(earlier), nonce) if earlier else "",
-        known=fence("KNOWN", known, nonce) if known else "",
+        known=fence("KNOWN", "\n".join(known), nonce) if known else "",
         pending=fence("QUESTION", neutral(pending)[0], nonce) if pending else "",
-        message=fence("MESSAGE", line(trigger), nonce),
+        message=fence("MESSAGE", _numbered_line(trigger, agent), nonce),
         number=trigger.position,
         since=state.position,
     )
 
 
-def _choice(kind: Any) -> dict[str, Any]:
-    return {"anyOf": [{"type": "string", "enum": list(get_args(kind))}, {"type": "null"}]}
+def _numbered_line(message: Message, agent: Agent) -> str:
+    """Return a message as the calibrators read it: position, author ("you" is the agent), text."""
+    author = "(you)" if message.agent_id == agent.pk else one_line(message.author_name)
+    return f"{message.position}. {author}: {indented(message.text, MESSAGE_CHARACTERS)}"
 
 
-_TEXT, _NUMBER, _POSITION = {"type": "string"}, {"type": "number"}, {"type": "integer"}
-_ENTRIES = {
+def _known_lines(state: DialogState) -> list[str]:
+    """Return what the state holds, a line each."""
+    labels = {"anchor": "about", "goal": "goal", "facts": "fact", "decisions": "decision"}
+    return [f"{labels[entry.kind]}: {neutral(_short_line(entry.text))[0]}" for entry in entries(state, *labels)]
+
+
+def _choice_or_null(values: Any) -> dict[str, Any]:
+    return {"anyOf": [{"type": "string", "enum": list(get_args(values))}, {"type": "null"}]}
+
+
+_TEXT_SCHEMA = {"type": "string"}
+_NUMBER_SCHEMA = {"type": "number"}
+_POSITION_SCHEMA = {"type": "integer"}
+_ENTRIES_SCHEMA = {
     "type": "array",
-    "items": object_schema({"position": _POSITION, "quote": _TEXT, "pinned": {"type": "boolean"}}),
+    "items": object_schema({"position": _POSITION_SCHEMA, "quote": _TEXT_SCHEMA, "pinned": {"type": "boolean"}}),
 }
-_NAME = {"type": "string", "enum": list(PREFERENCES)}
-_PREFERENCE = object_schema({"name": _NAME, "value": _TEXT, "position": _POSITION, "quote": _TEXT})
+_PREFERENCE_SCHEMA = object_schema(
+    {
+        "name": {"type": "string", "enum": list(PREFERENCES)},
+        "value": _TEXT_SCHEMA,
+        "position": _POSITION_SCHEMA,
+        "quote": _TEXT_SCHEMA,
+    }
+)
 SCHEMA = object_schema(
-    {name: _choice(kind) for name, kind in REGISTER.items()}
-    | dict.fromkeys(("risk", "uncertainty"), _NUMBER)
-    | {"missing": {"type": "array", "items": _TEXT}}
-    | dict.fromkeys(("question", "cannot", "assumption"), _TEXT)
-    | dict.fromkeys(("anchor", "goal", "facts", "decisions"), _ENTRIES)
-    | {"preferences": {"type": "array", "items": _PREFERENCE}}
+    {name: _choice_or_null(values) for name, values in REGISTER.items()}
+    | dict.fromkeys(("risk", "uncertainty"), _NUMBER_SCHEMA)
+    | {"missing": {"type": "array", "items": _TEXT_SCHEMA}}
+    | dict.fromkeys(("question", "cannot", "assumption"), _TEXT_SCHEMA)
+    | dict.fromkeys(("anchor", "goal", "facts", "decisions"), _ENTRIES_SCHEMA)
+    | {"preferences": {"type": "array", "items": _PREFERENCE_SCHEMA}}
 )
 
 
 # -- rules
-def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogState) -> Calibration:
-    """What can be seen of a message without a model; nothing is claimed of what cannot, such as what else a request leaves open."""
+def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogState) -> MessageCalibration:
+    """Return what can be seen of a message without a model; nothing is claimed of what cannot, such as what else a request leaves open."""
     text = trigger.text[:MESSAGE_CHARACTERS]
-    earlier = [message for message in transcript if message.position < trigger.position]
-    new = [m for m in earlier if m.position > state.position and m.agent_id is None] + [trigger]
-    seen: dict[str, Any] = {
-        name: next((value for value, pattern in values.items() if pattern.search(text)), None)
-        for name, values in _signs("register").items()
-    }
-    for kind in ("goal", "facts", "decisions"):
-        seen[kind] = [entry for message in new for entry in _sentences(kind, message)]
-    seen["goal"] = seen["goal"][-1:]
-    if not entries(state, "anchor") and (first := next(iter(split_sentences(new[0].text[:MESSAGE_CHARACTERS])), "")):
-        seen["anchor"] = [_said(first, new[0])]
-    seen["preferences"] = [one for message in new for one in _preferences(message)]
-    seen["uncertainty"] = 0.3 if _signs("sentences")["vague_number"].search(text) else 0.0
-    if needs := _missing(text, [m.text[:MESSAGE_CHARACTERS] for m in earlier if m.agent_id is None], state):
-        seen |= {"risk": 0.9, "missing": [need["name"] for need in needs]}
-        seen |= {"question": needs[0]["question"], "cannot": needs[0]["cannot"]}
-    return Calibration(**seen, heuristic=True)
+    earlier = [message for message in transcript if message.position < trigger.position and message.agent_id is None]
+    new_messages = [message for message in earlier if message.position > state.position]
+    new_messages.append(trigger)
+
+    goal: list[Entry] = []
+    facts: list[Entry] = []
+    decisions: list[Entry] = []
+    preferences: list[Preference] = []
+    for message in new_messages:
+        goal = _stated(message, "goal")[-1:] or goal
+        facts += _stated(message, "facts")
+        decisions += _stated(message, "decisions")
+        preferences += _lasting_preferences(message)
+    calibration = MessageCalibration(
+        **_register_of(text), goal=goal, facts=facts, decisions=decisions, preferences=preferences, heuristic=True
+    )
+    if not entries(state, "anchor"):
+        calibration.anchor = _first_sentence(new_messages[0])
+    if _sentence_patterns()["vague_number"].search(text):
+        calibration.uncertainty = 0.3
+
+    earlier_texts = [message.text[:MESSAGE_CHARACTERS] for message in earlier]
+    missing = _missing_information(text, earlier_texts, state)
+    if missing:
+        calibration.risk = 0.9
+        calibration.missing = [information.name for information in missing]
+        calibration.question = missing[0].question
+        calibration.cannot = missing[0].cannot
+    return calibration
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredInformation:
+    """Information without which some requests have no answer that could be trusted.
+
+    Attributes:
+        asks: Found in such a request.
+        given: Found where the information is given.
+        question: Asks for it. `cannot`: says that without it there is no answer.
+    """
+
+    name: str
+    asks: re.Pattern[str]
+    given: re.Pattern[str]
+    question: str
+    cannot: str
 
 
 @cache
-def _data() -> dict[str, Any]:
-    data: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("rules.yaml").read_text(encoding="utf-8"))
-    return data
+def _rules() -> dict[str, Any]:
+    """Return what ``rules.yaml`` holds."""
+    rules: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("rules.yaml").read_text(encoding="utf-8"))
+    return rules
 
 
 @cache
-def _signs(group: str) -> dict[str, Any]:
-    """The patterns of a group in ``rules.yaml``, compiled."""
-
-    def compiled(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: compiled(one) for name, one in value.items()}
-        return re.compile(value, re.IGNORECASE)
-
-    signs: dict[str, Any] = compiled(_data()[group])
-    return signs
+def _register_patterns() -> dict[str, dict[str, re.Pattern[str]]]:
+    """Return the patterns of each value of a register, by the register's name."""
+    patterns: dict[str, dict[str, re.Pattern[str]]] = {}
+    for name, values in _rules()["register"].items():
+        patterns[name] = {value: re.compile(pattern, re.IGNORECASE) for value, pattern in values.items()}
+    return patterns
 
 
 @cache
-def _needs() -> list[dict[str, Any]]:
-    rows = _data()["required"]
-    return [{**row, **{name: re.compile(row[name], re.IGNORECASE) for name in ("asks", "given")}} for row in rows]
+def _sentence_patterns() -> dict[str, re.Pattern[str]]:
+    return {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _rules()["sentences"].items()}
 
 
-def _missing(text: str, earlier: Sequence[str], state: DialogState) -> list[dict[str, Any]]:
-    """The required information that a request lacks: of this message, or of the one whose question it should have answered."""
+@cache
+def _required_information() -> list[RequiredInformation]:
+    required: list[RequiredInformation] = []
+    for row in _rules()["required"]:
+        asks = re.compile(row["asks"], re.IGNORECASE)
+        given = re.compile(row["given"], re.IGNORECASE)
+        required.append(RequiredInformation(row["name"], asks, given, row["question"], row["cannot"]))
+    return required
+
+
+def _register_of(text: str) -> dict[str, str]:
+    """Return the first value of each register whose pattern occurs in a text."""
+    found: dict[str, str] = {}
+    for name, patterns in _register_patterns().items():
+        for value, pattern in patterns.items():
+            if pattern.search(text):
+                found.setdefault(name, value)
+    return found
+
+
+def _missing_information(text: str, earlier: Sequence[str], state: DialogState) -> list[RequiredInformation]:
+    """Return the required information that a request lacks: of this message, or of the one whose question it should have answered."""
     pending = state.pending or {}
-    facts = [fact.text for fact in entries(state, "facts") if fact.replaced_by_id is None]
+    facts = [fact.text for fact in entries(state, "facts")]
     known = "\n".join([f"{pending.get('question', '')} {text}", *earlier, *facts])
-    waiting = set(pending.get("missing", ()))
-    if _signs("sentences")["new_request"].search(text) or intent_of(text) in COMMANDS:
-        waiting = set()
-    return [
-        need
-        for need in _needs()
-        if (need["asks"].search(text) or need["name"] in waiting) and not need["given"].search(known)
-    ]
+    asked_for = set(pending.get("missing", ()))
+    if _sentence_patterns()["new_request"].search(text) or intent_of(text) in COMMANDS:
+        asked_for = set()  # the person dropped the matter
+    missing: list[RequiredInformation] = []
+    for information in _required_information():
+        is_needed = information.name in asked_for or information.asks.search(text)
+        if is_needed and not information.given.search(known):
+            missing.append(information)
+    return missing
 
 
-def _sentences(kind: str, message: Message) -> list[Entry]:
-    """The sentences of a person that state a goal, fact or decision."""
-    signs = _signs("sentences")
-    stated = (kind, "goal", "decisions") if kind == "facts" else (kind,)
-    stating = []
+def _stated(message: Message, kind: str) -> list[Entry]:
+    """Return the sentences of a person that state a goal, facts or decisions."""
+    stated: list[Entry] = []
     for sentence in split_sentences(message.text[:MESSAGE_CHARACTERS]):
-        if len(sentence) <= TEXT_CHARACTERS and "?" not in sentence:
-            first = next((name for name in reversed(stated) if signs[name].search(sentence)), "")
-            if first == kind:
-                pinned = kind != "facts" or bool(signs["lasting"].search(sentence))
-                stating.append(_said(sentence, message, pinned=pinned))
-    return stating
+        if _kind_of(sentence) != kind:
+            continue
+        is_pinned = kind != "facts" or bool(_sentence_patterns()["lasting"].search(sentence))
+        stated.append(_entry_of(sentence, message, pinned=is_pinned))
+    return stated
 
 
-def _said(sentence: str, message: Message, *, pinned: bool = False) -> Entry:
+def _kind_of(sentence: str) -> str:
+    """Return what a sentence states; a decision or a goal is no fact besides."""
+    if len(sentence) > TEXT_CHARACTERS or "?" in sentence:
+        return ""
+    for kind in ("decisions", "goal", "facts"):
+        if _sentence_patterns()[kind].search(sentence):
+            return kind
+    return ""
+
+
+def _first_sentence(message: Message) -> list[Entry]:
+    """Return a message's first sentence as what the conversation is about; nothing where there is none."""
+    sentences = split_sentences(message.text[:MESSAGE_CHARACTERS])
+    return [_entry_of(sentences[0], message)] if sentences else []
+
+
+def _entry_of(sentence: str, message: Message, *, pinned: bool = False) -> Entry:
     words = " ".join(sentence.split())
     if len(words) > TEXT_CHARACTERS:
         words = words[:TEXT_CHARACTERS].rsplit(" ", 1)[0]  # a quote is whole words
     return Entry(text=words, position=message.position, quote=words, pinned=pinned, by="rule")
 
 
-def _preferences(message: Message) -> list[dict[str, Any]]:
-    """What a person asks for lastingly: a sentence that says so, with a value of the register in it."""
-    register, lasting = _signs("register"), _signs("sentences")["preference"]
-    return [
-        {"name": name, "value": value, "position": message.position, "quote": sentence}
-        for sentence in split_sentences(message.text[:MESSAGE_CHARACTERS])
-        if lasting.search(sentence)
-        for name, values in register.items()
-        if name in PREFERENCES
-        for value, pattern in values.items()
-        if pattern.search(sentence)
-    ]
+def _lasting_preferences(message: Message) -> list[Preference]:
+    """Return what a person asks for lastingly: a sentence that says so, with a value of the register in it."""
+    stated: list[Preference] = []
+    for sentence in split_sentences(message.text[:MESSAGE_CHARACTERS]):
+        if not _sentence_patterns()["preference"].search(sentence):
+            continue
+        for name in PREFERENCES:
+            for value, pattern in _register_patterns()[name].items():
+                if pattern.search(sentence):
+                    fields = {"name": name, "value": value, "position": message.position, "quote": sentence}
+                    stated.append(Preference.model_validate(fields))
+    return stated

@@ -5,8 +5,8 @@ from __future__ import annotations
 from agents.chat import TurnReport
 from agents.kit.models import owner_name
 from agents.models import Agent, Channel, Run
-from agents.swarm.memory import summarise_now, why_no_summary
 from agents.swarm.models import SwarmTurn
+from agents.swarm.summaries import summarise_now, why_no_summary
 from agents.swarm.talk import trace_lines, trace_of
 
 

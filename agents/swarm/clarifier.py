@@ -15,13 +15,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.text.tokens import tokenize
-from agents.swarm.calibration import Calibration
+from agents.swarm.calibration import MessageCalibration
 from agents.swarm.models import DialogState
 
 RISK = 0.30
 QUIET_TURNS = 3  # after a question, in which only required information is asked for
-SAME = 0.7  # share of words two questions have in common when they count as the same
-MOST_ASKED = 50  # questions remembered of a conversation
+SAME_WORDS = 0.7  # share of words two questions have in common when they count as the same
+MOST_REMEMBERED = 50  # questions remembered of a conversation
 
 
 class Decision(BaseModel):
@@ -39,27 +39,35 @@ class Decision(BaseModel):
     missing: tuple[str, ...] = ()
 
 
-def decide(calibration: Calibration, state: DialogState, message: str) -> Decision:
-    """What to do about this message.
+def decide(calibration: MessageCalibration, state: DialogState, message: str) -> Decision:
+    """Return what to do about a message.
 
     Args:
         calibration: Of this message.
         state: Before this message is counted; with the question that waits for its answer (`pending`), and those asked before (`asked`).
         message: Its text.
     """
-    question, missing = one_question(calibration.question), tuple(dict.fromkeys(calibration.missing))
-    waiting: Mapping[str, Any] = state.pending or {}
-    if missing:
-        earlier = {_key(name) for entry in (*state.asked, waiting) for name in entry.get("missing", ())}
-        was_asked = bool(waiting.get("missing")) or any(_key(name) in earlier for name in missing)
-        text = question or f"What I need to know first: {' and '.join(missing)}?"
-        if was_asked or _asked(text, state) or _repeats(text, [message]):
-            cannot = calibration.cannot or f"Without {' and '.join(missing)} I cannot answer that."
-            return Decision(kind="cannot", text=cannot, missing=missing)
-        return Decision(kind="clarify", text=text, missing=missing)
-    if calibration.risk > RISK and question and not _asked_lately(state) and not _asked(question, state):
+    if calibration.missing:
+        return _about_missing(calibration, state, message)
+    question = first_question(calibration.question)
+    is_risky = calibration.risk > RISK
+    if is_risky and question and not _asked_lately(state) and not _was_asked(question, state):
         return Decision(kind="clarify", text=question)
-    return Decision(kind="assume", text=calibration.assumption) if calibration.assumption else Decision()
+    if calibration.assumption:
+        return Decision(kind="assume", text=calibration.assumption)
+    return Decision()
+
+
+def _about_missing(calibration: MessageCalibration, state: DialogState, message: str) -> Decision:
+    """Ask for required information; where that was done before, say what cannot be answered without it."""
+    missing = tuple(dict.fromkeys(calibration.missing))
+    names = " and ".join(missing)
+    question = first_question(calibration.question) or f"What I need to know first: {names}?"
+    if _was_asked_for(missing, state) or _was_asked(question, state) or _in_nearly_the_same_words(question, message):
+        return Decision(
+            kind="cannot", text=calibration.cannot or f"Without {names} I cannot answer that.", missing=missing
+        )
+    return Decision(kind="clarify", text=question, missing=missing)
 
 
 def settle(state: DialogState, decision: Decision, *, position: int) -> None:
@@ -73,33 +81,41 @@ def settle(state: DialogState, decision: Decision, *, position: int) -> None:
             "turn": state.turn,
         }
         state.pending = question
-        state.asked = [*state.asked, question][-MOST_ASKED:]
+        state.asked = [*state.asked, question][-MOST_REMEMBERED:]
 
 
-def one_question(text: str) -> str:
-    """A text up to its first question mark: a calibrator that asks two things at once asks the first."""
+def first_question(text: str) -> str:
+    """Return a text up to its first question mark: a calibrator that asks two things at once asks the first."""
     return re.split(r"(?<=[?\uff1f\u061f])", text, maxsplit=1)[0].strip()
 
 
 def _asked_lately(state: DialogState) -> bool:
-    """Whether a question was asked within the last turns before the one that begins."""
-    last = max((entry.get("turn", 0) for entry in state.asked), default=0)
+    """Return whether a question was asked within the last turns before the one that begins."""
+    last = max((question.get("turn", 0) for question in state.asked), default=0)
     return bool(last) and state.turn < last + QUIET_TURNS
 
 
-def _asked(question: str, state: DialogState) -> bool:
-    return _repeats(question, (str(entry.get("question", "")) for entry in state.asked))
+def _was_asked_for(missing: Iterable[str], state: DialogState) -> bool:
+    """Return whether required information was asked for before, or a question for any waits for its answer."""
+    waiting: Mapping[str, Any] = state.pending or {}
+    if waiting.get("missing"):
+        return True
+    asked_for: set[str] = set()
+    for question in state.asked:
+        asked_for.update(_normalized(name) for name in question.get("missing", ()))
+    return any(_normalized(name) in asked_for for name in missing)
 
 
-def _repeats(question: str, others: Iterable[str]) -> bool:
-    """Whether it is one of these in nearly the same words."""
+def _was_asked(question: str, state: DialogState) -> bool:
+    return any(_in_nearly_the_same_words(question, str(earlier.get("question", ""))) for earlier in state.asked)
+
+
+def _in_nearly_the_same_words(question: str, other: str) -> bool:
     words = set(tokenize(question))
-    for other in others:
-        theirs = set(tokenize(other))
-        if words and len(words & theirs) >= SAME * len(words | theirs):
-            return True
-    return False
+    other_words = set(tokenize(other))
+    return bool(words) and len(words & other_words) >= SAME_WORDS * len(words | other_words)
 
 
-def _key(name: str) -> str:
+def _normalized(name: str) -> str:
+    """Return a name of information for comparing: case and punctuation aside."""
     return " ".join(tokenize(name))

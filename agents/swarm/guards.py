@@ -1,5 +1,4 @@
-"""Whether a rewriting of a draft may replace it: it may not change numbers, names, dates, links, code, quotes, negations. It adds no
-content word and drops no sentence with content.
+"""Refuse a rewriting of a draft that changes what it says: numbers, names, dates, links, code, quotes, negations, content words.
 
 `refusal` makes one sentence of the first difference that a guard names (`agents.kit.text.edits.GUARDS`). Nothing here understands a text:
 what a guard cannot tell from a harmless edit it refuses, and then the draft is sent. No model, no database.
@@ -13,8 +12,11 @@ from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared_list
 from agents.kit.text.edits import GUARDS
-from agents.kit.text.reading import read
+from agents.kit.text.reading import parse_text
 from agents.models import Agent
+
+MOST_LISTED = 5  # differences that a reason names
+LONGEST_LISTED = 60  # characters of each
 
 
 def refusal(
@@ -26,7 +28,7 @@ def refusal(
     names: Collection[str] = (),
     rules: Sequence[Callable[[str], bool]] = (),
 ) -> str:
-    """Say why a rewriting may not replace a draft; empty when it may.
+    """Return why a rewriting may not replace a draft; empty when it may.
 
     Args:
         message, preferences: What the draft answers, and what is known of the reader: their words are no new ones.
@@ -37,23 +39,36 @@ def refusal(
         return "The polish is empty."
     if polished == draft:
         return ""
-    one = read(draft, names=names, context=f"{message}\n{preferences}")
-    other = read(polished, names=names)
+    parsed_draft = parse_text(draft, names=names, context=f"{message}\n{preferences}")
+    parsed_polish = parse_text(polished, names=names)
     for name, guard in GUARDS.items():
-        difference = guard(one, other)
-        for verb, items in (("adds", difference.added), ("loses", difference.lost)):
-            if items:
-                return f"The polish {verb} {_listed(items)} ({name})."
-    if any(rule(draft) and not rule(polished) for rule in rules):
-        return "The polish breaks a rule of the agent that the draft keeps (rules)."
+        difference = guard(parsed_draft, parsed_polish)
+        if difference.added:
+            return f"The polish adds {_listed(difference.added)} ({name})."
+        if difference.lost:
+            return f"The polish loses {_listed(difference.lost)} ({name})."
+    for keeps_rule in rules:
+        if keeps_rule(draft) and not keeps_rule(polished):
+            return "The polish breaks a rule of the agent that the draft keeps (rules)."
     return ""
 
 
 def _listed(items: Sequence[str]) -> str:
-    shown = [item if len(item) <= 60 else f"{item[:59]}…" for item in items]
-    return ", ".join(f"“{item}”" for item in shown[:5]) + (f" and {len(shown) - 5} more" if len(shown) > 5 else "")
+    """Return the first items in quotation marks, shortened, and how many more there are."""
+    quoted: list[str] = []
+    for item in items[:MOST_LISTED]:
+        short = item if len(item) <= LONGEST_LISTED else f"{item[: LONGEST_LISTED - 1]}…"
+        quoted.append(f"“{short}”")
+    listed = ", ".join(quoted)
+    if len(items) > MOST_LISTED:
+        listed += f" and {len(items) - MOST_LISTED} more"
+    return listed
 
 
 def agent_rules(agent: Agent) -> list[Callable[[str], bool]]:
-    """The rules of an agent, from the functions that apps declare as `swarm_guards`."""
-    return [rule for path in declared_list("swarm_guards") for rule in import_string(path)(agent)]
+    """Return the rules of an agent, from the functions that apps declare as `swarm_guards`."""
+    rules: list[Callable[[str], bool]] = []
+    for path in declared_list("swarm_guards"):
+        rules_of = import_string(path)
+        rules += rules_of(agent)
+    return rules

@@ -159,14 +159,6 @@ class DialogEntry(models.Model):
     by = models.CharField(
         max_length=6, choices=By.choices, default=By.MODEL, help_text="who entered it, wrote its text or pinned it"
     )
-    replaced_by = models.ForeignKey(
-        Message,
-        null=True,
-        blank=True,
-        on_delete=models.SET_NULL,
-        related_name="+",
-        help_text="the newer message that contradicts it; empty while it holds",
-    )
     removed = models.BooleanField(
         default=False, help_text="it is shown no more, and no rule or model enters its quote again"
     )
@@ -195,11 +187,6 @@ class DialogEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.pk} of {self.state_id}"
-
-    @property
-    def until(self) -> int | None:
-        """The position of the newer message that contradicts it; None while it holds."""
-        return self.replaced_by.position if self.replaced_by else None
 
 
 class DialogSummary(Leasable):

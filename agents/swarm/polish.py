@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from agents.kit import llm
 from agents.kit.llm.requests import object_schema
 from agents.kit.text import edits
 from agents.kit.text.fences import fault_of, fence, indented, neutral, one_line, render_prompt
-from agents.kit.text.reading import read
+from agents.kit.text.reading import parse_text
 from agents.swarm import guards
 from agents.swarm.models import Swarm, SwarmPhase
 from agents.swarm.phases import RECOVERY, SAFETY
@@ -32,8 +32,8 @@ OUTCOME_CHARACTERS = 1_000
 _BULLET = re.compile(r"^[ \t]*(?:[-*•–]|\d{1,2}[.)])[ \t]+", re.MULTILINE)
 _WANTS_LIST = re.compile(r"\b(?:list|bullets?|bullet points?|enumerate|itemi[sz]e|checklist|steps)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-_OPENING = re.compile(
-    r"(?:^|(?<=[.!?]\s)|(?<=\n))(?:in conclusion|to sum(?:mari[sz]e| up)|in summary|all in all)[,:][ \t]+(\w)",
+_EMPTY_OPENING = re.compile(
+    r"(?:^|(?<=[.!?]\s)|(?<=\n))(?:in conclusion|to sum(?:mari[sz]e| up)|in summary|all in all)[,:][ \t]+(?P<first_letter>\w)",
     re.IGNORECASE,
 )
 
@@ -60,17 +60,18 @@ class Material:
 
     @property
     def wants_list(self) -> bool:
+        """Return whether the person asked for a list."""
         return _WANTS_LIST.search(self.message) is not None
 
 
 @dataclass(slots=True)
-class Polished:
+class PolishResult:
     """What polishing made of a draft.
 
     Attributes:
         text: To be sent.
         replaced: Why safety or error recovery put another answer in the place of the draft; empty when they did not.
-        steps: Each rewriting: phase, text, and why it was refused; empty where it was used.
+        rejected: Each rewriting that was refused: phase, text, why.
         failed: Calls without a usable answer: phase, status and error.
         milliseconds: By phase.
         heuristic: Made by rules, without a model.
@@ -78,17 +79,15 @@ class Polished:
 
     text: str
     replaced: str = ""
-    steps: list[dict[str, str]] = field(default_factory=list)
+    rejected: list[dict[str, str]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     milliseconds: dict[str, int] = field(default_factory=dict)
     heuristic: bool = False
 
-    @property
-    def rejected(self) -> list[dict[str, str]]:
-        return [step for step in self.steps if step["why"]]
 
+class PolishAnswer(BaseModel):
+    """The answer of polishers: the text, and which phase replaced the draft and why, where one did."""
 
-class _Answer(BaseModel):
     model_config = ConfigDict(strict=True)
 
     text: str
@@ -96,14 +95,31 @@ class _Answer(BaseModel):
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class PolishCall:
+    """The phases that one call asks, under the name that traces and the ledger use."""
+
+    name: str
+    phases: Sequence[SwarmPhase]
+
+
 def executor_of(swarm: Swarm) -> str:
-    """How the swarm polishes: combined, sequential or off. `TURN_SWARM_POST` decides for all swarms where it is set."""
+    """Return how the swarm polishes: combined, sequential or off. `TURN_SWARM_POST` decides for all swarms where it is set."""
     return str(settings.TURN_SWARM_POST or swarm.post_executor)
+
+
+def calls_for(phases: Sequence[SwarmPhase], executor: str) -> list[PolishCall]:
+    """Return the calls that ask these phases: none, one for all of them, or one for each."""
+    if executor == Swarm.Executor.OFF or not phases:
+        return []
+    if executor == Swarm.Executor.COMBINED:
+        return [PolishCall("post", phases)]
+    return [PolishCall(phase.name, [phase]) for phase in phases]
 
 
 def polish(
     turn: Turn, draft: str, phases: Sequence[SwarmPhase], material: Material, *, executor: str, deadline: float
-) -> Polished:
+) -> PolishResult:
     """Have a draft polished.
 
     Args:
@@ -112,130 +128,160 @@ def polish(
         executor: ``combined``, ``sequential`` or ``off``.
         deadline: Seconds for all calls together.
     """
-    done, end = Polished(draft), time.monotonic() + deadline
-    groups = [list(phases)] if executor == Swarm.Executor.COMBINED else [[phase] for phase in phases]
-    for group in groups if executor != Swarm.Executor.OFF and phases else ():
-        name = "post" if executor == Swarm.Executor.COMBINED else group[0].name
+    result = PolishResult(draft)
+    end = time.monotonic() + deadline
+    for call in calls_for(phases, executor):
         begun = time.monotonic()
         if end <= begun:
-            done.failed.append(f"{name}: no time left")
+            result.failed.append(f"{call.name}: no time left")
             break
-        reply = llm.complete(_request(turn, done.text, group, material, name), deadline=end - begun)
-        done.milliseconds[name] = round((time.monotonic() - begun) * 1000)
+        reply = llm.complete(_request(turn, result.text, call, material), deadline=end - begun)
+        result.milliseconds[call.name] = round((time.monotonic() - begun) * 1000)
         if not reply.ok:
-            done.failed.append(f"{name}: {reply.status}: {reply.error}")
+            result.failed.append(f"{call.name}: {reply.status}: {reply.error}")
             continue
-        answer: _Answer = reply.value
+        if reply.provider == "offline":
+            result.heuristic = True
+        answer: PolishAnswer = reply.value
         text = answer.text.strip()
-        done.heuristic = done.heuristic or reply.provider == "offline"
-        if text == done.text.strip() and not answer.replaced_by:
+        if text == result.text.strip() and not answer.replaced_by:
             continue
-        why = _refusal(draft, answer, group, material)
-        done.steps.append({"phase": name, "text": text, "why": why})
-        if why:
+        why_refused = _why_refused(draft, answer, call.phases, material)
+        if why_refused:
+            result.rejected.append({"phase": call.name, "text": text, "why": why_refused})
             continue
-        done.text = text
+        result.text = text
         if answer.replaced_by:
-            done.replaced = f"{answer.replaced_by}: {' '.join(answer.reason.split())}"
+            result.replaced = f"{answer.replaced_by}: {' '.join(answer.reason.split())}"
             break
-    return done
+    return result
 
 
-def _refusal(draft: str, answer: _Answer, phases: Sequence[SwarmPhase], material: Material) -> str:
-    """Why an answer may not be said in place of the draft; empty when it may. Every phase is held to what the agent wrote."""
+def _why_refused(draft: str, answer: PolishAnswer, phases: Sequence[SwarmPhase], material: Material) -> str:
+    """Return why an answer may not be said in place of the draft; empty when it may. Every phase is held to what the agent wrote."""
     text = answer.text.strip()
-    if fault := fault_of(text):
+    fault = fault_of(text)
+    if fault:
         return fault
     if answer.replaced_by:
-        return _replacement_refused(draft, answer, phases, material)
-    bullets = len(_BULLET.findall(text))
-    if bullets > max(MOST_BULLETS, len(_BULLET.findall(draft))) and not material.wants_list:
-        return f"it has {bullets} bullet points; allowed: {MOST_BULLETS}, unless the person asks for a list"
-    if echo := _echoed(draft, text):
-        if not material.uncertain:
-            return f"it repeats the number {echo[0]}, which is not uncertain"
-        if len(echo) > 1:
-            return f"it repeats the numbers {' and '.join(echo[:2])}; allowed: one, once"
-    return guards.refusal(
-        draft,
-        text,
-        message=material.message,
-        preferences=material.preferences,
-        names=material.names,
-        rules=material.rules,
+        return _why_replacement_refused(draft, answer, phases, material)
+    return (
+        _why_list_refused(draft, text, material)
+        or _why_repetition_refused(draft, text, material)
+        or guards.refusal(
+            draft,
+            text,
+            message=material.message,
+            preferences=material.preferences,
+            names=material.names,
+            rules=material.rules,
+        )
     )
 
 
-def _replacement_refused(draft: str, answer: _Answer, phases: Sequence[SwarmPhase], material: Material) -> str:
-    """A replacement may say something else, but not with facts of its own, and only for a cause that can be seen."""
-    if answer.replaced_by not in {SAFETY, RECOVERY} & {phase.name for phase in phases}:
+def _why_list_refused(draft: str, text: str, material: Material) -> str:
+    """Return why a list is too long: specification 003 allows five bullet points, unless the person asked for a list."""
+    bullets = len(_BULLET.findall(text))
+    allowed = max(MOST_BULLETS, len(_BULLET.findall(draft)))
+    if bullets <= allowed or material.wants_list:
+        return ""
+    return f"it has {bullets} bullet points; allowed: {MOST_BULLETS}, unless the person asks for a list"
+
+
+def _why_repetition_refused(draft: str, text: str, material: Material) -> str:
+    """Return why numbers may not be repeated: specification 003 allows one, once, where the numbers are uncertain."""
+    repeated = _repeated_numbers(draft, text)
+    if repeated and not material.uncertain:
+        return f"it repeats the number {repeated[0]}, which is not uncertain"
+    if len(repeated) > 1:
+        return f"it repeats the numbers {' and '.join(repeated[:2])}; allowed: one, once"
+    return ""
+
+
+def _why_replacement_refused(draft: str, answer: PolishAnswer, phases: Sequence[SwarmPhase], material: Material) -> str:
+    """Return why an answer may not replace the draft: it needs a cause that can be seen, and may bring no facts of its own."""
+    if answer.replaced_by not in _replacing_phases(phases):
         return f"{one_line(answer.replaced_by)} may not replace a draft; allowed: {SAFETY}, {RECOVERY}"
     if not answer.reason.strip():
         return "it replaces the draft without a reason"
     if answer.replaced_by == RECOVERY and all(outcome.ok for outcome in material.outcomes):
         return "it recovers from an error, and no tool failed"
-    known = read("\n".join([draft, material.message, *(outcome.answer for outcome in material.outcomes)]))
-    other = read(answer.text)
+    tool_answers = [outcome.answer for outcome in material.outcomes]
+    known = parse_text("\n".join([draft, material.message, *tool_answers]))
+    replacement = parse_text(answer.text)
     for guard in (edits.numbers, edits.dates, edits.links, edits.code, edits.form):
-        if added := guard(known, other).added:
+        added = guard(known, replacement).added
+        if added:
             return f"it replaces the draft and adds {added[0]}, which nobody named"
     return ""
 
 
-def _echoed(draft: str, text: str) -> list[str]:
-    """The numbers that stand in a text more often than in the draft, each as often as it is added; new ones aside."""
-    before, after = Counter(_NUMBER.findall(draft)), Counter(_NUMBER.findall(_BULLET.sub("", text)))
-    return [number for number, n in after.items() for _ in range(n - before[number]) if number in before]
+def _replacing_phases(phases: Iterable[SwarmPhase]) -> list[str]:
+    """Return the names of those phases that may put another answer in the place of a draft."""
+    return [phase.name for phase in phases if phase.name in (SAFETY, RECOVERY)]
+
+
+def _repeated_numbers(draft: str, text: str) -> list[str]:
+    """Return the numbers of the draft that stand in a text more often than there, each as often as it was added."""
+    in_draft = Counter(_NUMBER.findall(draft))
+    in_text = Counter(_NUMBER.findall(_BULLET.sub("", text)))
+    repeated: list[str] = []
+    for number, count in in_text.items():
+        if number in in_draft:
+            repeated += [number] * (count - in_draft[number])
+    return repeated
 
 
 # -- what is asked
-def _request(
-    turn: Turn, draft: str, phases: Sequence[SwarmPhase], material: Material, mechanism: str
-) -> llm.LLMRequest:
-    agent, run = turn.agent, turn.run
-    replacers = [phase.name for phase in phases if phase.name in (SAFETY, RECOVERY)]
-    instructions = render_prompt("swarm/polish", name=one_line(agent.display_name), phases=phases, replacers=replacers)
+def _request(turn: Turn, draft: str, call: PolishCall, material: Material) -> llm.LLMRequest:
+    agent = turn.agent
+    run_id = turn.run.pk if turn.run is not None else None
+    replacers = _replacing_phases(call.phases)
+    instructions = render_prompt(
+        "swarm/polish", name=one_line(agent.display_name), phases=call.phases, replacers=replacers
+    )
     return llm.LLMRequest(
         role="actor",
         task="swarm_polish",
         model=Overrides.of(turn.overrides).model or agent.model_id,
         system=(llm.Block(instructions, cache=True),),
-        turns=(llm.Turn("user", (llm.Block(_shown(draft, material, turn.nonce)),)),),
+        turns=(llm.Turn("user", (llm.Block(material_prompt(draft, material, turn.nonce)),)),),
         schema=_schema(replacers),
-        parse=_Answer.model_validate,
-        temperature=min(phase.temperature for phase in phases),
+        parse=PolishAnswer.model_validate,
+        temperature=min(phase.temperature for phase in call.phases),
         max_tokens=MAX_TOKENS,
         nonce=turn.nonce,
         facts={"draft": draft, "list": material.wants_list},
         label=llm.Label(
             purpose="swarm",
-            mechanism=mechanism,
+            mechanism=call.name,
             agent_id=agent.pk,
-            run_id=run.pk if run is not None else None,
-            work_id=f"run:{run.pk}" if run is not None else "",
+            run_id=run_id,
+            work_id=f"run:{run_id}" if run_id is not None else "",
         ),
     )
 
 
-def _shown(draft: str, material: Material, nonce: str) -> str:
-    """Everything the polishers read of this turn; what people, agents and tools wrote is fenced."""
+def material_prompt(draft: str, material: Material, nonce: str) -> str:
+    """Render everything the polishers read of this turn; what people, agents and tools wrote is fenced."""
 
-    def lines(ok: bool) -> str:
-        return "\n".join(
-            f"{outcome.name}: {indented(outcome.answer, OUTCOME_CHARACTERS)}"
-            for outcome in material.outcomes
-            if outcome.ok is ok
-        )
+    def fenced(title: str, body: str) -> str:
+        return fence(title, body, nonce) if body else ""
 
-    parts = {
-        "message": ("MESSAGE", indented(material.message, 4_000)),
-        "draft": ("DRAFT", neutral(draft, max(len(draft), 1))[0]),
-        "preferences": ("PREFERENCES", indented(material.preferences, 4_000)),
-        "outcomes": ("TOOLS", lines(True)),
-        "errors": ("ERRORS", lines(False)),
-    }
-    fenced = {name: fence(title, body, nonce) if body else "" for name, (title, body) in parts.items()}
-    return render_prompt("swarm/draft", **fenced, uncertain=material.uncertain, list=material.wants_list)
+    return render_prompt(
+        "swarm/draft",
+        message=fenced("MESSAGE", indented(material.message, 4_000)),
+        draft=fenced("DRAFT", neutral(draft, max(len(draft), 1))[0]),
+        preferences=fenced("PREFERENCES", indented(material.preferences, 4_000)),
+        outcomes=fenced("TOOLS", _outcome_lines(outcome for outcome in material.outcomes if outcome.ok)),
+        errors=fenced("ERRORS", _outcome_lines(outcome for outcome in material.outcomes if not outcome.ok)),
+        uncertain=material.uncertain,
+        list=material.wants_list,
+    )
+
+
+def _outcome_lines(outcomes: Iterable[ToolOutcome]) -> str:
+    return "\n".join(f"{outcome.name}: {indented(outcome.answer, OUTCOME_CHARACTERS)}" for outcome in outcomes)
 
 
 def _schema(replacers: Sequence[str]) -> dict[str, Any]:
@@ -248,13 +294,20 @@ def _schema(replacers: Sequence[str]) -> dict[str, Any]:
 # -- without a model
 def offline(request: llm.LLMRequest) -> Mapping[str, Any]:
     """Polish by rules (responder for the task ``swarm_polish``): drop empty openings, and join a long list that nobody asked for."""
-    text = str(request.facts["draft"])
-    text = _OPENING.sub(lambda opening: opening[1].upper(), text)
-    lines = text.split("\n")
-    bullets = [n for n, line in enumerate(lines) if _BULLET.match(line)]
-    in_a_row = bool(bullets) and bullets == list(range(bullets[0], bullets[0] + len(bullets)))
-    if len(bullets) > MOST_BULLETS and in_a_row and not request.facts["list"]:
-        items = [_BULLET.sub("", lines[n]).strip().rstrip(".;,") for n in bullets]
-        lines[bullets[0] : bullets[-1] + 1] = ["; ".join(items) + "."]
-        text = "\n".join(lines)
+    text = _EMPTY_OPENING.sub(lambda opening: opening["first_letter"].upper(), str(request.facts["draft"]))
+    if not request.facts["list"]:
+        text = _with_long_list_joined(text)
     return {"text": text, "replaced_by": "", "reason": ""}
+
+
+def _with_long_list_joined(text: str) -> str:
+    """Return a text whose only list, where it has more than five bullet points in a row, is one sentence."""
+    lines = text.split("\n")
+    bullets = [number for number, line in enumerate(lines) if _BULLET.match(line)]
+    if len(bullets) <= MOST_BULLETS:
+        return text
+    first, last = bullets[0], bullets[-1]
+    if bullets != list(range(first, last + 1)):
+        return text
+    items = [_BULLET.sub("", lines[number]).strip().rstrip(".;,") for number in bullets]
+    return "\n".join([*lines[:first], "; ".join(items) + ".", *lines[last + 1 :]])

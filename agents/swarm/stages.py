@@ -1,13 +1,12 @@
 """The stages of a swarm: read a person's message before the agent answers it, and polish what the agent wrote.
 
-`Calibration` decides once for a turn and writes it down with the dialog state in one transaction, so that a turn that is resumed after
+`Calibration` decides once for a turn and stores it with the dialog state in one transaction, so that a turn that is resumed after
 a crash asks nothing twice. Both stages fail open: without them the agent answers as it would without a swarm.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,48 +18,71 @@ from agents.kit.llm.endpoints import route_of
 from agents.kit.text.fences import fence, neutral, render_prompt
 from agents.models import Channel, Message
 from agents.swarm import clarifier, guards, memory
-from agents.swarm.calibration import PREFERENCES, UNCERTAIN, by_rules, calibrate, guidance, stated_preferences
-from agents.swarm.calibration import Calibration as Reading
+from agents.swarm.calibration import (
+    PREFERENCES,
+    UNCERTAIN,
+    CalibrationResult,
+    MessageCalibration,
+    by_rules,
+    calibrate,
+    guidance,
+    stated_preferences,
+)
 from agents.swarm.clarifier import Decision, decide
-from agents.swarm.intents import chosen, intent_of
+from agents.swarm.intents import intent_of, swarms_for
 from agents.swarm.models import DialogState, Swarm, SwarmPhase, SwarmTurn, UserPreferences
-from agents.swarm.polish import Material, Polished, executor_of, polish
+from agents.swarm.polish import Material, PolishResult, executor_of, polish
 from agents.swarm.state import add_answer, add_quoted, advance, assume, entries, forget_asked, state_of, updating
+from agents.swarm.summaries import queue_summary
 from agents.turn.pipeline import Accept, Draft, Overrides, Turn
 
 logger = logging.getLogger(__name__)
 
 NO_SWARM = "the agent has no swarm"
-PLACE = "swarm"  # of what the stages know of a turn, in its reports
+REPORT = "swarm"  # key of the context among the reports of a turn
 CLARIFIER = "clarifier"  # in the payload of a question that was asked in place of an answer
-KINDS = ("anchor", "goal", "facts", "decisions")
+QUOTED_KINDS = ("anchor", "goal", "facts", "decisions")  # that calibrators report; assumptions are made here
+
+
+@dataclass(frozen=True, slots=True)
+class NoSwarm:
+    """Why no swarm takes part in a turn."""
+
+    reason: str
 
 
 @dataclass(slots=True, kw_only=True)
-class Place:
-    """What the stages know of a turn.
+class SwarmContext:
+    """What the stages of a swarm know of a turn.
 
     Attributes:
-        message: The person's, that is answered. `intent`: what it is about.
-        voice: The swarm that calibrates and polishes. `role`: the one of this intent, where that is another.
-        stored: Whether what is done is written down; not in a preview or a trial.
+        message: The person's message that is answered.
+        intent: What it is about.
+        voice: The swarm that calibrates and polishes.
+        role: The swarm of this intent, where that is another one.
         row: What was done in this turn; None while nothing was.
-        polished: What the last polish did. `seconds`: what polishing took since the last message, all its drafts together.
+        polish_seconds: Spent on polishing since the last message, all its drafts together.
     """
 
     message: Message
     intent: str
     voice: Swarm
     role: Swarm | None
-    stored: bool = True
     row: SwarmTurn | None = None
-    polished: Polished | None = None
-    seconds: float = 0.0
+    polish_seconds: float = 0.0
 
-    def phases(self, phase: str) -> list[SwarmPhase]:
-        """The enabled phases of a kind, in order; those of the role swarm's main phase come after the voice's."""
-        swarms = [self.voice, self.role] if self.role is not None and phase == SwarmPhase.Phase.MAIN else [self.voice]
-        return [one for swarm in swarms for one in swarm.phases.all() if one.phase == phase and one.enabled]
+    @property
+    def swarms(self) -> list[Swarm]:
+        """Return the swarms that take part, the voice first."""
+        return [self.voice] if self.role is None else [self.voice, self.role]
+
+    def phases(self, kind: str) -> list[SwarmPhase]:
+        """Return the enabled phases of a kind, in order; a role swarm adds only main phases, after those of the voice."""
+        swarms = self.swarms if kind == SwarmPhase.Phase.MAIN else [self.voice]
+        found: list[SwarmPhase] = []
+        for swarm in swarms:
+            found += [phase for phase in swarm.phases.all() if phase.phase == kind and phase.enabled]
+        return found
 
 
 class Calibration:
@@ -70,36 +92,25 @@ class Calibration:
     needs, lacking = "has_swarm", NO_SWARM
 
     def prepare(self, turn: Turn) -> Draft | None:
-        place = placed(turn)
-        if isinstance(place, str):
-            turn.skip(place)
+        """Return a question where one has to be asked; otherwise add guidance and memory to the prompt."""
+        context = swarm_context(turn)
+        if isinstance(context, NoSwarm):
+            turn.skip(context.reason)
             return None
-        pre, main = place.phases("pre"), place.phases("main")
-        _log_loaded(turn, place, pre, main)
-        row, state = _read(turn, place, pre)
-        decision = Decision.model_validate(row.calibration["decision"])
-        turn.count(pre=len(pre), main=len(main), heuristic=int(row.heuristic))
+        _log_loaded(turn, context)
+        read = _read_message(turn, context)
+        decision = Decision.model_validate(read.row.calibration["decision"])
+        turn.count(
+            pre=len(context.phases("pre")),
+            main=len(context.phases("main")),
+            heuristic=int(read.row.heuristic),
+        )
         if decision.kind == "clarify":
             turn.count(clarified=1)
             return Draft(decision.text, {CLARIFIER: True})
-        assumption = decision.text if decision.kind == "assume" else ""
-        cannot = decision.text if decision.kind == "cannot" else ""
-        turn.count(assumed=int(bool(assumption)), unanswerable=int(bool(cannot)))
-        tools = [name for swarm in (place.voice, place.role) if swarm is not None for name in swarm.tools]
-        turn.tools += [
-            name for name in dict.fromkeys(tools) if name in declared("turn_tools") and name not in turn.tools
-        ]
-        turn.temperature = main[0].temperature if main else None
-        preferences = row.calibration["preferences"]
-        memory.remember(turn, state, preferences, message=place.message)
-        advice = render_prompt(
-            "swarm/answer",
-            guidance=guidance(_reading_of(row), preferences=preferences, assumption=assumption, nonce=turn.nonce),
-            prompts=[phase.prompt.strip() for phase in main],
-            cannot=fence("MISSING", neutral(cannot)[0], turn.nonce) if cannot else "",
-            tools=turn.tools,
-        )
-        turn.add_section("How to answer", advice)
+        _offer_tools(turn, context)
+        memory.remember(turn, read.state, read.row.calibration["preferences"], message=context.message)
+        _add_guidance(turn, context, read.row, decision)
         return None
 
 
@@ -110,207 +121,320 @@ class Polish:
     needs, lacking = "has_swarm", NO_SWARM
 
     def review(self, turn: Turn, draft: Draft) -> Accept:
-        place = placed(turn)
-        if not isinstance(place, str) and turn.channel.pk != place.message.channel_id:
-            place = "not said where the person wrote"
-        if isinstance(place, str):
-            turn.skip(place)
+        """Return the polished draft; the draft itself where polishing is off, failed or was refused."""
+        context = swarm_context(turn)
+        if isinstance(context, NoSwarm):
+            turn.skip(context.reason)
             return Accept(draft)
-        executor = executor_of(place.voice)
+        if turn.channel.pk != context.message.channel_id:
+            turn.skip("not said where the person wrote")
+            return Accept(draft)
         if draft.payload:
             turn.count(typed=1)
             return Accept(draft)
-        row = place.row = place.row or _row_of(turn) or _new_row(turn, place)
-        material = _material(turn, place, row)
-        left, phases = settings.TURN_SWARM_POST_DEADLINE - place.seconds, place.phases("post")
-        polished = place.polished = polish(turn, draft.text, phases, material, executor=executor, deadline=left)
-        place.seconds += sum(polished.milliseconds.values()) / 1000
-        changed = polished.text != draft.text
-        row.draft, row.polished, row.replaced = draft.text, polished.text if changed else "", polished.replaced
-        row.rejected = [*row.rejected, *polished.rejected]
-        row.milliseconds = {**row.milliseconds, **polished.milliseconds}
-        row.heuristic = row.heuristic or polished.heuristic
-        if place.stored:
-            row.save()
-        for failure in polished.failed:
-            logger.warning("a polisher gave no answer: %s", failure)
-        turn.count(
-            post=len(polished.milliseconds),
-            polished=int(changed and not polished.replaced),
-            replaced=int(bool(polished.replaced)),
-            refused=len(polished.rejected),
-            failed=len(polished.failed),
-            heuristic=int(polished.heuristic),
+        if context.row is None:
+            context.row = _row_of(turn) or _new_row(turn, context)
+        executor = executor_of(context.voice)
+        result = polish(
+            turn,
+            draft.text,
+            context.phases("post"),
+            _material(turn, context, context.row),
+            executor=executor,
+            deadline=settings.TURN_SWARM_POST_DEADLINE - context.polish_seconds,
         )
-        logger.info("[personality-post] mode=%s, length=%d", executor, len(polished.text))
-        return Accept(Draft(polished.text, draft.payload), "replaced" if polished.replaced else "")
+        context.polish_seconds += sum(result.milliseconds.values()) / 1000
+        _note_polish(context.row, draft, result)
+        if not turn.preview:
+            context.row.save()
+        _count_polish(turn, draft, result)
+        logger.info("[personality-post] mode=%s, length=%d", executor, len(result.text))
+        outcome = "replaced" if result.replaced else ""
+        return Accept(Draft(result.text, draft.payload), outcome)
 
     def committed(self, turn: Turn, message: Message) -> None:
-        place = placed(turn)
-        if isinstance(place, str):
+        """Link the message to what the swarm did; the next message has the full time for polishing again."""
+        context = swarm_context(turn)
+        if isinstance(context, NoSwarm):
             return
-        place.seconds = 0.0
-        if (row := place.row or _row_of(turn)) is not None:
+        context.polish_seconds = 0.0
+        row = context.row or _row_of(turn)
+        if row is not None:
             SwarmTurn.objects.filter(pk=row.pk).update(message=message)
 
 
 # -- which swarm, and for what
-def placed(turn: Turn) -> Place | str:
-    """What the stages know of the turn, or why no swarm takes part. One statement, once a turn in each process."""
-    known: Place | str | None = turn.reports.get(PLACE)
-    if known is None:
-        known = turn.reports[PLACE] = _place(turn)
-    return known
+def swarm_context(turn: Turn) -> SwarmContext | NoSwarm:
+    """Return what the stages know of the turn, or why no swarm takes part. One query, once a turn in each process."""
+    context: SwarmContext | NoSwarm | None = turn.reports.get(REPORT)
+    if context is None:
+        context = _make_context(turn)
+        turn.reports[REPORT] = context
+    return context
 
 
-def _place(turn: Turn) -> Place | str:
+def _make_context(turn: Turn) -> SwarmContext | NoSwarm:
     if not settings.TURN_SWARM_ENABLED:
-        return "swarms are off (TURN_SWARM_ENABLED)"
+        return NoSwarm("swarms are off (TURN_SWARM_ENABLED)")
     if turn.channel.kind == Channel.Kind.DEBATE or turn.answer is not None:
-        return "a typed answer is asked for"
-    message = _asked(turn)
+        return NoSwarm("a typed answer is asked for")
+    message = _message_to_answer(turn)
     if message is None:
-        return "no person's message is answered"
+        return NoSwarm("no person's message is answered")
     swarms = list(Swarm.objects.filter(agents=turn.agent, enabled=True).order_by("pk").prefetch_related("phases"))
     if not swarms:
-        return NO_SWARM
+        return NoSwarm(NO_SWARM)
     intent = intent_of(message.text)
-    voice, role = chosen(swarms, intent)
-    if voice is None and role is None:
-        return f"no swarm of the agent answers the intent {intent}"
-    first: Any = voice or role
-    return Place(message=message, intent=intent, voice=first, role=role if voice else None, stored=not turn.preview)
+    chosen = swarms_for(swarms, intent)
+    if chosen.voice is not None:
+        return SwarmContext(message=message, intent=intent, voice=chosen.voice, role=chosen.role)
+    if chosen.role is not None:  # it has the voice, too
+        return SwarmContext(message=message, intent=intent, voice=chosen.role, role=None)
+    return NoSwarm(f"no swarm of the agent answers the intent {intent}")
 
 
-def _asked(turn: Turn) -> Message | None:
-    """The person's message that the turn answers: its trigger, or else the last one of the conversation but for the turn's own."""
+def _message_to_answer(turn: Turn) -> Message | None:
+    """Return the person's message that the turn answers: its trigger, or else the last message but for the turn's own."""
     message = turn.trigger
     if message is None:
-        own = turn.run.pk if turn.run is not None else None
-        others = (one for one in reversed(turn.transcript) if own is None or one.run_id != own)
-        message = next(others, None)
-    return message if message is not None and message.agent_id is None else None
+        message = _last_message_of_others(turn)
+    if message is None or message.agent_id is not None:
+        return None
+    return message
 
 
-def _log_loaded(turn: Turn, place: Place, pre: list[SwarmPhase], main: list[SwarmPhase]) -> None:
-    way = route_of("actor", Overrides.of(turn.overrides).model or turn.agent.model_id)
-    logger.info("[handleUserMessage] Intent: %s", place.intent)
-    logger.info("[swarm-loader] ✓ Loaded swarm: %s", (place.role or place.voice).name)
-    temperature = f"{main[0].temperature:g}" if main else "none"
-    logger.info(
-        "[modelRouter] Selected: %s:%s (temp=%s)", way.provider, way.model.removeprefix("offline:"), temperature
-    )
-    logger.info("[buildSwarmPrompt] pre=%d main=%d", len(pre), len(main))
+def _last_message_of_others(turn: Turn) -> Message | None:
+    for message in reversed(turn.transcript):
+        if turn.run is None or message.run_id != turn.run.pk:
+            return message
+    return None
+
+
+def _log_loaded(turn: Turn, context: SwarmContext) -> None:
+    """Log the lines that specification 003 expects for each message."""
+    main_phases = context.phases("main")
+    temperature = f"{main_phases[0].temperature:g}" if main_phases else "none"
+    route = route_of("actor", Overrides.of(turn.overrides).model or turn.agent.model_id)
+    model = route.model.removeprefix("offline:")
+    logger.info("[handleUserMessage] Intent: %s", context.intent)
+    logger.info("[swarm-loader] ✓ Loaded swarm: %s", context.swarms[-1].name)
+    logger.info("[modelRouter] Selected: %s:%s (temp=%s)", route.provider, model, temperature)
+    logger.info("[buildSwarmPrompt] pre=%d main=%d", len(context.phases("pre")), len(main_phases))
 
 
 # -- reading the message
-def _read(turn: Turn, place: Place, pre: list[SwarmPhase]) -> tuple[SwarmTurn, DialogState]:
-    """Calibrate and note it, once for a turn: one that was killed before its prompt was stored finds here what it had decided."""
-    agent, channel, message = turn.agent, turn.channel, place.message
-    state = state_of(agent, channel)
-    place.row = _row_of(turn)
-    if place.row is not None:
-        return place.row, state
-    transcript = [one for one in turn.transcript if one.position < message.position] + [message]
-    row = _new_row(turn, place)
-    begun, reading, failed = time.monotonic(), Reading(), ""
-    if turn.preview:
-        reading = by_rules(trigger=message, transcript=transcript, state=state)
-    elif pre:
-        reading, reply = calibrate(
-            agent=agent,
-            trigger=message,
-            transcript=transcript,
-            state=state,
-            phases=pre,
-            deadline=settings.TURN_SWARM_PRE_DEADLINE,
-            nonce=turn.nonce,
-            run_id=turn.run.pk if turn.run is not None else None,
-            model=Overrides.of(turn.overrides).model,
-            temperature=min(phase.temperature for phase in pre),
-        )
-        row.milliseconds = {"pre": round((time.monotonic() - begun) * 1000)}
-        if not reply.ok:
-            failed = f"{reply.status}: {reply.error}"
-            logger.warning("the calibrators gave no answer: %s", failed)
-            turn.count(failed=1)
-            if not reading.missing:  # a failed call is no reason to ask back
-                reading = reading.model_copy(update={"risk": 0.0, "question": ""})
-    row.heuristic = reading.heuristic
-    with updating(agent, channel, stored=place.stored) as state:
-        row.calibration = _apply(place, state, reading, transcript) | {"failed": failed}
-        if place.stored:
+@dataclass(frozen=True, slots=True)
+class ReadMessage:
+    """A message as the swarm read it.
+
+    Attributes:
+        row: The calibration, and what was decided about asking back.
+        state: What the agent keeps of the conversation, this message taken into account.
+    """
+
+    row: SwarmTurn
+    state: DialogState
+
+
+def _read_message(turn: Turn, context: SwarmContext) -> ReadMessage:
+    """Calibrate a message and store the result, once a turn: a turn that was killed afterwards finds here what it had decided."""
+    state = state_of(turn.agent, turn.channel)
+    context.row = _row_of(turn)
+    if context.row is not None:
+        return ReadMessage(context.row, state)
+    transcript = [message for message in turn.transcript if message.position < context.message.position]
+    transcript.append(context.message)
+    result = _calibrate(turn, context, state, transcript)
+    row = _new_row(turn, context)
+    row.heuristic = result.calibration.heuristic
+    if result.milliseconds is not None:
+        row.milliseconds = {"pre": result.milliseconds}
+    with updating(turn.agent, turn.channel, stored=not turn.preview) as state:
+        row.calibration = _take_into_account(turn, context, state, result.calibration, transcript)
+        row.calibration["failed"] = result.failure
+        if not turn.preview:
             row.save(force_insert=True)
-    place.row = row
+    context.row = row
     turn.count(dropped=row.calibration["dropped"])
-    return row, state
+    return ReadMessage(row, state)
 
 
-def _apply(place: Place, state: DialogState, reading: Reading, transcript: Sequence[Message]) -> dict[str, Any]:
-    """Apply a reading to the state, once for a message, and decide what to do about it.
+def _calibrate(
+    turn: Turn, context: SwarmContext, state: DialogState, transcript: Sequence[Message]
+) -> CalibrationResult:
+    """Ask the calibrators of the swarm; a preview asks no model."""
+    phases = context.phases("pre")
+    if turn.preview:
+        return CalibrationResult(by_rules(trigger=context.message, transcript=transcript, state=state))
+    if not phases:
+        return CalibrationResult(MessageCalibration())
+    result = calibrate(
+        agent=turn.agent,
+        trigger=context.message,
+        transcript=transcript,
+        state=state,
+        phases=phases,
+        deadline=settings.TURN_SWARM_PRE_DEADLINE,
+        nonce=turn.nonce,
+        run_id=turn.run.pk if turn.run is not None else None,
+        model=Overrides.of(turn.overrides).model,
+        temperature=min(phase.temperature for phase in phases),
+    )
+    if result.failure:
+        logger.warning("the calibrators gave no answer: %s", result.failure)
+        turn.count(failed=1)
+    return result
+
+
+def _take_into_account(
+    turn: Turn,
+    context: SwarmContext,
+    state: DialogState,
+    calibration: MessageCalibration,
+    transcript: Sequence[Message],
+) -> dict[str, Any]:
+    """Decide what to do about a message, and enter into the state what it says, once for a message.
+
+    Args:
+        transcript: Up to this message, which is the last one.
 
     Returns:
-        What a `SwarmTurn` stores of both.
+        What a `SwarmTurn` stores of it.
     """
-    message, dropped = place.message, 0
-    decision, saved = decide(reading, state, message.text), _saved_preferences(message)
+    message = context.message
+    saved_preferences = _saved_preferences(message)
+    decision = decide(calibration, state, message.text)
+    dropped = 0
     if advance(state, message):
-        if message.agent_id is None:
-            forget_asked(state, message)
-            add_answer(state, message, transcript[-2] if len(transcript) > 1 else None)
-        for kind in KINDS:
-            dropped += add_quoted(state, kind, getattr(reading, kind), transcript)
-        if not entries(state, "anchor"):
-            rules = by_rules(trigger=message, transcript=transcript, state=state)
-            add_quoted(state, "anchor", rules.anchor, transcript)
-        stated = stated_preferences(reading, [one for one in transcript if _author(one) == _author(message)])
+        dropped = _enter_quoted(state, calibration, transcript)
+        stated = stated_preferences(calibration, _messages_of_author(message, transcript))
         state.preferences = {**state.preferences, **stated}
         clarifier.settle(state, decision, position=message.position)
         if decision.kind == "assume":
             assume(state, decision.text, message)
-        if place.stored:
-            memory.queue_summary(state)
+        if not turn.preview:
+            queue_summary(state)
             if stated and message.user_id:  # the name of an outsider is no proof of who they are
                 UserPreferences.objects.update_or_create(user_id=message.user_id, defaults=stated)
     return {
-        "reading": reading.model_dump(mode="json"),
+        "reading": calibration.model_dump(mode="json"),
         "decision": decision.model_dump(mode="json"),
-        "preferences": {**saved, **state.preferences},
+        "preferences": {**saved_preferences, **state.preferences},
         "dropped": dropped,
     }
 
 
-def _author(message: Message) -> tuple[int | None, int | None, str]:
-    return message.agent_id, message.user_id, message.outsider
+def _enter_quoted(state: DialogState, calibration: MessageCalibration, transcript: Sequence[Message]) -> int:
+    """Enter what the last message of a transcript says into the state; return how many entries were dropped."""
+    message = transcript[-1]
+    if message.agent_id is None:
+        forget_asked(state, message)
+        add_answer(state, message, transcript[-2] if len(transcript) > 1 else None)
+    dropped = 0
+    for kind in QUOTED_KINDS:
+        dropped += add_quoted(state, kind, getattr(calibration, kind), transcript)
+    if not entries(state, "anchor"):  # the calibrators named none, or none that was said
+        rules = by_rules(trigger=message, transcript=transcript, state=state)
+        add_quoted(state, "anchor", rules.anchor, transcript)
+    return dropped
+
+
+def _messages_of_author(message: Message, transcript: Sequence[Message]) -> list[Message]:
+    """Return the messages of a transcript by the author of a message."""
+    author = (message.agent_id, message.user_id, message.outsider)
+    return [other for other in transcript if (other.agent_id, other.user_id, other.outsider) == author]
 
 
 def _saved_preferences(message: Message) -> dict[str, str]:
-    """How the user who wrote a message likes to be answered, in all conversations."""
-    row = UserPreferences.objects.filter(user=message.user_id).values(*PREFERENCES).first() if message.user_id else None
-    return {name: value for name, value in (row or {}).items() if value}
+    """Return how the user who wrote a message likes to be answered, in all conversations."""
+    if not message.user_id:
+        return {}
+    row = UserPreferences.objects.filter(user=message.user_id).values(*PREFERENCES).first() or {}
+    return {name: value for name, value in row.items() if value}
 
 
 def _row_of(turn: Turn) -> SwarmTurn | None:
     return SwarmTurn.objects.filter(run=turn.run).first() if turn.run is not None else None
 
 
-def _new_row(turn: Turn, place: Place) -> SwarmTurn:
-    swarm = place.role or place.voice
-    return SwarmTurn(agent=turn.agent, channel=turn.channel, swarm=swarm, run=turn.run, intent=place.intent)
+def _new_row(turn: Turn, context: SwarmContext) -> SwarmTurn:
+    """Make what is stored of a turn; it names the role swarm where one takes part."""
+    return SwarmTurn(
+        agent=turn.agent,
+        channel=turn.channel,
+        swarm=context.swarms[-1],
+        run=turn.run,
+        intent=context.intent,
+    )
 
 
-def _reading_of(row: SwarmTurn) -> Reading:
-    return Reading.model_validate(row.calibration.get("reading", {}))
+def _calibration_of(row: SwarmTurn) -> MessageCalibration:
+    return MessageCalibration.model_validate(row.calibration.get("reading", {}))
+
+
+# -- what the agent is told
+def _offer_tools(turn: Turn, context: SwarmContext) -> None:
+    """Offer the agent the tools of its swarms that are installed, and set the temperature of the first main phase."""
+    for swarm in context.swarms:
+        for name in swarm.tools:
+            if name in declared("turn_tools") and name not in turn.tools:
+                turn.tools.append(name)
+    main_phases = context.phases("main")
+    turn.temperature = main_phases[0].temperature if main_phases else None
+
+
+def _add_guidance(turn: Turn, context: SwarmContext, row: SwarmTurn, decision: Decision) -> None:
+    """Add the section that says how to answer, and what to assume or to leave unanswered."""
+    assumption = decision.text if decision.kind == "assume" else ""
+    cannot_answer = decision.text if decision.kind == "cannot" else ""
+    turn.count(assumed=int(bool(assumption)), unanswerable=int(bool(cannot_answer)))
+    advice = guidance(
+        _calibration_of(row), preferences=row.calibration["preferences"], assumption=assumption, nonce=turn.nonce
+    )
+    body = render_prompt(
+        "swarm/answer",
+        guidance=advice,
+        prompts=[phase.prompt.strip() for phase in context.phases("main")],
+        cannot=fence("MISSING", neutral(cannot_answer)[0], turn.nonce) if cannot_answer else "",
+        tools=turn.tools,
+    )
+    turn.add_section("How to answer", body)
 
 
 # -- polishing
-def _material(turn: Turn, place: Place, row: SwarmTurn) -> Material:
+def _material(turn: Turn, context: SwarmContext, row: SwarmTurn) -> Material:
+    """Return what polishers are shown beside the draft."""
     preferences = row.calibration.get("preferences", {})
+    lines = [f"{name.replace('_', ' ')}: {value}" for name, value in sorted(preferences.items())]
     return Material(
-        message=place.message.text,
-        preferences="\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in sorted(preferences.items())),
+        message=context.message.text,
+        preferences="\n".join(lines),
         outcomes=[outcome for outcome in turn.performed if outcome.name in turn.tools],
-        uncertain=_reading_of(row).uncertainty > UNCERTAIN,
-        names=[turn.agent.display_name, place.message.author_name],
+        uncertain=_calibration_of(row).uncertainty > UNCERTAIN,
+        names=[turn.agent.display_name, context.message.author_name],
         rules=guards.agent_rules(turn.agent),
+    )
+
+
+def _note_polish(row: SwarmTurn, draft: Draft, result: PolishResult) -> None:
+    """Note what polishing did to the last draft; refused texts and times of earlier drafts stay."""
+    row.draft = draft.text
+    row.polished = result.text if result.text != draft.text else ""
+    row.replaced = result.replaced
+    row.rejected = [*row.rejected, *result.rejected]
+    row.milliseconds = {**row.milliseconds, **result.milliseconds}
+    row.heuristic = row.heuristic or result.heuristic
+
+
+def _count_polish(turn: Turn, draft: Draft, result: PolishResult) -> None:
+    for failure in result.failed:
+        logger.warning("a polisher gave no answer: %s", failure)
+    was_polished = result.text != draft.text and not result.replaced
+    turn.count(
+        post=len(result.milliseconds),
+        polished=int(was_polished),
+        replaced=int(bool(result.replaced)),
+        refused=len(result.rejected),
+        failed=len(result.failed),
+        heuristic=int(result.heuristic),
     )

@@ -1,21 +1,13 @@
-"""What a swarm did with a message; and a trial of a swarm on a message that nobody sends."""
+"""Report what a swarm did with a message."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
-from django.conf import settings
 from pydantic import BaseModel, Field
 
-from agents.kit import llm
-from agents.models import Agent, Channel, Message, RunMessage
-from agents.swarm.intents import intent_of
-from agents.swarm.models import Swarm, SwarmTurn
-from agents.swarm.stages import PLACE, Calibration, Place, Polish
-from agents.turn.orchestrator import MAX_TOKENS
-from agents.turn.pipeline import Accept, Draft, Pipeline, Turn
-from agents.turn.prompt import build_prompt
-from agents.turn.tools import tool_definitions
+from agents.models import Agent, Channel, RunMessage
+from agents.swarm.models import SwarmTurn
 
 MOST_REFUSED = 5
 
@@ -27,7 +19,7 @@ class Trace(BaseModel):
         intent, swarm: What the message is about, and whose phases answered it.
         calibration: What the calibrators saw; without what they did not see.
         decision: What was decided about asking back: `kind` (clarify, assume, cannot, nothing), its `text`, what is `missing`.
-        failed: Why the calibrators, or in a trial the agent, gave no answer; empty when they did.
+        failed: Why the calibrators gave no answer; empty when they did.
         tools: Each further tool with its answer.
         draft, polished: Before and after polishing; `polished` is empty where nothing changed.
         refused: Polished texts that were not used: phase, text, why.
@@ -48,20 +40,6 @@ class Trace(BaseModel):
     replaced: str = ""
     milliseconds: dict[str, Any] = Field(default_factory=dict)
     heuristic: bool = False
-
-
-class Trial(Trace):
-    """What a swarm would do with a message of a stranger.
-
-    Attributes:
-        guidance: What the agent reads before it answers, beside its persona.
-        steps: Each rewriting of the draft in order: phase, text, and why it was refused; empty where it was used.
-        text: What would be sent.
-    """
-
-    guidance: str = ""
-    steps: list[dict[str, str]] = Field(default_factory=list)
-    text: str = ""
 
 
 class RefusedPolish(BaseModel):
@@ -88,103 +66,67 @@ def refused_polishes(agent: Agent, channel: Channel) -> list[RefusedPolish]:
 
 
 def trace_of(row: SwarmTurn) -> Trace:
-    """What a swarm did, as its row has it."""
-    return Trace(**_values(row))
-
-
-def _values(row: SwarmTurn) -> dict[str, Any]:
-    done = RunMessage.objects.filter(run=row.run_id, role=RunMessage.Role.TOOL).exclude(tool_name="send_message")
+    """Return what a swarm did in a turn, as its row and the answers of its tools have it."""
     reading = row.calibration.get("reading", {})
-    return {
-        **{
-            name: getattr(row, name)
-            for name in ("intent", "draft", "polished", "replaced", "milliseconds", "heuristic")
-        },
-        "swarm": row.swarm.name if row.swarm else "",
-        "calibration": {name: value for name, value in reading.items() if value not in (None, "", [], 0, False)},
-        "decision": row.calibration.get("decision", {}),
-        "failed": row.calibration.get("failed", ""),
-        "tools": [
-            {"name": one.tool_name, "ok": not one.content.get("is_error"), "answer": one.content.get("text", "")}
-            for one in (done.order_by("number") if row.run_id else ())
-        ],
-        "refused": row.rejected,
-    }
+    return Trace(
+        intent=row.intent,
+        swarm=row.swarm.name if row.swarm else "",
+        calibration={name: value for name, value in reading.items() if value not in (None, "", [], 0, False)},
+        decision=row.calibration.get("decision", {}),
+        failed=row.calibration.get("failed", ""),
+        tools=_tool_answers(row),
+        draft=row.draft,
+        polished=row.polished,
+        refused=row.rejected,
+        replaced=row.replaced,
+        milliseconds=row.milliseconds,
+        heuristic=row.heuristic,
+    )
+
+
+def _tool_answers(row: SwarmTurn) -> list[dict[str, Any]]:
+    """Return what the tools of a turn answered, in order, without those that sent messages."""
+    if not row.run_id:
+        return []
+    answers = RunMessage.objects.filter(run=row.run_id, role=RunMessage.Role.TOOL).exclude(tool_name="send_message")
+    tools: list[dict[str, Any]] = []
+    for answer in answers.order_by("number"):
+        is_ok = not answer.content.get("is_error")
+        tools.append({"name": answer.tool_name, "ok": is_ok, "answer": answer.content.get("text", "")})
+    return tools
 
 
 def trace_lines(trace: Trace) -> list[str]:
-    """A trace for a terminal, a line for each thing that happened."""
-    by = " (by rules, without a model)" if trace.heuristic else ""
-    lines = [f"intent: {trace.intent}, swarm: {trace.swarm or 'deleted'}{by}"]
-    seen = {name: value for name, value in trace.calibration.items() if not isinstance(value, list)}
-    if seen := {name: value for name, value in seen.items() if name not in ("question", "cannot", "heuristic")}:
-        lines.append("calibration: " + ", ".join(f"{name} {value}" for name, value in seen.items()))
+    """Return a trace for a terminal, a line for each thing that happened."""
+    note = " (by rules, without a model)" if trace.heuristic else ""
+    lines = [f"intent: {trace.intent}, swarm: {trace.swarm or 'deleted'}{note}"]
+    seen = _seen_values(trace)
+    if seen:
+        lines.append(f"calibration: {seen}")
     if trace.failed:
         lines.append(f"the calibrators gave no answer: {trace.failed}")
-    if (kind := trace.decision.get("kind", "nothing")) != "nothing":
+    kind = trace.decision.get("kind", "nothing")
+    if kind != "nothing":
         lines.append(f"clarifier: {kind}: {trace.decision['text']}")
-    lines += [f"tool {one['name']}{'' if one['ok'] else ' refused'}: {one['answer']}" for one in trace.tools]
+    for tool in trace.tools:
+        outcome = "" if tool["ok"] else " refused"
+        lines.append(f"tool {tool['name']}{outcome}: {tool['answer']}")
     if trace.replaced:
         lines.append(f"replaced: {trace.replaced}")
     elif trace.polished:
         lines.append(f"polished, from: {trace.draft}")
-    for one in trace.refused:
-        lines += [f"polish refused ({one['phase']}): {one['why']}", f"   it was: {one['text']}"]
+    for refused in trace.refused:
+        lines.append(f"polish refused ({refused['phase']}): {refused['why']}")
+        lines.append(f"   it was: {refused['text']}")
     if trace.milliseconds:
         lines.append("milliseconds: " + ", ".join(f"{name} {took}" for name, took in trace.milliseconds.items()))
     return lines
 
 
-# -- a trial
-def try_swarm(swarm: Swarm, *, agent: Agent, message: str, draft: str = "") -> Trial:
-    """Pass a message through the stages as if a stranger had begun a conversation with it. Nothing is stored but calls in the ledger.
-
-    Args:
-        swarm: Enabled or not.
-        agent: Who answers; it need not have the swarm. It is offered no further tools.
-        message: What the person writes.
-        draft: Polished instead of an answer of the agent's, and also where a question would be asked.
-    """
-    channel = Channel(pk=0, slug="trial", name="trial", kind=Channel.Kind.DM, synthetic=True)  # no row has this key
-    trigger = Message(channel=channel, position=1, outsider="visitor", text=message)
-    turn = Turn(agent=agent, channel=channel, trigger=trigger, transcript=[trigger])
-    place = Place(message=trigger, intent=intent_of(message), voice=swarm, role=None, stored=False)
-    turn.reports[PLACE] = place
-    stages, failed = Pipeline([Calibration(), Polish()]), ""
-    asked = stages.prepare(turn)
-    text = draft or (asked.text if asked is not None else "")
-    if not text:
-        text, failed = _answer(turn)
-    written = "" if asked is not None and not draft else text
-    if written:
-        text = cast(Accept, stages.review(turn, Draft(written))).draft.text
-    row = place.row or SwarmTurn(intent=place.intent, swarm=swarm)
-    trial = Trial(**_values(row), text=text, steps=place.polished.steps if place.polished else [])
-    trial.guidance = "\n".join(section.body for section in turn.sections)
-    trial.failed = "; ".join(filter(None, [trial.failed, failed, *(place.polished.failed if place.polished else ())]))
-    trial.draft = written
-    return trial
-
-
-def _answer(turn: Turn) -> tuple[str, str]:
-    """What the agent would say first, and why it says nothing."""
-    prompt = build_prompt(turn)
-    request = llm.LLMRequest(
-        role="actor",
-        task="turn",
-        model=turn.agent.model_id,
-        system=prompt.system,
-        turns=(prompt.user,),
-        tools=tuple(tool for tool in tool_definitions() if tool.name == "send_message"),
-        temperature=turn.temperature,
-        max_tokens=MAX_TOKENS,
-        nonce=turn.nonce,
-        facts={"agent": turn.agent.slug, "channel": turn.channel.slug, "sample_lines": list(turn.agent.sample_lines)},
-        label=llm.Label(purpose="swarm", mechanism="trial", agent_id=turn.agent.pk),
-    )
-    reply = llm.complete(request, deadline=settings.TURN_STEP_DEADLINE)
-    if not reply.ok:
-        return "", f"{reply.status}: {reply.error}"
-    said = next((str(call.input.get("text", "")) for call in reply.tool_calls if call.name == "send_message"), "")
-    text = (said or reply.text).strip()
-    return text, "" if text else "the agent says nothing"
+def _seen_values(trace: Trace) -> str:
+    """Return what the calibrators saw besides entries and the texts that the decision shows: ``tone direct, risk 0.1``."""
+    values: list[str] = []
+    for name, value in trace.calibration.items():
+        if not isinstance(value, list) and name not in ("question", "cannot", "heuristic"):
+            values.append(f"{name} {value}")
+    return ", ".join(values)

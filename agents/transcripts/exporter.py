@@ -35,23 +35,28 @@ def export_transcript(
     if format not in EXPORTS:
         raise OptionError(f"unknown format {format!r}; allowed: {', '.join(EXPORTS)}")
     if format == "openai":
-        speaking = channel.messages.filter(agent__isnull=False).order_by("agent__slug")
-        slugs = list(speaking.values_list("agent__slug", flat=True).distinct())
-        there = ", ".join(slugs) or "none"
-        if agent and agent not in slugs:
-            raise NotThere(f"agent {agent!r} says nothing in {channel.slug!r}; agents there: {there}")
-        if not agent and len(slugs) != 1:
-            raise OptionError(f"whose messages are 'assistant'? Say --agent; agents in {channel.slug!r}: {there}")
-        agent = agent or slugs[0]
+        agent = _assistant(channel, agent)
     return EXPORTS[format](channel, _messages(channel, where or {}), agent)
 
 
+def _assistant(channel: Channel, agent: str) -> str:
+    """Return the slug of the agent whose messages are ``assistant``: the one named, or the only one that speaks.
+
+    Raises:
+        OptionError: It does not speak in the channel, or none is named where several do.
+    """
+    speaking = channel.messages.filter(agent__isnull=False).order_by("agent__slug")
+    slugs = list(speaking.values_list("agent__slug", flat=True).distinct())
+    listed = ", ".join(slugs) or "none"
+    if agent and agent not in slugs:
+        raise NotThere(f"agent {agent!r} says nothing in {channel.slug!r}; agents there: {listed}")
+    if not agent and len(slugs) != 1:
+        raise OptionError(f"whose messages are 'assistant'? Say --agent; agents in {channel.slug!r}: {listed}")
+    return agent or slugs[0]
+
+
 def _messages(channel: Channel, where: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """One mapping per message, with the keys of our JSON Lines."""
-
-    def selected(tags: Mapping[str, str] | None) -> bool:
-        return tags is not None and all(tags.get(key) == value for key, value in where.items())
-
+    """Yield one mapping per message that has these tags, with the keys of our JSON Lines."""
     rows = (
         Message.objects.filter(channel=channel)
         .select_related("agent", "user", "parent")
@@ -59,42 +64,50 @@ def _messages(channel: Channel, where: Mapping[str, str]) -> Iterator[dict[str, 
         .defer("parent__text", "parent__payload", "agent__system_prompt", "agent__sample_lines")
     )
     for row in rows.iterator(chunk_size=CHUNK):
-        if not selected(row.tags):
-            continue
-        parent = row.parent
-        if parent and (parent.channel_id != channel.pk or not selected(parent.tags)):
-            parent = None
-        message: dict[str, Any] = {"id": row.external_id, "channel": channel.slug, "speaker": row.author_name}
-        if row.agent is not None:
-            message["agent"] = row.agent.slug
-        elif row.user is not None:
-            message["user"] = row.user.get_username()
-        else:
-            message["outsider"] = row.outsider
-        message |= {
-            "text": row.text,
-            "sent_at": row.sent_at and row.sent_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-            "reply_to": parent.external_id if parent else None,
-            "tags": row.tags,
-            "payload": row.payload,
-            "synthetic": row.synthetic,
-        }
-        if row.idempotency_key is not None:
-            message["idempotency_key"] = row.idempotency_key
-        yield message
+        if _has_tags(row, where):
+            yield _message(row, channel, where)
+
+
+def _has_tags(row: Message, where: Mapping[str, str]) -> bool:
+    return row.tags is not None and all(row.tags.get(key) == value for key, value in where.items())
+
+
+def _message(row: Message, channel: Channel, where: Mapping[str, str]) -> dict[str, Any]:
+    """Return a message with the keys of our JSON Lines; its parent only when that is exported too."""
+    parent = row.parent
+    if parent and (parent.channel_id != channel.pk or not _has_tags(parent, where)):
+        parent = None
+    message: dict[str, Any] = {"id": row.external_id, "channel": channel.slug, "speaker": row.author_name}
+    if row.agent is not None:
+        message["agent"] = row.agent.slug
+    elif row.user is not None:
+        message["user"] = row.user.get_username()
+    else:
+        message["outsider"] = row.outsider
+    message["text"] = row.text
+    message["sent_at"] = row.sent_at and row.sent_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    message["reply_to"] = parent.external_id if parent else None
+    message["tags"] = row.tags
+    message["payload"] = row.payload
+    message["synthetic"] = row.synthetic
+    if row.idempotency_key is not None:
+        message["idempotency_key"] = row.idempotency_key
+    return message
 
 
 def _json(value: Any) -> str:
-    """One line of JSON, the same for the same value; line separators that some readers split at are escaped."""
+    """Return one line of JSON, the same for the same value; line separators that some readers split at are escaped."""
     text = json.dumps(value, ensure_ascii=False)
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\x85", "\\u0085")
 
 
 def _ordered(value: Any) -> Any:
-    """The value with the keys of its objects in order (databases keep them in different ones)."""
+    """Return the value with the keys of its objects in order (databases keep them in different ones)."""
     if isinstance(value, dict):
         return {key: _ordered(value[key]) for key in sorted(value)}
-    return [_ordered(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_ordered(item) for item in value]
+    return value
 
 
 def _jsonl(channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iterator[str]:
@@ -127,7 +140,7 @@ def _csv(_channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Itera
 
 
 def _openai(_channel: Channel, messages: Iterable[dict[str, Any]], assistant: str) -> Iterator[str]:
-    """One ``{"messages": […]}``; the other speakers are users with a `name` that OpenAI's API accepts."""
+    """Yield one ``{"messages": […]}``; the other speakers are users with a `name` that OpenAI's API accepts."""
     before = '{"messages": ['
     for message in messages:
         entry = {"role": "assistant", "content": message["text"]}

@@ -13,7 +13,7 @@ from agents.kit.files.source import Source
 from agents.kit.files.times import zone
 from agents.kit.text.tags import TAG_KEY
 from agents.models import Import, Message
-from agents.transcripts.prepare import Prepared, Preparer, Speakers, Targets, Unknown
+from agents.transcripts.prepare import OnUnknownSpeaker, Prepared, Preparer, Speakers, Targets
 from agents.transcripts.readers import FORMATS, detect
 from agents.transcripts.records import NotThere, OptionError, bad_tag_key
 from agents.transcripts.store import Key, Rights, check_rights, count_batch, link_orphans, write_batch
@@ -22,8 +22,7 @@ BATCH = 1000
 AUTO = "auto"
 DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
 CHECKING, COMPARING, IMPORTING = "Checking", "Comparing", "Importing"
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it, and how much there is."""
+Progress = Callable[[str, int, int], None]  # called with what is being done, how much of it, and how much there is
 
 
 class Speaker(BaseModel):
@@ -82,6 +81,14 @@ class ReadOptions:
     dates: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A transcript that is being read: its messages, and the preparer that makes and counts them."""
+
+    preparer: Preparer
+    messages: Iterator[Prepared]
+
+
 class Transcript:
     """A file that is about to be read, with options that are checked. Reading it twice gives the same messages."""
 
@@ -97,17 +104,17 @@ class Transcript:
             FileError: There is no such file, or its format is not recognised.
             OptionError: Unknown format or time zone, a tag key that is not allowed, columns of a file that is no CSV.
         """
-        wished, columns = options.format, options.columns
-        if wished != AUTO and wished not in FORMATS:
-            raise OptionError(f"unknown format {wished!r}; allowed: {AUTO}, {', '.join(FORMATS)}")
+        if options.format != AUTO and options.format not in FORMATS:
+            raise OptionError(f"unknown format {options.format!r}; allowed: {AUTO}, {', '.join(FORMATS)}")
         if options.dates not in ("", DAY_FIRST, MONTH_FIRST):
             raise OptionError(f"--dates {options.dates!r}: allowed: {DAY_FIRST}, {MONTH_FIRST}")
-        self.source, self.options = Source(path, name=name, dates=options.dates), options
-        self.format = ("csv" if columns else detect(self.source)) if wished == AUTO else wished
+        self.options = options
+        self.source = Source(path, name=name, dates=options.dates)
+        self.format = self._format()
         for key in options.tags:
             if not TAG_KEY.fullmatch(key):
                 raise OptionError(f"--tag: {bad_tag_key(key)}")
-        if columns and self.format != "csv":
+        if options.columns and self.format != "csv":
             raise OptionError(f"--columns is for CSV; this file is to be read as {self.format}")
         if options.dates and self.format != "chat":
             raise OptionError(f"--dates is for chat logs; this file is to be read as {self.format}")
@@ -116,8 +123,14 @@ class Transcript:
         except ValueError as error:
             raise OptionError(str(error)) from None
 
-    def messages(self, on_unknown: Unknown | None = None) -> tuple[Preparer, Iterator[Prepared]]:
-        """Its messages from the first on, and what counts them. Without `on_unknown` an unknown agent is an error."""
+    def _format(self) -> str:
+        """Return the format that was asked for, else CSV where columns are named, else the detected one."""
+        if self.options.format != AUTO:
+            return self.options.format
+        return "csv" if self.options.columns else detect(self.source)
+
+    def read(self, on_unknown: OnUnknownSpeaker | None = None) -> Reading:
+        """Begin to read the messages. Without `on_unknown` an unknown agent is an error."""
         preparer = Preparer(
             path=self.source.name,
             speakers=Speakers(self.options.speaker_map, on_unknown=on_unknown),
@@ -125,7 +138,8 @@ class Transcript:
             tags=self.options.tags,
             zone=self.zone,
         )
-        return preparer, preparer.messages(FORMATS[self.format].read(self.source, self.options.columns))
+        records = FORMATS[self.format].read(self.source, self.options.columns)
+        return Reading(preparer, preparer.messages(records))
 
 
 def import_transcript(
@@ -157,32 +171,22 @@ def import_transcript(
         OptionError: Unknown format, time zone, column or agent, or a mapping for a speaker who does not occur.
     """
     transcript = Transcript(path, options, name=name)
-    source = transcript.source
-    checked, messages = transcript.messages()
-    for number, _ in enumerate(messages):
-        if number % BATCH == 0:
-            progress(CHECKING, source.bytes_read, source.size)
+    checked = _check(transcript, rights or Rights(), progress)
     tally = checked.tally
-    tally.check_understood(source.name)
-    if unused := checked.speakers.unused():
-        names = ", ".join(repr(name) for name in list(tally.speakers)[:20])
-        raise NotThere(
-            f"--map {unused[0]!r}: no such speaker or role in {source.name}; its speakers: {names or 'none'}"
-        )
-    check_rights(tally.authors, rights or Rights())
-    source.check_unchanged()
-    _, messages = transcript.messages()
-    imported = duplicates = other_author = 0
+    step = COMPARING if dry_run else IMPORTING
+    imported = 0
+    duplicates = 0
+    other_author = 0
     orphans: list[tuple[int, Key]] = []
-    doing = COMPARING if dry_run else IMPORTING
-    progress(doing, 0, tally.messages)
+    progress(step, 0, tally.messages)
+    messages = transcript.read().messages
     while batch := list(islice(messages, BATCH)):
         result = count_batch(batch) if dry_run else write_batch(batch, job=job, on_new=on_new)
         imported += result.imported
         duplicates += result.duplicates
         other_author += result.other_author
         orphans += result.orphans
-        progress(doing, imported + duplicates, tally.messages)
+        progress(step, imported + duplicates, tally.messages)
     return ImportReport(
         format=transcript.format,
         channels=tally.channels,
@@ -193,7 +197,9 @@ def import_transcript(
         skipped=sum(tally.skipped.values()),
         skipped_by_reason=tally.skipped,
         system_prompts=tally.system_prompts,
-        speakers={name: Speaker(agent=slug, messages=count) for name, (slug, count) in tally.speakers.items()},
+        speakers={
+            name: Speaker(agent=counted.slug, messages=counted.messages) for name, counted in tally.speakers.items()
+        },
         replaced_characters=checked.cleaner.replaced,
         cut_texts=checked.cleaner.cut,
         replies_without_parent=link_orphans(orphans),
@@ -202,3 +208,29 @@ def import_transcript(
         undated=tally.undated,
         warnings=tally.warnings(),
     )
+
+
+def _check(transcript: Transcript, rights: Rights, progress: Progress) -> Preparer:
+    """Read all of a file without storing anything; return what counted it.
+
+    Raises:
+        FileError: The file is malformed, was changed meanwhile, or more than a fifth of it was not understood.
+        NotEntitled: It needs more than `rights`.
+        OptionError: An unknown agent, or a mapping for a speaker who does not occur.
+    """
+    source = transcript.source
+    reading = transcript.read()
+    for number, _ in enumerate(reading.messages):
+        if number % BATCH == 0:
+            progress(CHECKING, source.bytes_read, source.size)
+    checked = reading.preparer
+    checked.tally.check_understood(source.name)
+    unused = checked.speakers.unused()
+    if unused:
+        names = ", ".join(repr(name) for name in list(checked.tally.speakers)[:20])
+        raise NotThere(
+            f"--map {unused[0]!r}: no such speaker or role in {source.name}; its speakers: {names or 'none'}"
+        )
+    check_rights(checked.tally.authors, rights)
+    source.check_unchanged()
+    return checked

@@ -22,8 +22,8 @@ from agents.transcripts.store import Rights, check_rights, link_orphans, write_b
 from agents.turn.pipeline import pipeline
 
 MOST_MESSAGES = 1_000  # per call: one transaction, in which SQLite lets no other process write
+# Called with new messages inside the transaction that stores them; returns how many it will judge.
 Observer = Callable[[Sequence[Message]], int]
-"""Called with new messages inside the transaction that stores them; returns how many it will judge."""
 
 
 class IngestRefused(ValueError):
@@ -132,12 +132,12 @@ def store_ingested(
     """
     check_rights(((message.target.slug, message.author) for message in prepared), rights or Rights())
     observers: list[Observer] = [import_string(path) for path in declared_list("ingest_observers")]
-    observed, stored = 0, list[Message]()
+    stored: list[Message] = []
+    observed_counts: list[int] = []
 
     def observe(new: Sequence[Message]) -> None:
-        nonlocal observed
         stored.extend(new)
-        observed = sum(observer(new) for observer in observers)
+        observed_counts.extend(observer(new) for observer in observers)
 
     result = write_batch(prepared, on_new=observe)
     return Ingested(
@@ -145,44 +145,60 @@ def store_ingested(
         imported=result.imported,
         duplicates=result.duplicates,
         other_author=result.other_author,
-        observed=observed,
+        observed=sum(observed_counts),
         replies_without_parent=link_orphans(result.orphans) if result.orphans else 0,
         notes=pipeline().ingested([message for message in stored if message.outsider not in models]),
     )
 
 
 def _prepared(spoken: Sequence[Spoken]) -> list[Prepared]:
-    agents = dict(Agent.objects.filter(slug__in={one.agent for one in spoken} - {""}).values_list("slug", "pk"))
-    names = {one.user for one in spoken} - {""}
-    users = dict(get_user_model().objects.filter(username__in=names).values_list("username", "pk")) if names else {}
-    targets = {slug: Target(slug=slug, name=slug) for slug in {one.channel for one in spoken}}
+    """Return the messages as they are stored.
+
+    Raises:
+        IngestRefused: One names an agent or user that does not exist, or a synthetic channel.
+    """
+    agent_slugs = {message.agent for message in spoken if message.agent}
+    usernames = {message.user for message in spoken if message.user}
+    agents = dict(Agent.objects.filter(slug__in=agent_slugs).values_list("slug", "pk"))
+    users: dict[str, int] = {}
+    if usernames:
+        users = dict(get_user_model().objects.filter(username__in=usernames).values_list("username", "pk"))
+    targets = {message.channel: Target(slug=message.channel, name=message.channel) for message in spoken}
     synthetic = set(Channel.objects.filter(slug__in=targets, synthetic=True).values_list("slug", flat=True))
     errors: dict[str, str] = {}
-    names_taken = names_of_agents()
-    for number, one in enumerate(spoken):
-        at = f"messages[{number}]"
-        if one.agent and one.agent not in agents:
-            errors[f"{at}.agent"] = f"there is no agent {one.agent!r}; make it first, or send `outsider`"
-        if one.user and one.user not in users:
-            errors[f"{at}.user"] = f"there is no user {one.user!r}; send `outsider` for a speaker who is none"
-        if one.channel in synthetic:
-            errors[f"{at}.channel"] = f"channel {one.channel!r} is synthetic: real messages are never mixed with it"
+    for number, message in enumerate(spoken):
+        path = f"messages[{number}]"
+        if message.agent and message.agent not in agents:
+            errors[f"{path}.agent"] = f"there is no agent {message.agent!r}; make it first, or send `outsider`"
+        if message.user and message.user not in users:
+            errors[f"{path}.user"] = f"there is no user {message.user!r}; send `outsider` for a speaker who is none"
+        if message.channel in synthetic:
+            errors[f"{path}.channel"] = (
+                f"channel {message.channel!r} is synthetic: real messages are never mixed with it"
+            )
     if errors:
         raise IngestRefused(errors)
-    return [
-        Prepared(
-            target=targets[one.channel],
-            key=one.external_id,
-            author=Author(
-                agents.get(one.agent), one.agent, users.get(one.user), outsider_name(one.outsider, names_taken)
-            ),
-            text=one.text,
-            sent_at=one.sent_at,
-            parent_key=one.parent,
-            tags=one.tags,
-            payload=one.payload,
-            synthetic=False,
-            idempotency_key="",
+    names_taken = names_of_agents()
+    prepared: list[Prepared] = []
+    for message in spoken:
+        author = Author(
+            agent_id=agents.get(message.agent),
+            slug=message.agent,
+            user_id=users.get(message.user),
+            outsider=outsider_name(message.outsider, names_taken),
         )
-        for one in spoken
-    ]
+        prepared.append(
+            Prepared(
+                target=targets[message.channel],
+                key=message.external_id,
+                author=author,
+                text=message.text,
+                sent_at=message.sent_at,
+                parent_key=message.parent,
+                tags=message.tags,
+                payload=message.payload,
+                synthetic=False,
+                idempotency_key="",
+            )
+        )
+    return prepared

@@ -1,4 +1,4 @@
-"""From what a reader yields to what can be stored: cleaned, checked, with author, channel and identity."""
+"""Turn what a reader yields into what can be stored: cleaned, checked, with author, channel and identity."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from agents.models.conversations import names_of_agents, outsider_name
 from agents.transcripts.records import ChannelInfo, Guess, NotThere, OptionError, Record, Skipped, SourceMessage
 
 NAME_LIMIT = 200
-Unknown = Callable[[str, str], None]
-"""Called with a speaker's name and why it is not known who that is here."""
+OnUnknownSpeaker = Callable[[str, str], None]  # called with a speaker's name and why it is not known who that is here
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """One of agent, user (primary keys) and outsider (a name) is set. `slug` is the agent's."""
+    """The author of a message: one of agent, user (primary keys) and outsider (a name) is set. `slug` is the agent's."""
 
     agent_id: int | None = None
     slug: str = ""
@@ -40,7 +39,7 @@ class Author:
 class Speakers:
     """Matches speakers to authors: by `--map`, else by slug, else by display name, without regard to case."""
 
-    def __init__(self, mapping: Mapping[str, str], *, on_unknown: Unknown | None = None) -> None:
+    def __init__(self, mapping: Mapping[str, str], *, on_unknown: OnUnknownSpeaker | None = None) -> None:
         """Read the agents once.
 
         Args:
@@ -50,87 +49,125 @@ class Speakers:
         Raises:
             OptionError: A slug of the mapping does not exist; the message lists the nearest names.
         """
-        self._slugs: dict[str, Author] = {}
-        self._names: dict[str, list[Author]] = {}
+        self._by_slug: dict[str, Author] = {}
+        self._by_name: dict[str, list[Author]] = {}
         for pk, slug, name in Agent.objects.listed().values_list("pk", "slug", "display_name").order_by("slug"):
             author = Author(agent_id=pk, slug=slug)
-            self._slugs[slug.casefold()] = author
-            self._names.setdefault(name.casefold(), []).append(author)
+            self._by_slug[slug.casefold()] = author
+            self._by_name.setdefault(name.casefold(), []).append(author)
+        self._mapped: dict[str, Author | None] = {}  # None: stays an outsider
+        self._unused_keys: dict[str, str] = {}  # folded: as it was given
         for key, slug in mapping.items():
-            if slug and slug.casefold() not in self._slugs:
-                raise NotThere(f"--map {key}={slug}: {self._unknown(slug)}")
-        self._map = {key.casefold(): self._slugs.get(slug.casefold()) for key, slug in mapping.items()}
-        self._unused = {key.casefold(): key for key in mapping}
-        self._authors: dict[tuple[str, str, str], Author] = {}
+            if slug and slug.casefold() not in self._by_slug:
+                raise NotThere(f"--map {key}={slug}: {self._no_such_agent(slug)}")
+            self._mapped[key.casefold()] = self._by_slug.get(slug.casefold())
+            self._unused_keys[key.casefold()] = key
+        self._authors: dict[tuple[str, str, str], Author] = {}  # by kind, speaker and role
         self._on_unknown = on_unknown
         self._names_of_agents = names_of_agents()
 
     def outsider(self, name: str) -> str:
-        """The name under which an outsider is stored, see `outsider_name`."""
+        """Return the name under which an outsider is stored, see `outsider_name`."""
         return outsider_name(name, self._names_of_agents)
 
     def author(self, message: SourceMessage) -> Author:
-        """The author of a message.
+        """Return the author of a message.
 
         Raises:
             OptionError: The message needs an agent that does not exist, or its name fits several.
         """
         key = (message.kind, message.speaker, message.role)
         if key not in self._authors:
-            self._authors[key] = self._author(message)
+            self._authors[key] = self._find_author(message)
         return self._authors[key]
 
-    def _author(self, message: SourceMessage) -> Author:
-        shown, name = message.speaker, message.speaker.casefold()
-        outsider = Author(outsider=self.outsider(shown))
-        for key in (name, message.role.casefold()):
-            if key in self._map:
-                self._unused.pop(key, None)
-                return self._map[key] or outsider
+    def _find_author(self, message: SourceMessage) -> Author:
+        outsider = Author(outsider=self.outsider(message.speaker))
+        for key in (message.speaker.casefold(), message.role.casefold()):
+            if key in self._mapped:
+                self._unused_keys.pop(key, None)
+                return self._mapped[key] or outsider
         if message.kind == "user":
-            users = get_user_model().objects.filter(username=shown)
-            user = users.values_list("pk", flat=True).first()
-            return outsider if user is None else Author(user_id=user)
-        if message.kind not in ("agent", "named"):
-            return outsider
-        if name in self._slugs:
-            return self._slugs[name]
-        namesakes = self._names.get(name, []) if message.kind == "named" else []
+            return self._find_user(message.speaker) or outsider
         if message.kind == "agent":
-            why = self._unknown(shown)
-            advice = f"import the agent first, or use --map '{shown}=SLUG' ('{shown}=' keeps it an outsider)"
-        elif len(namesakes) > 1:
-            slugs = ", ".join(author.slug for author in namesakes)
-            why = f"{shown!r} is the display name of several agents ({slugs})"
-            advice = f"say which: --map '{shown}=SLUG'"
-        else:
-            return namesakes[0] if namesakes else outsider
-        if self._on_unknown is None:
-            raise NotThere(f"{why}; {advice}")
-        self._on_unknown(shown, why)
+            return self._find_agent(message.speaker) or outsider
+        if message.kind == "named":
+            return self._find_named(message.speaker) or outsider
         return outsider
 
-    def _unknown(self, name: str) -> str:
-        """A sentence that `name` is no agent, with the nearest that are."""
-        if not self._slugs:
+    def _find_user(self, username: str) -> Author | None:
+        user_id = get_user_model().objects.filter(username=username).values_list("pk", flat=True).first()
+        return None if user_id is None else Author(user_id=user_id)
+
+    def _find_agent(self, slug: str) -> Author | None:
+        """Return the agent with a slug; where there is none, report that."""
+        author = self._by_slug.get(slug.casefold())
+        if author is None:
+            advice = f"import the agent first, or use --map '{slug}=SLUG' ('{slug}=' keeps it an outsider)"
+            self._report(slug, self._no_such_agent(slug), advice)
+        return author
+
+    def _find_named(self, name: str) -> Author | None:
+        """Return the agent with a slug or display name; where several have it, report that. None where none has."""
+        if name.casefold() in self._by_slug:
+            return self._by_slug[name.casefold()]
+        namesakes = self._by_name.get(name.casefold(), [])
+        if len(namesakes) > 1:
+            slugs = ", ".join(author.slug for author in namesakes)
+            why = f"{name!r} is the display name of several agents ({slugs})"
+            self._report(name, why, f"say which: --map '{name}=SLUG'")
+            return None
+        return namesakes[0] if namesakes else None
+
+    def _report(self, speaker: str, why: str, advice: str) -> None:
+        """Report a speaker of whom it is not known who that is.
+
+        Raises:
+            NotThere: Nobody takes such reports.
+        """
+        if self._on_unknown is None:
+            raise NotThere(f"{why}; {advice}")
+        self._on_unknown(speaker, why)
+
+    def _no_such_agent(self, name: str) -> str:
+        """Return a sentence that `name` is no agent, with the nearest that are."""
+        if not self._by_slug:
             return f"no agent {name!r}; there are no agents yet, import them first (manage.py import_agents)"
-        near = difflib.get_close_matches(name.casefold(), [*self._slugs, *self._names], n=5, cutoff=0.5)
-        authors = [author for key in near for author in (*self._names.get(key, ()), self._slugs.get(key)) if author]
-        shown = dict.fromkeys(author.slug for author in authors or list(self._slugs.values())[:10])
-        return f"no agent {name!r}; {'nearest' if authors else 'agents'}: {', '.join(shown)}"
+        near = difflib.get_close_matches(name.casefold(), [*self._by_slug, *self._by_name], n=5, cutoff=0.5)
+        slugs: list[str] = []
+        for match in near:
+            slugs += [author.slug for author in self._by_name.get(match, [])]
+            if match in self._by_slug:
+                slugs.append(self._by_slug[match].slug)
+        if slugs:
+            return f"no agent {name!r}; nearest: {', '.join(dict.fromkeys(slugs))}"
+        first_slugs = [author.slug for author in list(self._by_slug.values())[:10]]
+        return f"no agent {name!r}; agents: {', '.join(first_slugs)}"
 
     def unused(self) -> list[str]:
-        """Keys of the mapping that no speaker and no role of the file had."""
-        return sorted(self._unused.values())
+        """Return the keys of the mapping that no speaker and no role of the file had."""
+        return sorted(self._unused_keys.values())
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerCount:
+    """How much a speaker says, and the slug of the agent it is; None for others."""
+
+    slug: str | None
+    messages: int
 
 
 @dataclass(slots=True)
 class Tally:
-    """What is in the file. ``read = messages + system_prompts + skipped``.
+    """Counts what is in a file. ``read = messages + system_prompts + skipped``.
 
-    `not_understood` of the skipped are lines that the reader could not read; `first_not_understood` the first three.
-    `speakers`: by name, the agent's slug and the number of messages. `authors`: who speaks in which channel (slug); outsiders
-    are one empty author.
+    Attributes:
+        skipped: How many entries are no messages, by reason.
+        not_understood: How many of them are lines that the reader could not read. `first_not_understood`: the first three.
+        guesses: What the reader had to assume about the file.
+        first, last: When the first and the last message with a time were sent. `undated`: how many messages have none.
+        speakers: By name.
+        authors: Who speaks in which channel (slug), in order; outsiders are one empty author.
     """
 
     read: int = 0
@@ -143,7 +180,7 @@ class Tally:
     first: datetime | None = None
     last: datetime | None = None
     undated: int = 0
-    speakers: dict[str, tuple[str | None, int]] = field(default_factory=dict)
+    speakers: dict[str, SpeakerCount] = field(default_factory=dict)
     authors: dict[tuple[str, Author], None] = field(default_factory=dict)
 
     def count(self, speaker: str, author: Author, channel: str, sent_at: datetime | None) -> None:
@@ -152,30 +189,29 @@ class Tally:
         if sent_at is None:
             self.undated += 1
         else:
-            self.first = sent_at if self.first is None or sent_at < self.first else self.first
-            self.last = sent_at if self.last is None or sent_at > self.last else self.last
-        self.speakers[speaker] = (author.slug or None, self.speakers.get(speaker, (None, 0))[1] + 1)
+            self.first = min(sent_at, self.first or sent_at)
+            self.last = max(sent_at, self.last or sent_at)
+        counted = self.speakers.get(speaker)
+        self.speakers[speaker] = SpeakerCount(author.slug or None, 1 + (counted.messages if counted else 0))
         self.authors[channel, Author() if author.outsider else author] = None
 
     def skip(self, entry: Skipped) -> None:
         """Count something that is no message."""
         self.skipped[entry.reason] += 1
-        if entry.text:
-            self.not_understood += 1
-            if len(self.first_not_understood) < 3:
-                self.first_not_understood.append(f"line {entry.line}: {entry.text[:80]!r}")
+        if not entry.text:
+            return
+        self.not_understood += 1
+        if len(self.first_not_understood) < 3:
+            self.first_not_understood.append(f"line {entry.line}: {entry.text[:80]!r}")
 
     @property
     def channels(self) -> list[str]:
-        """The channels (slugs) that a message is in, in order."""
+        """Return the channels (slugs) that a message is in, in order."""
         return list(dict.fromkeys(slug for slug, _ in self.authors))
 
     def times(self) -> dict[str, str]:
-        """When the first and the last message with a time were sent, as texts."""
-        first, last = (
-            moment.isoformat().replace("+00:00", "Z") if moment else "" for moment in (self.first, self.last)
-        )
-        return {"first_sent_at": first, "last_sent_at": last}
+        """Return when the first and the last message with a time were sent, as texts."""
+        return {"first_sent_at": _as_text(self.first), "last_sent_at": _as_text(self.last)}
 
     def check_understood(self, name: str) -> None:
         """Refuse a file of which too much was not understood.
@@ -184,20 +220,26 @@ class Tally:
             FileError: More than `MOST_NOT_UNDERSTOOD` of its entries; names the first three.
         """
         if self.not_understood > MOST_NOT_UNDERSTOOD * self.read:
-            raise FileError(name, 0, f"{self._said_of_lines()}. Is it another format? Name it: --format")
+            raise FileError(name, 0, f"{self._not_understood_sentence()}. Is it another format? Name it: --format")
 
     def warnings(self) -> list[str]:
-        """What a person should look at before the messages are measured."""
-        many = self.not_understood > WARN_NOT_UNDERSTOOD * self.read
-        return [*([f"{self._said_of_lines()}."] if many else []), *self.guesses]
+        """Return what a person should look at before the messages are measured."""
+        if self.not_understood > WARN_NOT_UNDERSTOOD * self.read:
+            return [f"{self._not_understood_sentence()}.", *self.guesses]
+        return list(self.guesses)
 
-    def _said_of_lines(self) -> str:
+    def _not_understood_sentence(self) -> str:
         share = 100 * self.not_understood / self.read
-        what = f"{self.not_understood:,} of {self.read:,} entries ({share:.0f} %) were not understood"
-        return f"{what}, the first: {'; '.join(self.first_not_understood)}"
+        counts = f"{self.not_understood:,} of {self.read:,} entries ({share:.0f} %) were not understood"
+        return f"{counts}, the first: {'; '.join(self.first_not_understood)}"
 
 
-WARN_NOT_UNDERSTOOD, MOST_NOT_UNDERSTOOD = 0.02, 0.2  # shares of the entries of a file
+def _as_text(moment: datetime | None) -> str:
+    return moment.isoformat().replace("+00:00", "Z") if moment else ""
+
+
+WARN_NOT_UNDERSTOOD = 0.02  # share of the entries of a file
+MOST_NOT_UNDERSTOOD = 0.2  # share of them
 SLUG_LIMIT = 120
 
 
@@ -231,33 +273,46 @@ class Targets:
         """
         if info.kind and info.kind not in Channel.Kind.values:
             raise ValueError(f"'kind' must be one of {', '.join(Channel.Kind.values)}, got {info.kind!r}")
-        target = self.of(info.channel, 1)
+        target = self.target_of(info.channel, 1)
         target.kind = info.kind or target.kind
-        target.topic, target.tags, target.members = info.topic, info.tags, info.members
+        target.topic = info.topic
+        target.tags = info.tags
+        target.members = info.members
         if info.name and not self._wished:
             target.name = info.name[:200]
 
-    def of(self, channel: str, conversation: int) -> Target:
-        """The channel of a conversation: by its name in the file, else by its number there."""
+    def target_of(self, channel: str, conversation: int) -> Target:
+        """Return the channel of a conversation: by its name in the file, else by its number there."""
         key = channel or f"#{conversation}"
-        if key in self._targets:
-            return self._targets[key]
-        own = "" if self._wished else slug_of(channel)
-        base, name = (own, channel) if own else (slug_of(self._name) or "transcript", self._name)
-        slug, number = base, self._numbers.get(base, 1)
+        if key not in self._targets:
+            self._targets[key] = self._new_target(channel)
+        return self._targets[key]
+
+    def _new_target(self, channel: str) -> Target:
+        own_slug = "" if self._wished else slug_of(channel)
+        if own_slug:
+            return Target(slug=self._free_slug(own_slug), name=channel[:200])
+        base = slug_of(self._name) or "transcript"
+        slug = self._free_slug(base)
+        number = self._numbers[base]
+        name = self._name if number == 1 else f"{self._name} {number}"
+        return Target(slug=slug, name=name[:200])
+
+    def _free_slug(self, base: str) -> str:
+        """Return ``base``, or the first of ``base-2``, ``base-3`` … that is not taken, and take it."""
+        slug = base
+        number = self._numbers.get(base, 1)
         while slug in self._slugs:
             number += 1
             ending = f"-{number}"
             slug = base[: SLUG_LIMIT - len(ending)] + ending
         self._slugs.add(slug)
         self._numbers[base] = number
-        name = name if number == 1 or own else f"{name} {number}"
-        target = self._targets[key] = Target(slug=slug, name=name[:200])
-        return target
+        return slug
 
 
 def slug_of(name: str) -> str:
-    """A channel id made of a name: ASCII letters, digits, - and _ only, whatever the name tries."""
+    """Return a channel id made of a name: ASCII letters, digits, - and _ only, whatever the name tries."""
     if len(name) <= SLUG_LIMIT and slug_re.fullmatch(name):
         return name
     return slugify(name)[:SLUG_LIMIT].strip("-_")
@@ -292,9 +347,11 @@ class Preparer:
         self.targets = targets
         self.tally = Tally()
         self.cleaner = Cleaner()
-        self._path, self._tags, self._zone = path, tags, zone
-        self._contents: dict[int, int] = {}  # by channel and id
-        self._occurrences: Counter[int] = Counter()  # of each content, by 8 bytes of its digest
+        self._path = path
+        self._tags = tags
+        self._zone = zone
+        self._content_of_id: dict[int, int] = {}  # digest of channel and id: digest of the content
+        self._occurrences: Counter[int] = Counter()  # of each content in a channel, by its digest
 
     def messages(self, records: Iterable[Record]) -> Iterator[Prepared]:
         """Yield the messages among `records`.
@@ -319,46 +376,56 @@ class Preparer:
                 raise FileError(self._path, record.line, str(error)) from None
 
     def _prepared(self, message: SourceMessage) -> Prepared:
+        """Return a message as it is stored.
+
+        Raises:
+            ValueError: Its speaker's name or an id is too long or not allowed.
+        """
         author = self.speakers.author(message)
         sent_at = to_utc(message.sent_at, self._zone) if message.sent_at is not None else None
         speaker = check_name(self.cleaner.text(message.speaker))
         if len(speaker) > NAME_LIMIT:
             raise ValueError(f"a speaker's name of more than {NAME_LIMIT} characters: {speaker[:60]!r}...")
         text = self.cleaner.text(message.text)
-        target = self.targets.of(message.channel, message.conversation)
+        target = self.targets.target_of(message.channel, message.conversation)
         self.tally.count(speaker, author, target.slug, sent_at)
+        if author.outsider:
+            author = Author(outsider=self.speakers.outsider(speaker))
         return Prepared(
             target=target,
             key=self._key(message, target, speaker, text),
-            author=Author(outsider=self.speakers.outsider(speaker)) if author.outsider else author,
+            author=author,
             text=self.cleaner.shorten(text),
             sent_at=sent_at,
-            parent_key=self._id(message.parent_source_id),
+            parent_key=self._checked_id(message.parent_source_id),
             tags={**self.cleaner.value(message.tags), **self._tags},
             payload=self.cleaner.value(message.payload),
             synthetic=message.synthetic,
-            idempotency_key=self._id(message.idempotency_key),
+            idempotency_key=self._checked_id(message.idempotency_key),
         )
 
-    def _id(self, text: str) -> str:
+    def _checked_id(self, text: str) -> str:
         clean = self.cleaner.text(text)
         if len(clean) > ID_LIMIT:
             raise ValueError(f"an id of more than {ID_LIMIT} characters: {clean[:60]!r}...")
         return clean
 
     def _key(self, message: SourceMessage, target: Target, speaker: str, text: str) -> str:
-        """The source's id, or one made of speaker, text, time and how often these came before in the channel."""
-        written = message.sent_at.isoformat() if message.sent_at is not None else ""
-        content = "\x00".join((speaker, text, written))
-        if message.source_id:
-            key = self._id(message.source_id)
-            if self._contents.setdefault(_short(target.slug, key), _short(content)) != _short(content):
-                raise ValueError(f"the id {key[:60]!r} was used before for another message of this channel")
-            return key
-        short = _short(target.slug, content)
-        self._occurrences[short] += 1
-        return "auto:" + hashlib.sha256(f"{content}\x00{self._occurrences[short]}".encode()).hexdigest()
+        """Return the source's id, or one made of speaker, text, time and how often these came before in the channel."""
+        time_text = message.sent_at.isoformat() if message.sent_at is not None else ""
+        content = "\x00".join((speaker, text, time_text))
+        if not message.source_id:
+            digest = _digest(target.slug, content)
+            self._occurrences[digest] += 1
+            occurrence = f"{content}\x00{self._occurrences[digest]}"
+            return "auto:" + hashlib.sha256(occurrence.encode()).hexdigest()
+        key = self._checked_id(message.source_id)
+        first_content = self._content_of_id.setdefault(_digest(target.slug, key), _digest(content))
+        if first_content != _digest(content):
+            raise ValueError(f"the id {key[:60]!r} was used before for another message of this channel")
+        return key
 
 
-def _short(*parts: str) -> int:
+def _digest(*parts: str) -> int:
+    """Return 8 bytes that stand for these texts: a file may hold millions of them."""
     return int.from_bytes(hashlib.blake2b("\x00".join(parts).encode(), digest_size=8).digest(), "big")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Any
 
@@ -20,18 +20,17 @@ from agents.kit.models import TraceSpan
 from agents.kit.text.cleaner import Cleaner
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.transcripts.ingest import IngestRefused, Observer, store_ingested
-from agents.transcripts.prepare import Author, Preparer, Speakers, Targets, slug_of
-from agents.transcripts.readers.otel import AGENT, calls_in, named
-from agents.transcripts.readers.traces import ASSISTANT, Call, conversations
+from agents.transcripts.prepare import Author, Prepared, Preparer, Speakers, Targets, slug_of
+from agents.transcripts.readers.otel import AGENT, calls_in, with_conversations
+from agents.transcripts.readers.traces import ASSISTANT, Call, Said, conversations
 from agents.transcripts.records import SourceMessage
 from agents.transcripts.store import Rights, check_rights
 
 REMEMBERED = 200  # messages of a conversation that a call may send again
 CHUNK = 500
 LONGEST_ID = 64  # characters of the id of a span or a trace; of longer ones nothing is remembered
-MOST_SPANS = MOST_NEW = (
-    5_000  # spans and new messages of a batch: one transaction, in which SQLite lets no other process write
-)
+MOST_SPANS = 5_000  # of a batch: one transaction, in which SQLite lets no other process write
+MOST_NEW = 5_000  # messages of a batch, for the same reason
 
 
 class IngestedSpans(BaseModel):
@@ -60,215 +59,291 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         NotEntitled: It needs a channel or a member more than `rights` allow.
         IngestRefused: A conversation has the name of a synthetic channel.
     """
-    calls = named(list(calls_in(Row(batch, path="the body", line=0, what="the body"))))
-    _check_size(len(calls), "spans", MOST_SPANS)
-    clean = Cleaner().text
-    calls = [
-        replace(
-            call,
-            id=clean(call.id),
-            trace=clean(call.trace),
-            parent=clean(call.parent),
-            agent=clean(call.agent),
-            conversation=_slug(call.conversation),
-        )
-        for call in calls
-    ]
-    unclear: list[str] = []
+    calls = _read_spans(batch)
+    ambiguous: list[str] = []
+
+    def note_ambiguous(_speaker: str, why: str) -> None:
+        ambiguous.append(f"stored as an outsider's: {why}")
+
     preparer = Preparer(
         path="the body",
-        speakers=Speakers({}, on_unknown=lambda _name, why: unclear.append(f"stored as an outsider's: {why}")),
+        speakers=Speakers({}, on_unknown=note_ambiguous),
         targets=Targets(wished="", stem="spans"),
         tags={},
         zone=UTC,
     )
     with transaction.atomic():
-        rows = _remembered(calls)
-        names = _agents(rows)
-        calls = [replace(call, agent=call.agent or names.get((call.trace, call.id), "")) for call in calls]
-        slugs = _slugs({call.agent for call in calls} | {*names.values(), *(row.stored_as for row in rows)})
-        calls = [replace(call, agent=slugs.get(call.agent.casefold(), call.agent)) for call in calls]
-        channels = Channel.objects.select_for_update().filter(slug__in={call.conversation for call in calls})
-        for channel in channels:
-            if channel.synthetic:
-                text = (
-                    f"the conversation {channel.slug!r} is a synthetic channel: real messages are never mixed with it"
-                )
-                raise IngestRefused({"resourceSpans": text})
-        attributed, heard = _attribute(rows, names, slugs, preparer.speakers, rights or Rights())
+        spans = _remembered_spans(calls)
+        agents = _agents_of(spans)
+        calls = _with_agent_slugs(calls, agents)
+        conversation_slugs = {call.conversation for call in calls}
+        channels = list(Channel.objects.select_for_update().filter(slug__in=conversation_slugs))
+        _refuse_synthetic(channels)
+        attribution = _attribute(spans, agents, preparer.speakers, rights or Rights())
+        new_calls = _without_stored(calls)
         spoken = {channel.slug: _said_last(channel) for channel in channels}
-        new = _new(calls)
-        prepared = list(preparer.messages(conversations(new, spoken)))
+        prepared = list(preparer.messages(conversations(new_calls, spoken)))
         _check_size(len(prepared), "new messages", MOST_NEW)
         models = {ASSISTANT} | {call.agent for call in calls if call.agent}
-        done = store_ingested(prepared, rights=rights, models=models)
-        observers: list[Observer] = [import_string(path) for path in declared_list("ingest_observers")]
-        observed = done.observed + sum(observer(heard) for observer in observers if heard)
-    notes = list(done.notes)
-    if unknown := Counter(message.author.outsider for message in prepared if message.author.outsider in models):
-        shown = ", ".join(f"{count} of {name[:60]!r}" for name, count in unknown.most_common(5))
-        notes.append(
-            f"answers of no agent, which are not measured: {shown}. An agent is known by its slug or display name in {AGENT}, of the span "
-            "or of one around it, which may come later"
-        )
+        ingested = store_ingested(prepared, rights=rights, models=models)
+        observed = ingested.observed + _observe(attribution.newly_agents)
     skipped = dict(preparer.tally.skipped)
-    if again := len(calls) - len(new):
-        skipped["span stored before"] = again
+    if len(new_calls) < len(calls):
+        skipped["span stored before"] = len(calls) - len(new_calls)
     return IngestedSpans(
         spans=len(calls),
-        imported=done.imported,
-        duplicates=done.duplicates,
+        imported=ingested.imported,
+        duplicates=ingested.duplicates,
         observed=observed,
         system_prompts=preparer.tally.system_prompts,
         skipped_by_reason=skipped,
-        attributed=attributed,
-        notes=[*notes, *unclear],
+        attributed=attribution.changed,
+        notes=[*ingested.notes, *_unmeasured_note(prepared, models), *ambiguous],
         channels=dict.fromkeys(preparer.tally.channels, ""),
     )
 
 
-def _remembered(calls: Sequence[Call]) -> list[TraceSpan]:
-    """Store what joins the spans of their traces, and return all that came of these traces so far."""
-    placed = [
-        call
-        for call in calls
-        if call.trace and call.id and max(map(len, (call.trace, call.id, call.parent))) <= LONGEST_ID
-    ]
-    TraceSpan.objects.bulk_create(
-        [
-            TraceSpan(
-                trace=call.trace,
-                span=call.id,
-                around=call.parent,
-                agent=call.agent[:200],
-                conversation=call.conversation,
-                stored_as=call.agent[:200],
+def _read_spans(batch: dict[str, Any]) -> list[Call]:
+    """Return the spans of a batch with cleaned ids, each conversation by the slug of its channel.
+
+    Raises:
+        FileError: It is no batch of spans, or has too many.
+    """
+    calls = with_conversations(list(calls_in(Row(batch, path="the body", line=0, what="the body"))))
+    _check_size(len(calls), "spans", MOST_SPANS)
+    clean = Cleaner().text
+    cleaned: list[Call] = []
+    for call in calls:
+        cleaned.append(
+            replace(
+                call,
+                id=clean(call.id),
+                trace=clean(call.trace),
+                parent=clean(call.parent),
+                agent=clean(call.agent),
+                conversation=_channel_slug(call.conversation),
             )
-            for call in placed
-        ],
-        ignore_conflicts=True,
-        batch_size=CHUNK,
-    )
-    traces = sorted({call.trace for call in placed})
-    parts = (traces[start : start + CHUNK] for start in range(0, len(traces), CHUNK))
-    return [row for part in parts for row in TraceSpan.objects.filter(trace__in=part)]
+        )
+    return cleaned
 
 
-def _agents(rows: Sequence[TraceSpan]) -> dict[tuple[str, str], str]:
-    """The agent that a span or the nearest one around it names, by trace and span; without those that none is named for."""
-    spans = {(row.trace, row.span): row for row in rows}
-    agents: dict[tuple[str, str], str] = {}
-    for key in spans:
-        path: dict[tuple[str, str], None] = {}
-        here, agent = key, ""
-        while not agent and here in spans and here not in path:
-            path[here] = None
-            agent = agents.get(here) or spans[here].agent
-            here = (here[0], spans[here].around)
-        if agent:
-            agents |= dict.fromkeys(path, agent)
-    return agents
+def _remembered_spans(calls: Sequence[Call]) -> list[TraceSpan]:
+    """Store what joins the spans of their traces, and return all that came of these traces so far."""
+    rows: list[TraceSpan] = []
+    for call in calls:
+        longest = max(len(call.trace), len(call.id), len(call.parent))
+        if call.trace and call.id and longest <= LONGEST_ID:
+            agent = call.agent[:200]
+            rows.append(
+                TraceSpan(
+                    trace=call.trace,
+                    span=call.id,
+                    around=call.parent,
+                    agent=agent,
+                    conversation=call.conversation,
+                    stored_as=agent,
+                )
+            )
+    TraceSpan.objects.bulk_create(rows, ignore_conflicts=True, batch_size=CHUNK)
+    traces = sorted({row.trace for row in rows})
+    remembered: list[TraceSpan] = []
+    for start in range(0, len(traces), CHUNK):
+        remembered += TraceSpan.objects.filter(trace__in=traces[start : start + CHUNK])
+    return remembered
 
 
-def _attribute(
-    rows: Sequence[TraceSpan],
-    names: Mapping[tuple[str, str], str],
-    slugs: Mapping[str, str],
-    speakers: Speakers,
-    rights: Rights,
-) -> tuple[int, list[Message]]:
+@dataclass(frozen=True, slots=True)
+class AgentsOfSpans:
+    """Which agents spans name.
+
+    Attributes:
+        names: By trace and span: what the span or the nearest one around it calls its agent; without those that none is named for.
+        slugs: By folded display name: the slug of the one agent that has it.
+    """
+
+    names: Mapping[tuple[str, str], str]
+    slugs: Mapping[str, str]
+
+    def name_of(self, span: TraceSpan) -> str:
+        """Return what a span's agent is called; empty where none is named."""
+        return self.names.get((span.trace, span.span), "")
+
+    def slug_of(self, name: str) -> str:
+        """Return the slug of the agent with a display name; the name itself where no single agent has it."""
+        return self.slugs.get(name.casefold(), name)
+
+
+def _agents_of(spans: Sequence[TraceSpan]) -> AgentsOfSpans:
+    """Find the agent that each span or the nearest one around it names."""
+    by_key = {(span.trace, span.span): span for span in spans}
+    names: dict[tuple[str, str], str] = {}
+    for first_key in by_key:
+        key = first_key
+        path: dict[tuple[str, str], None] = {}  # a set that keeps the order; broken spans may stand in a circle
+        name = ""
+        while not name and key in by_key and key not in path:
+            path[key] = None
+            name = names.get(key) or by_key[key].agent
+            key = (key[0], by_key[key].around)
+        if name:
+            names |= dict.fromkeys(path, name)
+    slugs_by_name: dict[str, list[str]] = {}
+    for slug, display_name in Agent.objects.values_list("slug", "display_name"):
+        slugs_by_name.setdefault(display_name.casefold(), []).append(slug)
+    unique_slugs = {name: slugs[0] for name, slugs in slugs_by_name.items() if len(slugs) == 1}
+    return AgentsOfSpans(names, unique_slugs)
+
+
+def _with_agent_slugs(calls: Sequence[Call], agents: AgentsOfSpans) -> list[Call]:
+    """Return the calls with the slugs of their agents, those of spans around them where they name none."""
+    named: list[Call] = []
+    for call in calls:
+        name = call.agent or agents.names.get((call.trace, call.id), "")
+        named.append(replace(call, agent=agents.slug_of(name)))
+    return named
+
+
+def _refuse_synthetic(channels: Iterable[Channel]) -> None:
+    for channel in channels:
+        if channel.synthetic:
+            why = f"the conversation {channel.slug!r} is a synthetic channel: real messages are never mixed with it"
+            raise IngestRefused({"resourceSpans": why})
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """Answers of earlier spans that got another author: how many changed, and those that are an agent's and were none's before."""
+
+    changed: int
+    newly_agents: list[Message]
+
+
+def _attribute(spans: Sequence[TraceSpan], agents: AgentsOfSpans, speakers: Speakers, rights: Rights) -> Attribution:
     """Give the answers of earlier spans the agent that the nearest span around them names now.
-
-    Returns:
-        How many changed, and those that are an agent's and were none's before.
 
     Raises:
         NotEntitled: An agent would have to join a channel, which needs more than `rights`.
     """
-
-    def author(name: str) -> Author:
-        return speakers.author(SourceMessage(speaker=slugs.get(name.casefold(), name) or ASSISTANT, text="", line=0))
-
-    late = [row for row in rows if not row.agent and names.get((row.trace, row.span), "") != row.stored_as]
-    groups: dict[tuple[str, str], dict[str, str]] = {}  # conversation and name before: span to name now
-    for row in late:
-        groups.setdefault((row.conversation, row.stored_as), {})[row.span] = names[row.trace, row.span]
-    since = min((row.created_at for row in late), default=None)
-    changed, heard, authors = list[Message](), list[Message](), dict[tuple[str, Author], None]()
-    for (conversation, was), now in groups.items():
-        before = author(was)
+    renamed = [span for span in spans if not span.agent and agents.name_of(span) != span.stored_as]
+    since = min((span.created_at for span in renamed), default=None)
+    changed: list[Message] = []
+    newly_agents: list[Message] = []
+    authors: dict[tuple[str, Author], None] = {}
+    for (conversation, old_name), names_now in _by_conversation_and_name(renamed, agents).items():
+        old_author = _author(old_name, agents, speakers)
         answers = Message.objects.filter(
             channel__slug=conversation,
-            agent=before.agent_id,
+            agent=old_author.agent_id,
             user=None,
-            outsider=before.outsider,
+            outsider=old_author.outsider,
             created_at__gte=since,
         )
         for message in answers:
-            name = now.get(message.external_id.rpartition(":")[0])
-            if name is None:
+            span_id = message.external_id.rpartition(":")[0]
+            if span_id not in names_now:
                 continue
-            after = author(name)
-            message.agent_id, message.outsider = after.agent_id, after.outsider
+            new_author = _author(names_now[span_id], agents, speakers)
+            message.agent_id = new_author.agent_id
+            message.outsider = new_author.outsider
             changed.append(message)
-            authors[conversation, after] = None
-            if not was and after.agent_id is not None:
-                heard.append(message)
-    for row in late:
-        row.stored_as = names[row.trace, row.span]
+            authors[conversation, new_author] = None
+            if not old_name and new_author.agent_id is not None:
+                newly_agents.append(message)
     check_rights(authors, rights)
+    _store_attribution(changed, renamed, agents)
+    return Attribution(len(changed), newly_agents)
+
+
+def _author(name: str, agents: AgentsOfSpans, speakers: Speakers) -> Author:
+    """Return the author of answers whose agent has this name in spans; the assistant where none is named."""
+    speaker = agents.slug_of(name) or ASSISTANT
+    return speakers.author(SourceMessage(speaker=speaker, text="", line=0))
+
+
+def _by_conversation_and_name(
+    spans: Iterable[TraceSpan], agents: AgentsOfSpans
+) -> dict[tuple[str, str], dict[str, str]]:
+    """Return, by conversation and the name under which answers were stored, each span with the name of its agent now."""
+    groups: dict[tuple[str, str], dict[str, str]] = {}
+    for span in spans:
+        names_now = groups.setdefault((span.conversation, span.stored_as), {})
+        names_now[span.span] = agents.name_of(span)
+    return groups
+
+
+def _store_attribution(changed: Sequence[Message], renamed: Sequence[TraceSpan], agents: AgentsOfSpans) -> None:
+    """Store the new authors of messages, make them members, and remember under which name the spans are stored."""
     Message.objects.bulk_update(changed, ["agent", "outsider"], batch_size=250)
     members = {(message.channel_id, message.agent_id) for message in changed if message.agent_id is not None}
     ChannelMember.objects.bulk_create(
-        [ChannelMember(channel_id=channel, agent_id=agent) for channel, agent in members], ignore_conflicts=True
+        [ChannelMember(channel_id=channel_id, agent_id=agent_id) for channel_id, agent_id in members],
+        ignore_conflicts=True,
     )
-    TraceSpan.objects.bulk_update(late, ["stored_as"], batch_size=250)
-    return len(changed), heard
+    for span in renamed:
+        span.stored_as = agents.name_of(span)
+    TraceSpan.objects.bulk_update(renamed, ["stored_as"], batch_size=250)
+
+
+def _observe(messages: Sequence[Message]) -> int:
+    """Have the observers see messages that became an agent's; return how many they will judge."""
+    if not messages:
+        return 0
+    observers: list[Observer] = [import_string(path) for path in declared_list("ingest_observers")]
+    return sum(observer(messages) for observer in observers)
+
+
+def _unmeasured_note(prepared: Sequence[Prepared], models: Collection[str]) -> list[str]:
+    """Return a note about answers whose agent is not known; none where all are."""
+    answers = Counter(message.author.outsider for message in prepared if message.author.outsider in models)
+    if not answers:
+        return []
+    listed = ", ".join(f"{count} of {name[:60]!r}" for name, count in answers.most_common(5))
+    return [
+        f"answers of no agent, which are not measured: {listed}. An agent is known by its slug or display name in {AGENT}, of the span "
+        "or of one around it, which may come later"
+    ]
 
 
 def _check_size(number: int, what: str, most: int) -> None:
     if number > most:
-        text = (
+        why = (
             f"{number:,} {what} in one request; allowed: {most:,}, set your exporter's or collector's batch size lower"
         )
-        raise FileError("the body", 0, text)
+        raise FileError("the body", 0, why)
 
 
-def _slugs(names: set[str]) -> dict[str, str]:
-    """The slug of the one agent that has this display name, whatever the case."""
-    slugs: dict[str, list[str]] = {}
-    for slug, name in Agent.objects.values_list("slug", "display_name"):
-        slugs.setdefault(name.casefold(), []).append(slug)
-    return {name.casefold(): slugs[name.casefold()][0] for name in names if len(slugs.get(name.casefold(), ())) == 1}
-
-
-def _slug(conversation: str) -> str:
-    """The slug of a conversation's channel: its id where that is one, else what is left of it with a few digits of the whole."""
+def _channel_slug(conversation: str) -> str:
+    """Return the slug of a conversation's channel: its id where that is one, else what is left of it with a few digits of the whole."""
     slug = slug_of(conversation)
     if slug and slug == conversation:
         return slug
-    return f"{slug[:100] or 'conversation'}-{hashlib.sha256(conversation.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    digest = hashlib.sha256(conversation.encode("utf-8", "replace")).hexdigest()
+    return f"{slug[:100] or 'conversation'}-{digest[:8]}"
 
 
-def _said_last(channel: Channel) -> list[tuple[str, str]]:
-    """The last messages of a channel as (speaker, text), an agent by its slug, in their order."""
+def _said_last(channel: Channel) -> list[Said]:
+    """Return the last messages of a channel in their order, an agent by its slug."""
     newest = channel.messages.select_related("agent", "user").order_by("-position")[:REMEMBERED]
-    return [(row.agent.slug if row.agent else row.author_name, row.text) for row in newest][::-1]
+    said = [Said(row.agent.slug if row.agent else row.author_name, row.text) for row in newest]
+    said.reverse()
+    return said
 
 
-def _new(calls: Sequence[Call]) -> list[Call]:
-    """The calls of which no message is stored."""
+def _without_stored(calls: Sequence[Call]) -> list[Call]:
+    """Return the calls of which no message is stored."""
     clean = Cleaner().text  # as ids are stored
-    places = {
-        clean(f"{call.id}:{n}"): call.id
-        for call in calls
-        if call.id
-        for n in range(len(call.inputs) + len(call.outputs))
-    }
-    keys, there = list(places), set[str]()
-    for start in range(0, len(keys), CHUNK):
-        part = Message.objects.filter(
-            channel__slug__in={call.conversation for call in calls}, external_id__in=keys[start : start + CHUNK]
+    call_of_message: dict[str, str] = {}  # external id of a message: id of its call
+    for call in calls:
+        if call.id:
+            for number in range(len(call.inputs) + len(call.outputs)):
+                call_of_message[clean(f"{call.id}:{number}")] = call.id
+    conversation_slugs = {call.conversation for call in calls}
+    message_ids = list(call_of_message)
+    stored_calls: set[str] = set()
+    for start in range(0, len(message_ids), CHUNK):
+        stored = Message.objects.filter(
+            channel__slug__in=conversation_slugs, external_id__in=message_ids[start : start + CHUNK]
         )
-        there |= {places[key] for key in part.values_list("external_id", flat=True)}
-    return [call for call in calls if call.id not in there]
+        for message_id in stored.values_list("external_id", flat=True):
+            stored_calls.add(call_of_message[message_id])
+    return [call for call in calls if call.id not in stored_calls]

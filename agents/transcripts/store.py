@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -42,6 +42,7 @@ class Rights:
 
 
 def rights_of(user: User | AnonymousUser) -> Rights:
+    """Return what a user may do, by their permissions."""
     return Rights(
         make_channels=user.has_perm(MAKING),
         add_members=user.has_perm(JOINING),
@@ -54,46 +55,60 @@ def check_rights(authors: Iterable[tuple[str, Author]], rights: Rights) -> None:
     """Raise `NotEntitled` for the first author of a channel (slug) that goes beyond these rights."""
     agents: dict[str, dict[int, str]] = {}  # by channel: primary key to slug
     for channel, author in authors:
-        speaking = agents.setdefault(channel, {})
+        agents_of_channel = agents.setdefault(channel, {})
         if author.agent_id is not None:
-            speaking[author.agent_id] = author.slug
+            agents_of_channel[author.agent_id] = author.slug
         if author.user_id not in (None, rights.user) and not rights.speak_for_users:
-            name = (
-                get_user_model()._default_manager.filter(pk=author.user_id).values_list("username", flat=True).first()
-            )
+            users = get_user_model()._default_manager.filter(pk=author.user_id)
+            name = users.values_list("username", flat=True).first()
             raise NotEntitled(
                 f"user {name!r} in channel {channel!r}: storing what other users said needs the permission {SPEAKING}"
             )
-    slugs = [] if rights.make_channels and rights.add_members else list(agents)
+    if rights.make_channels and rights.add_members:
+        return
+    slugs = list(agents)
     for start in range(0, len(slugs), CHUNK):
         part = slugs[start : start + CHUNK]
-        members: dict[str, set[int | None]] = {
-            slug: set() for slug in Channel.objects.filter(slug__in=part).values_list("slug", flat=True)
-        }
-        there = ChannelMember.objects.filter(channel__slug__in=part, agent__isnull=False)
-        for slug, pk in there.values_list("channel__slug", "agent_id"):
-            members.setdefault(slug, set()).add(pk)
+        members = _members_of(part)
         for channel in part:
-            if channel not in members and not rights.make_channels:
-                raise NotEntitled(
-                    f"there is no channel {channel!r}, and it is only made for users with the permission {MAKING}; have it made "
-                    "first, with its agents"
-                )
-            strangers = sorted(
-                slug for pk, slug in agents[channel].items() if pk not in members.get(channel, agents[channel])
+            _check_channel(channel, agents[channel], members.get(channel), rights)
+
+
+def _members_of(slugs: Sequence[str]) -> dict[str, set[int]]:
+    """Return the member agents (pk) of those channels that exist."""
+    members: dict[str, set[int]] = {}
+    for slug in Channel.objects.filter(slug__in=slugs).values_list("slug", flat=True):
+        members[slug] = set()
+    memberships = ChannelMember.objects.filter(channel__slug__in=slugs, agent__isnull=False)
+    for slug, agent_id in memberships.values_list("channel__slug", "agent_id"):
+        members.setdefault(slug, set()).add(agent_id)
+    return members
+
+
+def _check_channel(channel: str, agents: Mapping[int, str], members: set[int] | None, rights: Rights) -> None:
+    """Raise `NotEntitled` where a channel would have to be made, or joined by an agent, against these rights.
+
+    Args:
+        agents: Primary key to slug of those who speak in it.
+        members: Its member agents (pk); None where there is no such channel, which all speakers join when it is made.
+    """
+    if members is None:
+        if not rights.make_channels:
+            raise NotEntitled(
+                f"there is no channel {channel!r}, and it is only made for users with the permission {MAKING}; have it made "
+                "first, with its agents"
             )
-            if strangers and not rights.add_members:
-                raise NotEntitled(
-                    f"agent {strangers[0]!r} is not a member of channel {channel!r}, and only joins it for users with the permission "
-                    f"{JOINING}"
-                )
+        return
+    strangers = sorted(slug for agent_id, slug in agents.items() if agent_id not in members)
+    if strangers and not rights.add_members:
+        raise NotEntitled(
+            f"agent {strangers[0]!r} is not a member of channel {channel!r}, and only joins it for users with the permission "
+            f"{JOINING}"
+        )
 
 
-Key = tuple[str, str]
-"""Channel slug and the message's id in it."""
-
-CHANNELS_PER_QUERY = 200
-"""Below SQLite's limit of 1,000 nested conditions."""
+Key = tuple[str, str]  # channel slug and the message's id in it
+CHANNELS_PER_QUERY = 200  # below SQLite's limit of 1,000 nested conditions
 
 
 class Stored(NamedTuple):
@@ -121,7 +136,7 @@ class BatchResult:
 
 
 def count_batch(batch: Sequence[Prepared]) -> BatchResult:
-    """How many of these messages are new, writing nothing."""
+    """Count how many of these messages are new, writing nothing."""
     slugs = {message.target.slug for message in batch}
     channels = {channel.slug: channel for channel in Channel.objects.filter(slug__in=slugs)}
     stored = _stored(channels, {_key(message) for message in batch})
@@ -141,29 +156,51 @@ def write_batch(
     """
     with transaction.atomic():
         channels = _locked_channels({message.target.slug: message.target for message in batch})
-        parents = {_parent(message) for message in batch if message.parent_key}
-        stored = _stored(channels, {_key(message) for message in batch} | parents)
+        keys = {_key(message) for message in batch}
+        parent_keys = {_parent_key(message) for message in batch if message.parent_key}
+        stored = _stored(channels, keys | parent_keys)
         new = _new(batch, stored)
         rows = _rows(new, channels, stored, job)
         Message.objects.bulk_create(rows.values())
-        _join(channels, sorted({(m.target.slug, m.author.agent_id) for m in new if m.author.agent_id is not None}))
-        linked: list[Message] = []
-        orphans: list[tuple[int, Key]] = []
-        for message in [*new, *(message for message in batch if _key(message) in stored)]:
-            row, parent = rows.get(_key(message)), rows.get(_parent(message))
-            there = row or stored[_key(message)]
-            if not message.parent_key or there.parent_id is not None:
-                continue
-            if row and parent:
-                row.parent_id = parent.pk
-                linked.append(row)
-            else:
-                orphans.append((there.pk, _parent(message)))
-        if linked:
-            Message.objects.bulk_update(linked, ["parent"], batch_size=250)
+        _join(channels, _speaking_agents(new))
+        orphans = _link_to_parents(batch, new, rows, stored)
         if on_new is not None and rows:
             on_new(list(rows.values()))
-    return _result(batch, new, stored, tuple(orphans))
+    return _result(batch, new, stored, orphans)
+
+
+def _speaking_agents(messages: Iterable[Prepared]) -> list[tuple[str, int]]:
+    """Return channel slug and primary key of each agent that says something."""
+    speaking: set[tuple[str, int]] = set()
+    for message in messages:
+        if message.author.agent_id is not None:
+            speaking.add((message.target.slug, message.author.agent_id))
+    return sorted(speaking)
+
+
+def _link_to_parents(
+    batch: Sequence[Prepared], new: Sequence[Prepared], rows: dict[Key, Message], stored: dict[Key, Stored]
+) -> tuple[tuple[int, Key], ...]:
+    """Link the new rows of a batch to parents among them; return messages (pk) that are without the parent (key) they should have."""
+    linked: list[Message] = []
+    orphans: list[tuple[int, Key]] = []
+    duplicates = [message for message in batch if _key(message) in stored]
+    for message in [*new, *duplicates]:
+        if not message.parent_key:
+            continue
+        row = rows.get(_key(message))
+        parent = rows.get(_parent_key(message))
+        in_database = row or stored[_key(message)]
+        if in_database.parent_id is not None:
+            continue
+        if row and parent:
+            row.parent_id = parent.pk
+            linked.append(row)
+        else:
+            orphans.append((in_database.pk, _parent_key(message)))
+    if linked:
+        Message.objects.bulk_update(linked, ["parent"], batch_size=250)
+    return tuple(orphans)
 
 
 def link_orphans(orphans: Sequence[tuple[int, Key]]) -> int:
@@ -183,55 +220,71 @@ def _key(message: Prepared) -> Key:
     return message.target.slug, message.key
 
 
-def _parent(message: Prepared) -> Key:
+def _parent_key(message: Prepared) -> Key:
     return message.target.slug, message.parent_key
 
 
 def _result(
     batch: Sequence[Prepared], new: list[Prepared], stored: dict[Key, Stored], orphans: tuple[tuple[int, Key], ...]
 ) -> BatchResult:
-    duplicates = [(stored[_key(message)], message.author) for message in batch if _key(message) in stored]
-    other = sum(there[1:4] != (author.agent_id, author.user_id, author.outsider) for there, author in duplicates)
-    return BatchResult(len(new), len(batch) - len(new), other, orphans)
+    other_author = 0
+    for message in batch:
+        in_database = stored.get(_key(message))
+        if in_database is None:
+            continue
+        author = message.author
+        stored_author = (in_database.agent_id, in_database.user_id, in_database.outsider)
+        if stored_author != (author.agent_id, author.user_id, author.outsider):
+            other_author += 1
+    return BatchResult(len(new), len(batch) - len(new), other_author, orphans)
 
 
 def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
-    """The channels by slug, made where missing, their rows locked (on SQLite the database is)."""
+    """Return the channels by slug, made where missing, their rows locked (on SQLite the database is)."""
     known = set(Channel.objects.filter(slug__in=targets).values_list("slug", flat=True))
     missing = [target for slug, target in sorted(targets.items()) if slug not in known]
     if missing:
-        rows = [Channel(slug=t.slug, name=t.name, kind=t.kind, topic=t.topic, tags=dict(t.tags)) for t in missing]
-        Channel.objects.bulk_create(rows, ignore_conflicts=True)
+        made = [
+            Channel(slug=target.slug, name=target.name, kind=target.kind, topic=target.topic, tags=dict(target.tags))
+            for target in missing
+        ]
+        Channel.objects.bulk_create(made, ignore_conflicts=True)
     locked = Channel.objects.select_for_update().filter(slug__in=targets).order_by("pk")
     channels = {channel.slug: channel for channel in locked}
-    members = sorted((target.slug, slug) for target in missing for slug in target.members)
-    if members:
-        agents = dict(Agent.objects.filter(slug__in={slug for _, slug in members}).values_list("slug", "pk"))
-        _join(channels, [(slug, agents[member]) for slug, member in members if member in agents])
+    _join(channels, _announced_members(missing))
     return channels
 
 
+def _announced_members(targets: Iterable[Target]) -> list[tuple[str, int]]:
+    """Return channel slug and primary key of each agent that a file names as a member; unknown ones are left out."""
+    announced = sorted((target.slug, agent) for target in targets for agent in target.members)
+    if not announced:
+        return []
+    agents = dict(Agent.objects.filter(slug__in={agent for _, agent in announced}).values_list("slug", "pk"))
+    return [(channel, agents[agent]) for channel, agent in announced if agent in agents]
+
+
 def _stored(channels: dict[str, Channel], keys: set[Key]) -> dict[Key, Stored]:
-    """Those messages that are stored already."""
-    wanted: dict[str, list[str]] = {}
-    for slug, key in keys:
+    """Return those messages that are stored already."""
+    ids_by_channel: dict[str, list[str]] = {}
+    for slug, external_id in keys:
         if slug in channels and channels[slug].next_position > 1:  # else nothing was ever stored in it
-            wanted.setdefault(slug, []).append(key)
-    slugs = {channels[slug].pk: slug for slug in wanted}
+            ids_by_channel.setdefault(slug, []).append(external_id)
+    slug_of = {channels[slug].pk: slug for slug in ids_by_channel}
     stored: dict[Key, Stored] = {}
-    groups = list(wanted.items())
+    groups = list(ids_by_channel.items())
     for start in range(0, len(groups), CHANNELS_PER_QUERY):
         condition = Q()
         for slug, ids in groups[start : start + CHANNELS_PER_QUERY]:
             condition |= Q(channel=channels[slug].pk, external_id__in=ids)
         rows = Message.objects.filter(condition).order_by()
-        for channel, key, *rest in rows.values_list("channel_id", "external_id", *Stored._fields):
-            stored[slugs[channel], key] = Stored(*rest)
+        for channel_id, external_id, *rest in rows.values_list("channel_id", "external_id", *Stored._fields):
+            stored[slug_of[channel_id], external_id] = Stored(*rest)
     return stored
 
 
 def _new(batch: Sequence[Prepared], stored: dict[Key, Stored]) -> list[Prepared]:
-    """Those not stored, each once."""
+    """Return those that are not stored, each once."""
     new: dict[Key, Prepared] = {}
     for message in batch:
         if _key(message) not in stored:
@@ -242,23 +295,15 @@ def _new(batch: Sequence[Prepared], stored: dict[Key, Stored]) -> list[Prepared]
 def _rows(
     new: list[Prepared], channels: dict[str, Channel], stored: dict[Key, Stored], job: Import | None
 ) -> dict[Key, Message]:
-    """Unsaved rows at the next positions of their channels, which are raised in the database."""
-    channels_by_count: dict[int, list[int]] = {}
-    for slug, count in Counter(message.target.slug for message in new).items():
-        channels_by_count.setdefault(count, []).append(channels[slug].pk)
-    for count, pks in channels_by_count.items():
-        Channel.objects.filter(pk__in=pks).update(next_position=F("next_position") + count)
-    # An idempotency key that another message has is not stored again: a copy of a channel keeps none.
-    keys = {message.idempotency_key for message in new} - {""}
-    existing = (
-        Message.objects.filter(idempotency_key__in=keys).values_list("idempotency_key", flat=True) if keys else ()
-    )
-    used: set[str | None] = {"", *existing}
+    """Return unsaved rows at the next positions of their channels, which are raised in the database."""
+    _raise_positions(new, channels)
+    used_keys = _used_idempotency_keys(new)
     said_at = _places_in_time(new)
-    rows = {}
+    rows: dict[Key, Message] = {}
     for message in new:
-        channel, parent = channels[message.target.slug], stored.get(_parent(message))
-        rows[_key(message)] = Message(
+        channel = channels[message.target.slug]
+        parent = stored.get(_parent_key(message))
+        row = Message(
             channel=channel,
             position=channel.next_position,
             external_id=message.key,
@@ -269,19 +314,39 @@ def _rows(
             text=message.text,
             payload=message.payload,
             sent_at=message.sent_at,
-            **({"said_at": said_at[_key(message)]} if _key(message) in said_at else {}),
             synthetic=message.synthetic,
-            idempotency_key=None if message.idempotency_key in used else message.idempotency_key,
             tags=message.tags,
             imported_by=job,
         )
-        used.add(message.idempotency_key)
+        if _key(message) in said_at:
+            row.said_at = said_at[_key(message)]
+        if message.idempotency_key and message.idempotency_key not in used_keys:
+            row.idempotency_key = message.idempotency_key
+            used_keys.add(message.idempotency_key)
+        rows[_key(message)] = row
         channel.next_position += 1
     return rows
 
 
+def _raise_positions(new: Iterable[Prepared], channels: dict[str, Channel]) -> None:
+    """Reserve the positions of new messages in the database; one statement for all channels with as many."""
+    channels_by_count: dict[int, list[int]] = {}
+    for slug, count in Counter(message.target.slug for message in new).items():
+        channels_by_count.setdefault(count, []).append(channels[slug].pk)
+    for count, channel_ids in channels_by_count.items():
+        Channel.objects.filter(pk__in=channel_ids).update(next_position=F("next_position") + count)
+
+
+def _used_idempotency_keys(new: Iterable[Prepared]) -> set[str | None]:
+    """Return those keys of new messages that another message has: a copy of a channel keeps none."""
+    keys = {message.idempotency_key for message in new if message.idempotency_key}
+    if not keys:
+        return set()
+    return set(Message.objects.filter(idempotency_key__in=keys).values_list("idempotency_key", flat=True))
+
+
 def _places_in_time(new: list[Prepared]) -> dict[Key, datetime]:
-    """When messages without a time count as said: with the dated one before them in their channel, else with the next one."""
+    """Return when messages without a time count as said: with the dated one before them in their channel, else with the next one."""
     said_at: dict[Key, datetime] = {}
     for messages in (new, new[::-1]):
         near: dict[str, datetime] = {}

@@ -1,4 +1,4 @@
-"""The console's pages for what was measured, and what measuring adds to the pages of messages."""
+"""The console's pages of evaluations, judgements and schedules, and the notes on the pages of messages."""
 
 from agents.kit.console.site import extend
 from agents.models import Message

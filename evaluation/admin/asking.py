@@ -8,6 +8,7 @@ from typing import Annotated, Self
 
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from pydantic import Field, model_validator
 
 from agents.admin.display import agent_chip
@@ -16,14 +17,23 @@ from agents.kit.console import display
 from agents.kit.console.forms import CostPreview, RequestForm, as_query, request_form
 from agents.kit.llm.endpoints import problem_of, provider_of
 from agents.kit.use_cases import Shown
+from agents.models import Agent
 from evaluation.admin.display import evaluation_link, judge_badge
 from evaluation.budget import why_over_budget
 from evaluation.commands import answer_words
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.estimate import Estimate, SimulationEstimate, estimate_all, estimate_simulation, estimated
-from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech
+from evaluation.runs.estimate import (
+    ActorAndJudge,
+    Estimate,
+    SimulationEstimate,
+    estimate_all,
+    estimate_simulation,
+    estimated,
+)
+from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, has_little_speech
 from evaluation.runs.request import AUTO, SIMULATE, EvaluationRequest, Simulate
+from evaluation.runs.summary import Spending
 from evaluation.simulation.conversations import why_not_simulated
 from evaluation.simulation.situations import Situation, load_situations
 
@@ -48,7 +58,7 @@ class ComparisonRequest(PageRequest):
     )
 
     @model_validator(mode="after")
-    def _compares_tags(self) -> Self:
+    def _check_tags_compared(self) -> Self:
         if self.against and (self.against == self.where or not self.where):
             raise fault("against", "against compares the messages of two tags, such as build=41 with build=40")
         return self
@@ -59,19 +69,21 @@ CapturingForm = request_form(PageRequest, *CHOICES)
 
 
 def measuring_form(request: HttpRequest, *, usual: Collection[str], is_baseline: bool) -> RequestForm:
-    """The form, filled in: with the dimensions that are `usual` (none: all), and with what the address names (``?tag=build=41``)."""
+    """Return the form, filled in with the dimensions that are `usual` (none: all), and with what the address names (``?tag=build=41``)."""
+    problem = ""
+    dimensions: Sequence[str] = ()
     try:
-        every = default_dimensions()
-        problem = ""
+        dimensions = default_dimensions()
     except PropositionError as error:
-        every, problem = (), f"proposition files cannot be used: {error}"
-    chosen: dict[str, object] = {"dimensions": [d for d in every if d in usual] or list(every)}
+        problem = f"proposition files cannot be used: {error}"
+    filled_in: dict[str, object] = {"dimensions": [d for d in dimensions if d in usual] or list(dimensions)}
     if "against" in request.GET:  # two builds are compared by what the agent itself said
-        chosen["dimensions"] = [d for d in every if d not in CHANNEL_DIMENSIONS]
-    if tags := request.GET.getlist("tag"):
-        chosen["where"] = ",".join(tags)
-    kind = CapturingForm if is_baseline else EvaluatingForm
-    form = kind(as_query(request, kind, chosen))
+        filled_in["dimensions"] = [d for d in dimensions if d not in CHANNEL_DIMENSIONS]
+    tags = request.GET.getlist("tag")
+    if tags:
+        filled_in["where"] = ",".join(tags)
+    form_class = CapturingForm if is_baseline else EvaluatingForm
+    form = form_class(as_query(request, form_class, filled_in))
     if problem:
         form.add_error(None, problem)
     return form
@@ -81,12 +93,14 @@ def requests_of(form: RequestForm) -> list[EvaluationRequest]:
     """Return what a valid form asks for: an evaluation, and before it the one that it is to be compared with."""
     asked = form.asked
     against = getattr(asked, "against", {})
-    return [asked.model_copy(update={"where": against}), asked] if against else [asked]
+    if not against:
+        return [asked]
+    return [asked.model_copy(update={"where": against}), asked]
 
 
 @contextmanager
 def refusing_files() -> Iterator[None]:
-    """Inside, proposition files that cannot be used are a ValueError that says which."""
+    """Turn proposition files that cannot be used into a ValueError that says which."""
     try:
         yield
     except PropositionError as error:
@@ -95,7 +109,7 @@ def refusing_files() -> Iterator[None]:
 
 # -- what it takes
 def measuring_preview(specs: Sequence[RunSpec], *, simulate: str, dropped_tags: str = "") -> CostPreview:
-    """Calls, tokens and dollars before anything is asked; nothing is stored. A cost that is not known is *unpriced*.
+    """Estimate calls, tokens and dollars before anything is asked; nothing is stored. A cost that is not known is *unpriced*.
 
     Args:
         simulate: As `EvaluationRequest.simulate` says it.
@@ -107,88 +121,129 @@ def measuring_preview(specs: Sequence[RunSpec], *, simulate: str, dropped_tags: 
     spec = specs[-1]
     agent = spec.agent
     assert agent is not None  # noqa: S101 (the pages are of agents)
-    is_little = simulate == AUTO and has_little_speech(spec)
-    warnings: list[object] = []
-    not_simulated = why_not_simulated(agent, spec.actor_model) if is_little or spec.simulated else ""
+    has_little = simulate == AUTO and has_little_speech(spec)
+    is_simulated = spec.simulated or has_little
+    why_not = why_not_simulated(agent, spec.actor_model) if is_simulated else ""
     acting: SimulationEstimate | None = None
-    try:
-        if (is_little or spec.simulated) and not not_simulated:
-            chosen = [Situation.model_validate(one) for one in spec.situations]
-            acting, judging = estimate_simulation(
-                spec, situations=chosen or load_situations(), actor_model=spec.actor_model,
-                repeats=spec.repeats if chosen else 1,
-            )  # fmt: skip
-            every = [judging]
+    with refusing_files():
+        if is_simulated and not why_not:
+            acting, judging = _estimate_simulation(spec)
+            estimates = [judging]
         else:
-            every = estimate_all(specs)
-    except PropositionError as error:
-        raise ValueError(f"proposition files cannot be used: {error}") from None
-    if is_little and acting:
-        warnings.append(
-            f"The agent has fewer than {ENOUGH} messages: a worker simulates conversations with it first, and judges what it says in them."
-        )
-    elif is_little and not_simulated:
-        warnings.append(
-            f"The agent has fewer than {ENOUGH} messages; these are judged, however few. It is {display.visible(not_simulated)}."
-        )
-    if over := why_over_budget(agent, spec.judge_model):
-        warnings.append(f"{over}. The evaluation would pause until there is room.")
+            estimates = estimate_all(specs)
+    warnings: list[object] = []
+    if has_little:
+        warnings.append(_little_speech_warning(why_not))
+    warnings += _budget_and_open_runs_warnings(agent, spec.judge_model)
     if dropped_tags:
         warnings.append(
             f"The baseline is of messages with {display.visible(dropped_tags)}; this one would be of messages with any."
         )
-    running = EvaluationRun.objects.filter(agent=agent, status__in=EvaluationRun.OPEN).order_by("-pk")[:5]
-    if under_way := format_html_join(", ", "{}", ((evaluation_link(run.pk),) for run in running)):
-        warnings.append(format_html("Under way already: {}.", under_way))
-    stays = (
-        "The new baseline takes the place of the old one in these dimensions when it has succeeded, and not before."
-        if spec.is_baseline
-        else "Baselines stay as they are."
-    )
+    note = "Baselines stay as they are."
+    if spec.is_baseline:
+        note = (
+            "The new baseline takes the place of the old one in these dimensions when it has succeeded, and not before."
+        )
     return cost_preview(
         [("Agent", agent_chip(agent))],
-        every,
+        estimates,
         acting=acting,
         warnings=warnings,
-        note=f"{stays} It can be cancelled while it runs; what was judged stays.",
-        why_not=not_simulated if spec.simulated else "",
+        note=f"{note} It can be cancelled while it runs; what was judged stays.",
+        why_not=why_not if spec.simulated else "",
     )
+
+
+def _estimate_simulation(spec: RunSpec) -> ActorAndJudge:
+    """Estimate simulating a spec's situations, each as often as it asks for, or Plumbline's own once; and judging them."""
+    if not spec.situations:
+        return estimate_simulation(spec, situations=load_situations(), actor_model=spec.actor_model)
+    chosen = [Situation.model_validate(situation) for situation in spec.situations]
+    return estimate_simulation(spec, situations=chosen, actor_model=spec.actor_model, repeats=spec.repeats)
+
+
+def _little_speech_warning(why_not_simulated: str) -> str:
+    """Say what happens with an agent that has little speech."""
+    few = f"The agent has fewer than {ENOUGH_MESSAGES} messages"
+    if why_not_simulated:
+        return f"{few}; these are judged, however few. It is {display.visible(why_not_simulated)}."
+    return f"{few}: a worker simulates conversations with it first, and judges what it says in them."
+
+
+def _budget_and_open_runs_warnings(agent: Agent, judge: str) -> list[object]:
+    """Warn of a used-up budget, and of evaluations of the agent that have not ended."""
+    warnings: list[object] = []
+    over_budget = why_over_budget(agent, judge)
+    if over_budget:
+        warnings.append(f"{over_budget}. The evaluation would pause until there is room.")
+    open_runs = EvaluationRun.objects.filter(agent=agent, status__in=EvaluationRun.OPEN).order_by("-pk")[:5]
+    links = format_html_join(", ", "{}", [(evaluation_link(run.pk),) for run in open_runs])
+    if links:
+        warnings.append(format_html("Under way already: {}.", links))
+    return warnings
 
 
 def cost_preview(
     facts: Sequence[tuple[str, object]],
-    every: Sequence[Estimate],
+    estimates: Sequence[Estimate],
     *,
     acting: SimulationEstimate | None = None,
     warnings: Sequence[object] = (),
     note: str = "",
     why_not: str = "",
 ) -> CostPreview:
-    """What these evaluations would take, and the simulation before."""
-    judge, total = every[0].judge, estimated(every)
-    costs = [total.cost_usd, acting.cost_usd if acting else 0]
-    unpriced = total.calls + (acting.calls if acting else 0) if None in costs else 0
-    is_paid = provider_of(judge) == "anthropic"
-    free = sum(one.without_a_call for one in every)
-    judged = display.lines(f"{sum(one.judgements for one in every):,}", f"{free:,} without a call")
-    shown: list[tuple[str, object]] = [*facts, ("Judge", judge_badge(judge)), ("Judgements", judged)]
-    if is_paid:
-        shown.append(("Calls of the judge", f"{total.calls:,}"))
-        shown.append(("Tokens of the judge, in and out", f"{total.input_tokens:,} · {total.output_tokens:,}"))
+    """Preview what these evaluations would cost, and the simulation before.
+
+    Args:
+        facts: What is shown first.
+        estimates: Of at least one evaluation, all by the same judge.
+        why_not: Why it cannot be asked for.
+    """
+    judge = estimates[0].judge
+    judge_is_paid = provider_of(judge) == "anthropic"
+    actor_is_paid = acting is not None and provider_of(acting.actor_model) == "anthropic"
+    judgements = sum(estimate.judgements for estimate in estimates)
+    without_a_call = sum(estimate.without_a_call for estimate in estimates)
+    shown: list[tuple[str, object]] = [
+        *facts,
+        ("Judge", judge_badge(judge)),
+        ("Judgements", display.lines(f"{judgements:,}", f"{without_a_call:,} without a call")),
+    ]
+    spending = estimated(estimates)
+    if judge_is_paid:
+        shown.append(("Calls of the judge", f"{spending.calls:,}"))
+        shown.append(("Tokens of the judge, in and out", f"{spending.input_tokens:,} · {spending.output_tokens:,}"))
     else:
         shown.append(("Calls of the judge", "none: it answers on this machine"))
     if acting:
         shown.append(("Calls to simulate conversations first", f"{acting.calls:,}"))
         shown.append(("Tokens of the simulation, in and out", f"{acting.input_tokens:,} · {acting.output_tokens:,}"))
-    costly = is_paid or (acting is not None and provider_of(acting.actor_model) == "anthropic")
-    money = display.money(None if unpriced else sum(filter(None, costs)), unpriced=unpriced)  # type: ignore[arg-type]
-    shown.append(("Cost, estimated", money if costly else display.badge("free", "good")))
-    answers = answer_words(every)
-    how = f"Tokens are a quarter of the characters of the very prompts{f', and {answers}' if answers else ''}; "
-    how += "the prompt cache is not counted on. "
-    if not any(one.judgements for one in every):
+    if judge_is_paid or actor_is_paid:
+        shown.append(("Cost, estimated", _total_cost(spending, acting)))
+        note = _how_estimated(estimates) + note
+    else:
+        shown.append(("Cost, estimated", display.badge("free", "good")))
+    if not judgements:
         warnings = (*warnings, "Nothing would be judged: no message fits these choices.")
-    not_askable = display.visible(problem_of("judge", judge))
-    return CostPreview(
-        facts=shown, warnings=warnings, note=(how if costly else "") + note, why_not=why_not or str(not_askable)
+    if not why_not:
+        why_not = str(display.visible(problem_of("judge", judge)))
+    return CostPreview(facts=shown, warnings=warnings, note=note, why_not=why_not)
+
+
+def _total_cost(spending: Spending, acting: SimulationEstimate | None) -> SafeString:
+    """Show the cost of judging and simulating; unpriced where one of the two has no price."""
+    cost = spending.cost_usd
+    calls = spending.calls
+    if acting is not None:
+        calls += acting.calls
+        cost = None if cost is None or acting.cost_usd is None else cost + acting.cost_usd
+    return display.money(cost, unpriced=calls if cost is None else 0)
+
+
+def _how_estimated(estimates: Sequence[Estimate]) -> str:
+    """Say what the estimate rests on."""
+    answers = answer_words(estimates)
+    and_answers = f", and {answers}" if answers else ""
+    return (
+        f"Tokens are a quarter of the characters of the very prompts{and_answers}; the prompt cache is not counted on. "
     )

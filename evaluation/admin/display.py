@@ -1,4 +1,4 @@
-"""How judges, dimensions and scores look in the console; built on the display functions of the floor below."""
+"""Show judges, dimensions and scores in the console."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from agents.admin.display import agent_chip
 from agents.kit.capability import declared_list
 from agents.kit.console import display
-from agents.kit.console.columns import SHOWN
+from agents.kit.console.columns import VALUE_DISPLAYS
 from agents.kit.console.display import Tone
 from agents.kit.templatetags.display import register as templates
 from evaluation.models import (
@@ -40,12 +40,13 @@ TONES: dict[Verdict, Tone] = {
     "improved": "good",
     "not enough data": "plain",
 }
-LOW, HIGH = 4, 6  # below: bad, middling
+LOW = 4  # scores below are bad
+HIGH = 6  # scores below are middling
 HEURISTIC = "scores by word lists and statistics: not comparable with a model's"
 
 
 def judge_badge(judge: str) -> SafeString:
-    """The judge's name; offline judges wear *heuristic*, exact rules *rule*."""
+    """Show the judge's name; offline judges are marked *heuristic*, exact rules *rule*."""
     if not judge:
         return display.EMPTY
     if judge == RULE_JUDGE:
@@ -69,12 +70,14 @@ def dimension_badge(dimension: str) -> SafeString:
     return display.badge(dimension.replace("_", " "), "plain", str(label))
 
 
-SHOWN.update({"judge": judge_badge, "dimension": dimension_badge, "seed": display.visible})
-SHOWN.update(dict.fromkeys(("persona_digest", "proposition_digest", "spec_digest"), display.folded))  # these wrap
+VALUE_DISPLAYS.update({"judge": judge_badge, "dimension": dimension_badge, "seed": display.visible})
+VALUE_DISPLAYS.update(
+    dict.fromkeys(("persona_digest", "proposition_digest", "spec_digest"), display.folded)
+)  # these wrap
 
 
 def coverage_mark(share: Share | None) -> SafeString | str:
-    """The share of judgements scored, for the cell of a score; empty where there was nothing to score."""
+    """Show the share of judgements scored, for the cell of a score; empty where there was nothing to score."""
     if share is None or share.value is None:
         return ""
     hint = f"{share} judgements scored, of the propositions this judge can score at all"
@@ -82,7 +85,7 @@ def coverage_mark(share: Share | None) -> SafeString | str:
 
 
 def meter(value: float | None, digits: int = 1, *, share: Share | None = None, why: str = "") -> SafeString:
-    """A score of 0 to 9 as a number and a bar, with the share scored; a dash when there is none, with the reason as its title."""
+    """Show a score of 0 to 9 as a number and a bar, with the share scored; a dash when there is none, with the reason as its title."""
     if value is None:
         return format_html(
             '<span class="pl-score" title="{}">{}{}</span>',
@@ -102,17 +105,23 @@ def meter(value: float | None, digits: int = 1, *, share: Share | None = None, w
 
 
 def overall_meter(score: float | None, dimensions: Mapping[str, float], *, share: Share | None = None) -> SafeString:
-    """An overall score; where a dimension is lower it is named, in its own tone: a mean does not hide what fell."""
-    name, lowest = min(dimensions.items(), key=lambda item: item[1], default=("", score))
-    if score is None or lowest is None or round(lowest, 1) >= round(score, 1):
+    """Show an overall score; where a dimension is lower it is named, in its own tone: a mean does not hide what fell."""
+    if score is None or not dimensions:
         return meter(score, share=share)
-    tone: Tone = "bad" if lowest < LOW else "warning" if lowest < HIGH else "plain"
+    name, lowest = min(dimensions.items(), key=lambda item: item[1])
+    if round(lowest, 1) >= round(score, 1):
+        return meter(score, share=share)
+    tone: Tone = "plain"
+    if lowest < LOW:
+        tone = "bad"
+    elif lowest < HIGH:
+        tone = "warning"
     mark = display.badge(f"{name.replace('_', ' ')} {lowest:.1f}", tone, "the lowest of its dimensions")
     return format_html('<span class="pl-number">{}</span> {}{}', f"{score:.1f}", mark, coverage_mark(share))
 
 
 def of_words(value: float | None) -> SafeString:
-    """The statistic of repeated words that a comparison goes by: no score, so neither with a bar nor with a share scored."""
+    """Show the statistic of repeated words that a comparison goes by: no score, so neither with a bar nor with a share scored."""
     if value is None:
         return meter(None)
     hint = "of repeated words alone, 0 (all repeat) to 9 (none do): an exact statistic, not a score"
@@ -124,7 +133,7 @@ def of_words(value: float | None) -> SafeString:
 def number(
     score: float | None, count: int | None, *, digits: int = 1, share: Share | None = None, why: str = ""
 ) -> SafeString:
-    """A score with its bar, or a count, which has no upper end and so no bar."""
+    """Show a score with its bar, or a count, which has no upper end and so no bar."""
     if count is None:
         return meter(score, digits=digits, share=share, why=why)
     return format_html(
@@ -133,7 +142,7 @@ def number(
 
 
 def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
-    """How it was judged, where that is not the usual way."""
+    """Show how it was judged, where that is not the usual way."""
     how = procedure.removesuffix(SIMULATED)
     marks: list[tuple[str, Tone, str]] = []
     if procedure.endswith(SIMULATED):
@@ -150,7 +159,7 @@ def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
 
 
 def judged_by(row: Any) -> SafeString:
-    """The judge and procedure of `row` (anything that has both)."""
+    """Show the judge and procedure of `row` (anything that has both)."""
     return format_html("{} {}", judge_badge(row.judge), procedure_badge(row.procedure))
 
 
@@ -159,28 +168,29 @@ def evaluation_link(pk: int) -> SafeString:
 
 
 def target(run: EvaluationRun) -> SafeString:
-    """The agent or channel that an evaluation measured."""
+    """Show the agent or channel that an evaluation measured."""
     if run.channel is not None:
         return display.link(reverse("admin:agents_channel_transcript", args=[run.channel.pk]), run.channel)
     return agent_chip(run.agent)
 
 
 def judged_counts(scored: int | None, trivial: int | None, unscored: int | None, pending: int | None) -> SafeString:
-    """How many judgements were scored, and how many were not; with those still to come while there are any."""
-    rest = [
-        f"{number:,} {label}"
-        for number, label in ((trivial, "trivial"), (unscored, "unscored"), (pending, "pending"))
-        if number
-    ]
-    return display.lines(format_html('<span class="pl-number">{} scored</span>', f"{scored or 0:,}"), " · ".join(rest))
+    """Show how many judgements were scored, and how many were not; with those still to come while there are any."""
+    others: list[str] = []
+    for count, label in ((trivial, "trivial"), (unscored, "unscored"), (pending, "pending")):
+        if count:
+            others.append(f"{count:,} {label}")
+    scored_text = format_html('<span class="pl-number">{} scored</span>', f"{scored or 0:,}")
+    return display.lines(scored_text, " · ".join(others))
 
 
 def counts(summary: DimensionSummary | PropositionSummary) -> SafeString:
+    """Show how many judgements of a summary were scored, and how many were not."""
     return judged_counts(summary.scored, summary.trivial, summary.unscored, summary.pending)
 
 
 def verdict(score: EvaluationScore) -> SafeString:
-    """A score's number and status. A trivial 9 is shown apart: it is in no mean."""
+    """Show a score's number and status. A trivial 9 has no number: it is in no mean."""
     label = display.badge(score.get_status_display(), SCORE_TONES.get(score.status, "plain"), score.reason)
     if score.status == EvaluationScore.Status.SCORED:
         return format_html('<span class="pl-verdict">{}{}</span>', number(score.score, score.count, digits=0), label)
@@ -188,7 +198,7 @@ def verdict(score: EvaluationScore) -> SafeString:
 
 
 def simulated_by(run: EvaluationRun) -> SafeString | str:
-    """The model that acted; nothing for real speech."""
+    """Show the model that acted; nothing for real speech."""
     if not run.simulated:
         return ""
     if run.awaits_simulation:
@@ -198,16 +208,10 @@ def simulated_by(run: EvaluationRun) -> SafeString | str:
 
 def judge_badges(judge: str, procedure: str, dimensions: Sequence[str]) -> dict[str, SafeString]:
     """Return what is known of a judge in these dimensions; apps above list functions of the same arguments in `judge_badges`."""
-    known = [import_string(path)(judge, procedure, dimensions) for path in declared_list("judge_badges")]
-    return {name: format_html_join(" ", "{}", ((badges[name],) for badges in known)) for name in dimensions}
+    of_apps = [import_string(path)(judge, procedure, dimensions) for path in declared_list("judge_badges")]
+    return {name: format_html_join(" ", "{}", [(badges[name],) for badges in of_apps]) for name in dimensions}
 
 
-for show in (
-    dimension_badge,
-    evaluation_link,
-    judge_badge,
-    judged_by,
-    meter,
-    verdict,
-):  # for templates that load "display"
-    templates.filter(show.__name__, show)
+# For templates that load "display".
+for template_filter in (dimension_badge, evaluation_link, judge_badge, judged_by, meter, verdict):
+    templates.filter(template_filter.__name__, template_filter)

@@ -1,77 +1,68 @@
-"""Jobs that a page of the console asked for: how far each is, and what came of it. Apps above have the pages that ask."""
+"""The newest job of a kind, shown on the page that asks for such jobs: how far it is, and its result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
-from django.urls import reverse
-from django.utils.module_loading import import_string
+from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
-from agents.kit.capability import declared
 from agents.kit.console import display
-from agents.kit.console.logs import LogAdmin
-from agents.kit.console.site import console_page
+from agents.kit.console.site import add_pages
 from agents.kit.work.worker import alive
-from evaluation.admin.display import evaluation_link, judge_badge
+from evaluation.admin.display import evaluation_link
 from evaluation.models import Job
 from evaluation.runs.control import progress_of
 
+VIEW_JOBS = "evaluation.view_job"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobPage:
-    """What the console needs of a kind of job; the app that does such jobs names it under the kind in its `job_pages`.
 
-    Attributes:
-        asking: Name of the page that asks for one.
-        permissions: What asking takes.
-        result: Shows what a job did so far.
+def newest_job(request: HttpRequest, kind: Job.Kind, render_result: Callable[[Job], SafeString]) -> SafeString | str:
+    """Render the newest job of a kind; empty where there is none, or the user may not see jobs.
+
+    Args:
+        render_result: Renders what the job did so far.
     """
+    if not request.user.has_perm(VIEW_JOBS):
+        return ""
+    job = Job.objects.filter(kind=kind).order_by("-pk").first()
+    if job is None:
+        return ""
+    runs = list(job.evaluations.select_related("agent").order_by("pk"))
+    context = {
+        "job": job,
+        "result": render_result(job),
+        "runs": [(evaluation_link(run.pk), display.status_badge(run)) for run in runs],
+    }
+    if job.status in Job.OPEN:
+        progress = progress_of(runs).values() if runs else ()
+        context["live"] = reverse("admin:evaluation_job_progress", args=[job.pk])
+        context["no_worker"] = not alive().exists()
+        context["settled"] = sum(run_progress.settled for run_progress in progress)
+        context["judgements"] = sum(run_progress.total for run_progress in progress)
+    return SafeString(render_to_string("admin/evaluation/job.html", context, request))
 
-    asking: str
-    permissions: tuple[str, ...]
-    result: Callable[[Job], SafeString]
+
+def job_progress(request: HttpRequest, pk: int) -> HttpResponse:
+    """Answer how far a job is, for the page that asks every two seconds whether anything changed."""
+    if not request.user.has_perm(VIEW_JOBS):
+        raise PermissionDenied
+    job = get_object_or_404(Job, pk=pk)
+    runs = list(job.evaluations.all())
+    settled = 0
+    if runs:
+        settled = sum(run_progress.settled for run_progress in progress_of(runs).values())
+    return JsonResponse({"status": job.status, "done": job.done, "settled": settled})
 
 
-@admin.register(Job)
-class JobAdmin(LogAdmin[Job]):
-    list_select_related = ("created_by",)
-    state = display.column("state", lambda job: display.status_badge(job), ordering="status")
+def _urls() -> list[URLPattern]:
+    page = admin.site.admin_view(job_progress)
+    return [path("evaluation/job/<int:pk>/progress/", page, name="evaluation_job_progress")]
 
-    @admin.display(description="of")
-    def chosen(self, job: Job) -> SafeString | str:
-        if "judge" in job.options:
-            return judge_badge(job.options["judge"])
-        return f"{job.total:,} agent{'' if job.total == 1 else 's'}"
 
-    def get_panels(self, request: HttpRequest, obj: Job) -> list[SafeString]:
-        is_open = obj.status in Job.OPEN
-        runs = list(obj.evaluations.select_related("agent").order_by("pk"))
-        progress = progress_of(runs) if is_open and runs else {}
-        page: JobPage = import_string(declared("job_pages")[obj.kind])
-        context = {
-            "job": obj,
-            "live": self.url("progress", obj) if is_open else "",
-            "no_worker": is_open and not alive().exists(),
-            "settled": sum(one.settled for one in progress.values()),
-            "judgements": sum(one.total for one in progress.values()),
-            "result": page.result(obj),
-            "runs": [(evaluation_link(run.pk), display.status_badge(run)) for run in runs],
-            "again": reverse(page.asking) if request.user.has_perms(page.permissions) else "",
-        }
-        return [render_to_string("admin/evaluation/job.html", context, request), *super().get_panels(request, obj)]
-
-    @console_page("<int:pk>/progress/")
-    def progress_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """How far it is, for the page that asks every two seconds whether anything changed."""
-        job: Job = get_object_or_404(self.get_queryset(request), pk=pk)
-        if not self.has_view_permission(request, job):
-            return JsonResponse({}, status=403)
-        runs = list(job.evaluations.all())
-        settled = sum(one.settled for one in progress_of(runs).values()) if runs else 0
-        return JsonResponse({"status": job.status, "done": job.done, "settled": settled})
+add_pages(_urls)

@@ -1,8 +1,8 @@
-"""Evaluation runs: what was measured, by whom, what it cost, and what it says."""
+"""The console's pages of evaluations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -52,7 +52,9 @@ from evaluation.runs.summary import (
 )
 
 CHANGE = "evaluation.change_evaluationrun"
-IDEAS_SHOWN, PAIRS_SHOWN, PLACES_SHOWN = 100, 15, 5
+IDEAS_SHOWN = 100
+PAIRS_SHOWN = 15
+PLACES_SHOWN = 5  # messages of an idea
 
 
 class DimensionFilter(DropdownFilter):
@@ -73,7 +75,7 @@ class DimensionFilter(DropdownFilter):
 
 @admin.register(EvaluationRun)
 class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
-    """A log: evaluations are not edited. Users who may change them can cancel one and have it go on."""
+    """A log: evaluations are not edited. Users who may change them can cancel and resume one."""
 
     own_filters: ClassVar = {"dimension": DimensionFilter}
     list_select_related = ("agent", "channel")
@@ -93,44 +95,42 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
 
     @admin.display(description="evaluation", ordering="pk")
     def name(self, run: EvaluationRun) -> SafeString:
-        mark, how = baseline_badge() if run.is_baseline else "", procedure_badge(run.procedure, run.repeats)
-        return display.lines(format_html("#{} {} {}", run.pk, mark, how), display.moment(run.created_at))
+        baseline = baseline_badge() if run.is_baseline else ""
+        procedure = procedure_badge(run.procedure, run.repeats)
+        return display.lines(format_html("#{} {} {}", run.pk, baseline, procedure), display.moment(run.created_at))
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[EvaluationRun], search_term: str
     ) -> tuple[QuerySet[EvaluationRun], bool]:
-        """Without filters the list names a capture's evaluations of channels in one line, the agent's; files have them all."""
+        """Leave a capture's evaluations of channels to its agent's line, where the list has no filters; files have them all."""
         if request.path == self.url("changelist") and not request.GET.keys() - {"p", "o", "all", "e"}:
             queryset = queryset.filter(~Exists(ChannelShare.objects.filter(channel_run=OuterRef("pk"))))
         return super().get_search_results(request, queryset, search_term)
 
     def fill_in(self, rows: list[Any]) -> None:
-        """Set `share`, `judged_totals` and `ledger` (tokens, cost, unpriced calls) of each run."""
-        judged: dict[tuple[int, str], int] = {}
-        counted = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in rows]).order_by()
-        for run, status, n in counted.values_list("evaluation_run", "status").annotate(n=Count("*")):
-            judged[run, status] = n
-        shares, scores = shares_of([run.pk for run in rows]), dimension_scores(rows)
-        calls = LLMCall.objects.filter(work_id__in=[run.work_id for run in rows]).order_by().values_list("work_id")
-        unpriced = Count("pk", filter=Q(cost_usd__isnull=True))
-        sums = calls.annotate(tokens=Sum(ALL_TOKENS), cost=Sum("cost_usd"), unpriced=unpriced)
-        ledger: dict[str, Any] = {work: spent for work, *spent in sums}
-        parts = ChannelShare.objects.filter(agent_run__in=[run.pk for run in rows]).order_by().values_list("agent_run")
-        channels = dict(parts.annotate(n=Count("*")))
+        """Set what the columns show of each run: `share`, `judged_totals`, `ledger` (tokens, cost, unpriced calls) and more."""
+        keys = [run.pk for run in rows]
+        judged = _judgements_by_status(keys)
+        shares = shares_of(keys)
+        scores = dimension_scores(rows)
+        spent = _spent_by_work([run.work_id for run in rows])
+        links = ChannelShare.objects.filter(agent_run__in=keys).order_by().values_list("agent_run")
+        channels = dict(links.annotate(n=Count("*")))
         for run in rows:
-            run.share, run.dimension_scores = total(shares[run.pk].values()), scores.get(run.pk, {})
+            run.share = total(shares[run.pk].values())
+            run.dimension_scores = scores.get(run.pk, {})
             run.channels_measured = channels.get(run.pk, 0)
-            run.judged_totals = [judged.get((run.pk, s)) for s in ("scored", "trivial", "unscored", "pending")]
-            run.ledger = ledger.get(run.work_id, (None, None, 0))
+            run.judged_totals = [judged.get((run.pk, status)) for status in STATUSES]
+            run.ledger = spent.get(run.work_id, (None, None, 0))
 
     def get_panels(self, request: HttpRequest, obj: EvaluationRun) -> list[SafeString]:
         summaries = summarize(obj).dimensions
         badges = judge_badges(obj.judge, obj.procedure, list(summaries))
-        may = request.user.has_perm(CHANGE)
-        live = "" if obj.status in EvaluationRun.FINAL else f"{reverse('evaluationrun-detail', args=[obj.pk])}?scores=0"
         context = {
             "run": obj,
-            "dimensions": [{**_dimension(obj, one), "agreement": badges[name]} for name, one in summaries.items()],
+            "dimensions": [
+                {**_dimension(obj, summary), "agreement": badges[name]} for name, summary in summaries.items()
+            ],
             "target": target(obj),
             "procedure": procedure_badge(obj.procedure, obj.repeats),
             "simulated_by": simulated_by(obj),
@@ -138,14 +138,18 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             "judged": self.judged(obj),
             "spent": self.spent(obj),
             "error": obj.error or waiting_words([obj]).get(obj.pk, ""),
-            "cancel_url": self.url("cancel", obj) if may and obj.status in CANCELLABLE else "",
-            "resume_url": self.url("resume", obj) if may and obj.status not in CANCELLABLE and can_resume(obj) else "",
-            "live": live,
             "no_worker": obj.status == EvaluationRun.Status.PENDING and not alive().exists(),
             "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
             "scores": display.link(scores_url(obj), "all its scores"),
             "buttons": self.get_buttons(request, obj),
         }
+        if obj.status not in EvaluationRun.FINAL:
+            context["live"] = f"{reverse('evaluationrun-detail', args=[obj.pk])}?scores=0"
+        if request.user.has_perm(CHANGE):
+            if obj.status in CANCELLABLE:
+                context["cancel_url"] = self.url("cancel", obj)
+            elif can_resume(obj):
+                context["resume_url"] = self.url("resume", obj)
         summary = render_to_string("admin/evaluation/evaluationrun/summary.html", context)
         return [summary, *super().get_panels(request, obj)]
 
@@ -160,19 +164,43 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
         return f"Evaluation {row.pk} waits for the worker (manage.py work), which asks only what is left."
 
 
+STATUSES = ("scored", "trivial", "unscored", "pending")
+
+
+def _judgements_by_status(runs: Sequence[int]) -> dict[tuple[int, str], int]:
+    """Count the judgements of runs by primary key and status."""
+    judgements = EvaluationScore.objects.filter(evaluation_run__in=runs).order_by()
+    counts: dict[tuple[int, str], int] = {}
+    for run, status, judged in judgements.values_list("evaluation_run", "status").annotate(n=Count("*")):
+        counts[run, status] = judged
+    return counts
+
+
+def _spent_by_work(work_ids: Sequence[str]) -> dict[str, Any]:
+    """Sum up tokens, cost and unpriced calls by the ledger's name of the work."""
+    calls = LLMCall.objects.filter(work_id__in=work_ids).order_by().values_list("work_id")
+    unpriced = Count("pk", filter=Q(cost_usd__isnull=True))
+    sums = calls.annotate(tokens=Sum(ALL_TOKENS), cost=Sum("cost_usd"), unpriced=unpriced)
+    return {work_id: spent for work_id, *spent in sums}
+
+
 def _channels_link(run: Any) -> SafeString | str:
-    """The evaluations of channels that are part of an agent's."""
+    """Link to the evaluations of channels that are part of an agent's."""
+    if not run.channels_measured:
+        return ""
     url = display.list_url(EvaluationRun, part_of=run.pk)
-    return display.link(url, f"with {counted(run.channels_measured, 'channel')}") if run.channels_measured else ""
+    return display.link(url, f"with {counted(run.channels_measured, 'channel')}")
 
 
 def scores_url(run: EvaluationRun, **filters: str) -> str:
-    """The list of a run's scores, narrowed by `filters`."""
+    """Return the address of the list of a run's scores, narrowed by `filters`."""
     return display.list_url(EvaluationScore, run=run.pk, **filters)
 
 
 def dimension_badges(run: EvaluationRun) -> SafeString:
-    return format_html_join(" ", "{}", ((dimension_badge(str(d)),) for d in run.dimensions)) or display.EMPTY
+    """Show the dimensions that a run measures."""
+    badges = [(dimension_badge(str(dimension)),) for dimension in run.dimensions]
+    return format_html_join(" ", "{}", badges) or display.EMPTY
 
 
 def _spent(run: Any) -> SafeString:
@@ -181,79 +209,88 @@ def _spent(run: Any) -> SafeString:
 
 
 def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
-    """One dimension as the template shows it: score, propositions, and the worst judgement of the weakest one."""
-    own = summary.dimension in run.own_dimensions
-    weakest = summary.weakest if own else None
-    return {
+    """Return one dimension as the template shows it: score, propositions, and the worst judgement of the weakest one."""
+    context: dict[str, Any] = {
         "of": summary,
         "score": number(summary.score, summary.count, digits=2, share=summary.share, why=summary.reason),
         "counts": counts(summary),
-        "table": _propositions(run, summary, weakest) if own else _channels(summary),
         "ideas": idea_rows(run) if summary.dimension in COUNTED else [],
         "pairs": _pairs(run, summary.dimension),
-        "worst": worst_judgement(run, summary.dimension, weakest.id) if weakest is not None else None,
+        "worst": None,
     }
+    if summary.dimension not in run.own_dimensions:
+        context["table"] = _channels(summary)
+        return context
+    weakest = summary.weakest
+    context["table"] = _propositions(run, summary, weakest)
+    if weakest is not None:
+        context["worst"] = worst_judgement(run, summary.dimension, weakest.id)
+    return context
 
 
 def _propositions(run: EvaluationRun, summary: DimensionSummary, weakest: PropositionSummary | None) -> SafeString:
-    rows = []
+    """Show the propositions of a dimension with their means; the weakest is marked."""
     asked = EvaluationScore.objects.filter(evaluation_run=run, dimension=summary.dimension)
     claims = dict(asked.order_by().values_list("proposition_id").annotate(words=Max("claim")))
-    for row in summary.propositions:
-        url = scores_url(run, dimension__exact=summary.dimension, proposition_id=row.id)
-        marks = (
-            display.badge("inverted", "plain", "an anti-pattern: its score is 9 − the judge's") if row.inverted else "",
-            display.badge("weakest", "bad") if row is weakest else "",
-        )
-        name = format_html("{} {} {}", display.link(url, row.id, "its scores in this evaluation"), *marks)
+    rows: list[tuple[object, ...]] = []
+    for proposition in summary.propositions:
+        url = scores_url(run, dimension__exact=summary.dimension, proposition_id=proposition.id)
+        inverted = is_weakest = SafeString("")
+        if proposition.inverted:
+            inverted = display.badge("inverted", "plain", "an anti-pattern: its score is 9 − the judge's")
+        if proposition is weakest:
+            is_weakest = display.badge("weakest", "bad")
+        link = display.link(url, proposition.id, "its scores in this evaluation")
+        name = format_html("{} {} {}", link, inverted, is_weakest)
+        claim = format_html('<span dir="auto">{}</span>', display.visible(claims.get(proposition.id) or proposition.id))
         rows.append(
             (
-                display.lines(
-                    format_html('<span dir="auto">{}</span>', display.visible(claims.get(row.id) or row.id)), name
-                ),
-                number(row.score, row.count, share=row.share),
-                f"{row.weight:g}",
-                counts(row),
+                display.lines(claim, name),
+                number(proposition.score, proposition.count, share=proposition.share),
+                f"{proposition.weight:g}",
+                counts(proposition),
             )
         )
     return table(("Proposition", "Mean", "Weight", "Judgements"), rows, label="Propositions")
 
 
 def _channels(summary: DimensionSummary) -> SafeString:
-    """The channels an agent's dimension was measured in, each leading to its own evaluation."""
+    """Show the channels an agent's dimension was measured in, each with a link to its own evaluation."""
     rows = [
         (
-            display.page_of(part.run, str(part.run.channel)),
-            number(part.score, part.count, share=part.share),
-            f"{part.messages:,}",
+            display.page_of(channel.run, str(channel.run.channel)),
+            number(channel.score, channel.count, share=channel.share),
+            f"{channel.messages:,}",
         )
-        for part in summary.channels
+        for channel in summary.channels
     ]
     return table(("Channel", "Number", "Messages of the agent"), rows, label="Channels")
 
 
 def _pairs(run: EvaluationRun, dimension: str) -> SafeString:
-    """The pairs of agents whose words are most alike."""
+    """Show the pairs of agents whose words are most alike."""
     pairs = run.figures.get(dimension, {}).get("pairs", [])[:PAIRS_SHOWN]
     rows = [(first, second, f"{similarity:.0%}") for first, second, similarity in pairs]
     return table(("Agent", "Agent", "Vocabulary in common"), rows, label="Whose words are most alike")
 
 
 def idea_rows(run: EvaluationRun) -> list[dict[str, Any]]:
-    """The distinct ideas of a channel's run, with those that are the same and links to where each was said."""
+    """Return the distinct ideas of a channel's run, each with links to some messages in which it occurs."""
     if run.channel_id is None:
         return []
-    ideas: Sequence[DistinctIdea] = distinct_ideas(run)[:IDEAS_SHOWN]
-    wanted = {position for idea in ideas for position in idea.positions[:PLACES_SHOWN]}
-    messages_at = {m.position: m for m in Message.objects.filter(channel=run.channel_id, position__in=wanted)}
-    return [
-        {
-            "distinct": idea,
-            "places": [
-                display.link(transcript_url(messages_at[position]), f"{position}", "in its conversation")
-                for position in idea.positions[:PLACES_SHOWN]
-                if position in messages_at
-            ],
-        }
-        for idea in ideas
-    ]
+    ideas = distinct_ideas(run)[:IDEAS_SHOWN]
+    positions: set[int] = set()
+    for idea in ideas:
+        positions.update(idea.positions[:PLACES_SHOWN])
+    messages = Message.objects.filter(channel=run.channel_id, position__in=positions)
+    message_at = {message.position: message for message in messages}
+    return [{"distinct": idea, "places": _message_links(idea, message_at)} for idea in ideas]
+
+
+def _message_links(idea: DistinctIdea, message_at: Mapping[int, Message]) -> list[SafeString]:
+    """Return links to the first messages in which an idea occurs, as far as they are still there."""
+    links: list[SafeString] = []
+    for position in idea.positions[:PLACES_SHOWN]:
+        if position in message_at:
+            links.append(display.link(transcript_url(message_at[position]), f"{position}", "in its conversation"))
+    return links

@@ -1,4 +1,4 @@
-"""Schedules: made and changed in a form, fired by hand, with what they measured."""
+"""The console's pages of schedules: a form to make and change them, actions, and what they measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin.display import agent_chip
 from agents.kit.console import display
-from agents.kit.console.forms import confirmed, tell_done
+from agents.kit.console.forms import confirmed, report_done
 from agents.kit.console.panels import table
 from agents.kit.console.site import Button, ModelAdmin, TextInput
 from evaluation.admin.display import dimension_badge, evaluation_link, judge_badge, overall_meter
@@ -29,10 +29,11 @@ else:
     ScheduleModelForm = forms.ModelForm
 
 RUNS_SHOWN = 20
+AGENTS_SHOWN = 5
 
 
 class ScheduleForm(ScheduleModelForm):
-    """Whether window, tags and limits can be used is said by the model, field by field."""
+    """The form of a schedule. The model checks window, tags and limits, field by field."""
 
     every = forms.CharField(widget=TextInput, max_length=10, help_text=ALLOWED_EVERY)
     dimensions = forms.MultipleChoiceField(
@@ -103,7 +104,7 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
     def _switch(self, request: HttpRequest, queryset: QuerySet[EvaluationSchedule], *, is_active: bool) -> None:
         chosen = EvaluationSchedule.objects.filter(pk__in=queryset.values("pk"))
         done = chosen.exclude(is_active=is_active).update(is_active=is_active)
-        tell_done(self, request, "schedule", "resumed" if is_active else "paused", done=done, chosen=chosen.count())
+        report_done(self, request, "schedule", "resumed" if is_active else "paused", done=done, chosen=chosen.count())
 
     @admin.display(description="schedule", ordering="name")
     def name_and_state(self, schedule: EvaluationSchedule) -> SafeString:
@@ -113,12 +114,17 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
     @admin.display(description="agents")
     def whom(self, schedule: EvaluationSchedule) -> SafeString | str:
         agents = list(schedule.agents.all())
-        names = ", ".join(agent.display_name for agent in agents[:5])
-        return display.isolated(f"{names} and {len(agents) - 5} more" if len(agents) > 5 else names or "all active")
+        if not agents:
+            return display.isolated("all active")
+        names = ", ".join(agent.display_name for agent in agents[:AGENTS_SHOWN])
+        if len(agents) > AGENTS_SHOWN:
+            names += f" and {len(agents) - AGENTS_SHOWN} more"
+        return display.isolated(names)
 
     @admin.display(description="dimensions")
     def what(self, schedule: EvaluationSchedule) -> SafeString | str:
-        return format_html_join(" ", "{}", ((dimension_badge(str(name)),) for name in schedule.dimensions)) or "all"
+        badges = [(dimension_badge(str(name)),) for name in schedule.dimensions]
+        return format_html_join(" ", "{}", badges) or "all"
 
     @admin.display(description="window, every")
     def how(self, schedule: EvaluationSchedule) -> SafeString:
@@ -137,22 +143,27 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
 
 
 def _history(schedule: EvaluationSchedule, buttons: list[Button]) -> SafeString:
-    """The newest evaluations of agents it asked for."""
+    """Show the newest evaluations of agents that a schedule asked for; the judge is a column where there are several."""
     newest = schedule.runs.filter(agent__isnull=False).select_related("agent").order_by("-created_at", "-pk")
     runs = list(newest[:RUNS_SHOWN])
-    shares, scores = shares_of([run.pk for run in runs]), dimension_scores(runs)
+    shares = shares_of([run.pk for run in runs])
+    scores = dimension_scores(runs)
     judges = {run.judge for run in runs}
-    rows = [
-        (
+    heads = ["Evaluation", "Agent", "Status", "Overall score"]
+    if len(judges) > 1:
+        heads.append("Judge")
+    rows: list[list[object]] = []
+    for run in runs:
+        share = total(shares[run.pk].values())
+        row: list[object] = [
             display.lines(evaluation_link(run.pk), display.moment(run.created_at)),
             agent_chip(run.agent),
             display.status_badge(run),
-            overall_meter(run.overall_score, scores.get(run.pk, {}), share=total(shares[run.pk].values())),
-            *([judge_badge(run.judge)] if len(judges) > 1 else []),
-        )
-        for run in runs
-    ]
-    heads = ("Evaluation", "Agent", "Status", "Overall score", *(["Judge"] if len(judges) > 1 else []))
+            overall_meter(run.overall_score, scores.get(run.pk, {}), share=share),
+        ]
+        if len(judges) > 1:
+            row.append(judge_badge(run.judge))
+        rows.append(row)
     context = {
         "table": table(heads, rows, label="What it measured"),
         "judge": judge_badge(*judges) if len(judges) == 1 else "",

@@ -1,4 +1,4 @@
-"""Scores: every judgement with its reasons, linked to the message it is about."""
+"""The console's pages of judgements, each with its reasons, linked to the message it is about."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
         "judge", lambda score: "" if score.judge == RULE_JUDGE else judge_badge(score.judge), ordering="judge"
     )
     who = display.column("target", lambda score: target(score.evaluation_run))
-    message_link = display.column("message", lambda score: _said(score, score.message))
-    earlier_link = display.column("compared with", lambda score: _said(score, score.compared_with))
+    message_link = display.column("message", lambda score: _message_block(score, score.message))
+    earlier_link = display.column("compared with", lambda score: _message_block(score, score.compared_with))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EvaluationScore]:
         """Mark the rows for those who may not read messages."""
@@ -68,91 +68,99 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
         return format_html("{} {}", display.link(url, score.proposition_id, score.claim), mark)
 
     @admin.display(description="message")
-    def said(self, score: EvaluationScore) -> SafeString:
-        message, before = score.message, score.compared_with
-        if message is None:
-            over = "the whole window" if score.evaluation_run.channel_id is None else "the whole conversation"
-            place = format_html('<span class="pl-subtle">{}</span>', over)
+    def judged(self, score: EvaluationScore) -> SafeString:
+        """Show who was measured, and the start of the message judged with a link to it, and of the earlier one of a pair."""
+        message, earlier = score.message, score.compared_with
+        if message is not None:
+            text = display.link(transcript_url(message), _quoted(score, message, 70), "in its conversation")
         else:
-            text = _quoted(score, message, 70)
-            place = display.link(transcript_url(message), text, "in its conversation")
-        if before is not None:
-            earlier = display.link(transcript_url(before), _quoted(score, before, 50), "the earlier message")
-            place = format_html('{} <span class="pl-subtle">against</span> {}', place, earlier)
-        return format_html('<div class="pl-wide">{}</div>', display.lines(target(score.evaluation_run), place))
+            over = "the whole window" if score.evaluation_run.channel_id is None else "the whole conversation"
+            text = format_html('<span class="pl-subtle">{}</span>', over)
+        if earlier is not None:
+            earlier_link = display.link(transcript_url(earlier), _quoted(score, earlier, 50), "the earlier message")
+            text = format_html('{} <span class="pl-subtle">against</span> {}', text, earlier_link)
+        return format_html('<div class="pl-wide">{}</div>', display.lines(target(score.evaluation_run), text))
 
     @admin.display(description="why")
     def why(self, score: EvaluationScore) -> SafeString:
         if _unread(score):
             return display.EMPTY
-        return display.folded("\n\n".join(filter(None, (score.reason, score.reasoning, score.justification))), 60)
+        texts = (score.reason, score.reasoning, score.justification)
+        return display.folded("\n\n".join(text for text in texts if text), 60)
 
     @admin.display(description="flaws")
     def flaw_list(self, score: EvaluationScore) -> SafeString:
-        flaws = ((display.visible(flaw),) for flaw in score.flaws)
+        flaws = [(display.visible(flaw),) for flaw in score.flaws]
         return format_html_join("", "<div>• {}</div>", flaws) or display.EMPTY
 
 
 def _unread(score: Any) -> bool:
-    """Whether the user may not read messages, nor what a judge quotes of them."""
+    """Return whether the user may not read messages, nor what a judge quotes of them."""
     return bool(score.unread)
 
 
 def _quoted(score: EvaluationScore, message: Message, most: int) -> str:
-    return f"message {message.position}" if _unread(score) else display.shortened(_judged_text(score, message), most)
+    """Return the start of a message's text, or its number for users who may not read it."""
+    if _unread(score):
+        return f"message {message.position}"
+    return display.shortened(_judged_text(score, message), most)
 
 
 def _judged_text(score: EvaluationScore, message: Message) -> str:
-    """The text of a message, or the start of what stood in for it where that was judged."""
+    """Return the text of a message, or the start of what stood in for it where that was judged."""
     if score.evaluation_run.swaps and message.pk == score.message_id:
         return f"swapped in: {score.context_snippet}"
     return message.text
 
 
-def _said(score: EvaluationScore, message: Message | None) -> SafeString:
+def _message_block(score: EvaluationScore, message: Message | None) -> SafeString:
+    """Show the text that was judged, with a link to its conversation."""
     if message is None:
         return display.EMPTY
     if _unread(score):
         return display.visible(f"message {message.position}")
-    place = display.link(transcript_url(message), "Read it in its conversation")
-    return format_html("{}{}", display.block(_judged_text(score, message)), place)
+    link = display.link(transcript_url(message), "Read it in its conversation")
+    return format_html("{}{}", display.block(_judged_text(score, message)), link)
 
 
-SHOWN = 5  # scores of a message; the lowest
+SCORES_SHOWN = 5  # of a message; the lowest
 
 
 def judgement_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
-    """For the transcript: the scores of each message in its newest evaluation, lowest first. One query for a page."""
-    mine: dict[str, Any] = {"partition_by": [F("message_id")]}
+    """Show, for the transcript, the scores of each message in its newest evaluation, lowest first; one query for a page."""
+    per_message: dict[str, Any] = {"partition_by": [F("message_id")]}
     newest = (
         EvaluationScore.objects.filter(message__in=messages)
         .exclude(status=EvaluationScore.Status.PENDING)
         .annotate(
-            of_message=Window(Count("pk"), **mine),
-            age=Window(DenseRank(), order_by=F("evaluation_run_id").desc(), **mine),
+            of_message=Window(Count("pk"), **per_message),
+            age=Window(DenseRank(), order_by=F("evaluation_run_id").desc(), **per_message),
         )
         .filter(age=1)
         .order_by("message_id", F("score").asc(nulls_last=True), "pk")
         .defer("flaws", "recommendations", "context_snippet", "claim")
     )
-    by_message: dict[int, list[Any]] = {}
+    scores_by_message: dict[int, list[Any]] = {}
     for score in newest:
         if score.message_id is not None:
-            by_message.setdefault(score.message_id, []).append(score)
-    return {
-        message.pk: _note(request, message, by_message[message.pk]) for message in messages if message.pk in by_message
-    }
+            scores_by_message.setdefault(score.message_id, []).append(score)
+    notes: dict[int, SafeString] = {}
+    for message in messages:
+        if message.pk in scores_by_message:
+            notes[message.pk] = _note(request, message, scores_by_message[message.pk])
+    return notes
 
 
 def _note(request: HttpRequest, message: Message, scores: list[Any]) -> SafeString:
+    """Render the note on a message: its lowest scores in its newest evaluation."""
     message_admin: Any = admin.site.get_model_admin(Message)
     scored = [score.score for score in scores if score.status == EvaluationScore.Status.SCORED]
     context = {
         "message": message.pk,
         "lowest": scored[0] if scored else None,
         "scored": len(scored),
-        "scores": scores[:SHOWN],
-        "left_out": max(0, len(scores) - SHOWN),
+        "scores": scores[:SCORES_SHOWN],
+        "left_out": max(0, len(scores) - SCORES_SHOWN),
         "total": scores[0].of_message,
         "run": scores[0].evaluation_run_id,
         "buttons": message_admin.get_buttons(request, message),

@@ -112,9 +112,10 @@ class EvaluationRow(
 
 
 def links_of(request: Request, run: EvaluationRun) -> dict[str, str]:
-    """Where to go from an evaluation."""
-    ways = ("scores", "cancel", "resume")
-    links = {f"{way}_url": str(reverse(f"evaluationrun-{way}", [run.pk], request=request)) for way in ways}
+    """Return the addresses that lead on from an evaluation."""
+    links: dict[str, str] = {}
+    for name in ("scores", "cancel", "resume"):
+        links[f"{name}_url"] = str(reverse(f"evaluationrun-{name}", [run.pk], request=request))
     if run.agent is not None:
         compare = reverse("baseline-compare", [run.agent.slug], request=request)
         links["compare_url"] = f"{compare}?run={run.pk}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -55,35 +55,44 @@ class Propositions(View):
     @answers(PropositionAnswer, 409)
     def list(self, request: Request) -> Response:
         given = self.query
-        agent, level = given["agent"], given["level"] or "evaluation"
+        agent = given["agent"]
+        level = given["level"] or "evaluation"
         dimensions = [given["dimension"]] if given["dimension"] else [*Dimension.values]
         with reading_propositions():
-            rows = [*(_merged(agent, dimensions, level) if agent else _by_file(dimensions, level))]
+            found = _merged_rows(agent, dimensions, level) if agent else _rows_by_file(dimensions, level)
+            rows = list(found)
         if given["active"] is not None:
             rows = [row for row in rows if row.active is given["active"]]
         return self.get_paginated_response(self.paginate_queryset(rows))
 
 
-def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[PropositionAnswer]:
-    files, seeded = load_all(), agent.seeded
+def _merged_rows(agent: Agent, dimensions: list[str], level: str) -> Iterator[PropositionAnswer]:
+    """Yield the propositions of an agent, the defaults merged in, then those that are not judged."""
+    files = load_all()
     for dimension in dimensions:
-        asked = (
-            propositions_asked(agent, dimension, files=files)
-            if level == "evaluation"
-            else propositions_for(agent_slug=agent.slug, dimension=dimension, level=level, files=files, seeded=seeded)
-        )
-        yield from (_shown(proposition, agent.slug, level) for proposition in asked)
-    for file in applying(_files(dimensions, level), seeded=seeded):
+        for proposition in _asked(agent, dimension, level, files):
+            yield _row(proposition, agent.slug, level)
+    for file in applying(_files(dimensions, level), seeded=agent.seeded):
         if file.agent_id in (DEFAULT, agent.slug):
-            yield from (_shown(suggestion, agent.slug, level) for suggestion in file.inactive)
+            for proposition in file.inactive:
+                yield _row(proposition, agent.slug, level)
 
 
-def _by_file(dimensions: list[str], level: str) -> Iterator[PropositionAnswer]:
-    if problems := file_problems():  # a list of every file leaves none out
+def _asked(agent: Agent, dimension: str, level: str, files: Sequence[LoadedFile]) -> Sequence[Proposition]:
+    """Return the propositions that are judged of an agent; its traits have some at the level of evaluations."""
+    if level == "evaluation":
+        return propositions_asked(agent, dimension, files=files)
+    return propositions_for(agent_slug=agent.slug, dimension=dimension, level=level, files=files, seeded=agent.seeded)
+
+
+def _rows_by_file(dimensions: list[str], level: str) -> Iterator[PropositionAnswer]:
+    """Yield the propositions of every file, one by one."""
+    problems = file_problems()
+    if problems:  # a list of every file leaves none out
         raise PropositionError(problems)
     for file in _files(dimensions, level):
         for proposition in (*file.propositions, *file.inactive):
-            yield _shown(proposition, _owner(file), level)
+            yield _row(proposition, _owner(file), level)
 
 
 def _files(dimensions: list[str], level: str) -> list[LoadedFile]:
@@ -92,8 +101,9 @@ def _files(dimensions: list[str], level: str) -> list[LoadedFile]:
 
 
 def _owner(file: LoadedFile) -> str | None:
+    """Return the slug of the agent that a file is about; None for the defaults."""
     return None if file.agent_id == DEFAULT else file.agent_id
 
 
-def _shown(proposition: Proposition, agent: str | None, level: str) -> PropositionAnswer:
+def _row(proposition: Proposition, agent: str | None, level: str) -> PropositionAnswer:
     return PropositionAnswer.of(proposition, {"agent": agent, "level": level})

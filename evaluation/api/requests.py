@@ -21,7 +21,7 @@ from evaluation.propositions.files import PropositionError
 
 @contextmanager
 def reading_propositions() -> Iterator[None]:
-    """Inside, proposition files that cannot be used are a 409 that says what to correct where, and none for what is asked a 400."""
+    """Answer 409 for proposition files that cannot be used, with what to correct where; 400 where there are none for what is asked."""
     try:
         yield
     except PropositionError as error:

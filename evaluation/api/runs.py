@@ -37,7 +37,8 @@ from evaluation.runs.execute import run_json
 from evaluation.runs.request import RunRequest, request_evaluation
 from evaluation.runs.summary import summarize
 
-EMBEDDED, MOST_EMBEDDED = 20, 1_000
+EMBEDDED = 20  # judgements in an evaluation, unless asked otherwise
+MOST_EMBEDDED = 1_000
 
 
 class WholeRunFilters(Filters):
@@ -80,8 +81,8 @@ class Evaluations(Rows):
         """
         with reading_propositions():
             asked = self.read_body()
-            run, again = request_evaluation(asked, agent=asked.agent, channel=asked.channel)
-        return accepted(request, run, taken_up=again)
+            run, resumed = request_evaluation(asked, agent=asked.agent, channel=asked.channel)
+        return accepted(request, run, taken_up=resumed)
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """One evaluation: what was asked for, how far it is, what it measured, and its judgements.
@@ -90,8 +91,10 @@ class Evaluations(Rows):
         unless `?scores=N` says otherwise (0 while you only wait for it, at most 1,000); `scores_url` has them all, in pages. Ask again
         with `If-None-Match` while you wait: 304 as long as nothing was judged.
         """
-        wanted = self.query["scores"]
-        most, run = EMBEDDED if wanted is None else wanted, self.get_object()
+        run = self.get_object()
+        most = self.query["scores"]
+        if most is None:
+            most = EMBEDDED
         scores = list(scores_of(run)[: most + 1]) if most else []
         shares = run.channel_shares.select_related("channel_run__channel")
         answer = WholeEvaluation(
@@ -131,7 +134,7 @@ class Evaluations(Rows):
 
 
 def accepted(request: Request, run: EvaluationRun, **more: Any) -> Response:
-    """202: a worker does it; where to look."""
+    """Answer 202 with the address of the evaluation: a worker makes it."""
     answer = AcceptedEvaluation(**dict(EvaluationRow.of(run, {"request": request})), **more)
     return located(answer, status=202)
 
@@ -176,10 +179,12 @@ class Scores(Listed):
         return scores_of(run)
 
     def get_answer_class(self) -> type[BlindScoreRow]:
-        return BlindScoreRow if self.request.query_params.get("blind", "").strip() == "true" else ScoreRow
+        if self.request.query_params.get("blind", "").strip() == "true":
+            return BlindScoreRow
+        return ScoreRow
 
 
 def scores_of(run: EvaluationRun) -> QuerySet[EvaluationScore]:
-    """The judgements of a run with what their rows show, without the messages' texts."""
+    """Return the judgements of a run with what their rows show, without the messages' texts."""
     scores = EvaluationScore.objects.filter(evaluation_run=run).select_related("message__channel")
     return scores.defer("message__text", "message__tags", "message__channel__topic").order_by("pk")

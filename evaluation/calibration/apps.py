@@ -5,7 +5,6 @@ class CalibrationConfig(capability.Capability):
     name = "evaluation.calibration"
     verbose_name = "Trust in judges"
     judge_badges = ["evaluation.calibration.admin.trust.badges_of"]
-    job_pages = {"judge_check": "evaluation.calibration.admin.jobs.JUDGE_CHECK"}
     summary_parts = ["evaluation.calibration.agreement.with_trust"]
     job_kinds = {"judge_check": "evaluation.calibration.jobs.conclude"}
     work_queues = {"calibration": "evaluation.calibration.agreement.work_one"}

@@ -20,8 +20,8 @@ from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, SwapHa
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import rounded
 from evaluation.runs.swaps import foils_in
-from evaluation.scorers.subjects import spoken_by
-from evaluation.statistics.separation import Compared, area_of
+from evaluation.scorers.subjects import messages_of_agent
+from evaluation.statistics.separation import Stratum, area_of
 
 HIGH = 7  # "mostly true": a swapped text that scores this passes for the agent's own
 SAMPLES = 10
@@ -102,7 +102,7 @@ class SwapTest(BaseModel):
 
 def said_something(spec: RunSpec) -> bool:
     """Return whether the agent of a spec said something where it looks."""
-    return spec.agent is not None and spoken_by(agent=spec.agent, window=spec.window, where=spec.where).exists()
+    return spec.agent is not None and messages_of_agent(agent=spec.agent, window=spec.window, where=spec.where).exists()
 
 
 def swap_specs(spec: RunSpec) -> tuple[RunSpec, RunSpec]:
@@ -211,7 +211,7 @@ def _why_unscored(dimension: str, pairs: Sequence[Pair]) -> str:
 class _Comparison:
     """Own texts compared with swapped ones: the pairs, and the sum of the scores of either side over the pairs."""
 
-    stratum: Compared
+    stratum: Stratum
     own_sum: float
     swapped_sum: float
 
@@ -246,7 +246,7 @@ def _compare(own: Sequence[TextScores], swapped: Sequence[TextScores]) -> _Compa
                 wins += 0.5
             own_compared.add(own_number)
             swapped_compared.add(swapped_number)
-    return _Comparison(Compared(len(own_compared), len(swapped_compared), pairs, wins), own_sum, swapped_sum)
+    return _Comparison(Stratum(len(own_compared), len(swapped_compared), pairs, wins), own_sum, swapped_sum)
 
 
 def _text_score(text: TextScores) -> float:

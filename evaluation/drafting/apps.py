@@ -4,5 +4,4 @@ from agents.kit import capability
 class DraftingConfig(capability.Capability):
     name = "evaluation.drafting"
     verbose_name = "Drafting propositions"
-    job_pages = {"suggestions": "evaluation.drafting.admin.jobs.SUGGESTIONS"}
     job_kinds = {"suggestions": "evaluation.drafting.jobs.suggest"}

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q
 
 from agents.kit.models import Leasable
 from agents.models import Channel
@@ -71,8 +71,6 @@ class Experiment(Leasable):
 class ExperimentEnvironment(Leasable):
     """One conversation of an arm: its agents, and how far it was played. Environments of one number have the same agents in all arms."""
 
-    WHOSE: ClassVar = -F("channel_id")
-
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="environments", db_index=False)
     arm = models.SlugField(max_length=64)
     repeat = models.PositiveSmallIntegerField(default=1, help_text="from 1")
@@ -95,9 +93,9 @@ class ExperimentEnvironment(Leasable):
         ordering: ClassVar = ["experiment", "repeat", "number", "arm"]
         indexes: ClassVar = [
             models.Index(
-                fields=["channel", "created_at", "id"],
+                fields=["created_at", "id"],
                 condition=Q(status__in=["pending", "running"]),
-                name="environment_open_of_channel",
+                name="environment_open",
             )
         ]
         constraints: ClassVar = [

@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from agents.kit.models import owner_name
 from agents.kit.models.lease import LeaseLost
-from agents.kit.running import check_stop, outlasting, pause, side_by_side
+from agents.kit.running import check_stop, pause, retry_on_outage, side_by_side
 from agents.kit.work.queues import carry_out, do_next, wake_workers
 from agents.models import Agent, Message
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
@@ -272,7 +272,7 @@ def _renew_lease(environment: ExperimentEnvironment, owner: str, **fields: Any) 
     if is_fresh and not fields:
         return
     leased = ExperimentEnvironment.objects.filter(pk=environment.pk, status=Status.RUNNING, lease_owner=owner)
-    if not outlasting(lambda: leased.update(lease_expires_at=now + LEASE, **fields)):
+    if not retry_on_outage(lambda: leased.update(lease_expires_at=now + LEASE, **fields)):
         raise LeaseLost(f"{environment} is not held by {owner} any more")
     environment.lease_expires_at = now + LEASE
 

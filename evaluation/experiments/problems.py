@@ -17,7 +17,7 @@ from agents.kit.llm.endpoints import problem_of
 from agents.kit.refusals import Refused
 from agents.models import Message
 from agents.models.conversations import UnknownAgent, find_agent
-from agents.turn.pipeline import name_of, pipeline
+from agents.turn.pipeline import pipeline, stage_name
 from evaluation.experiments.scenario import Arm, FieldPath, PlayedDebate, ScenarioProblem
 
 SET_BY_EXPERIMENT = ("tags", "scene", "lines", "until", "apart", "debate")  # overrides that an arm cannot set
@@ -135,7 +135,7 @@ def _unknown_stages(parent: FieldPath, names: Sequence[Any]) -> Iterator[Scenari
 
 
 def _known_stages() -> list[str]:
-    return [name_of(stage) for stage in pipeline().stages]
+    return [stage_name(stage) for stage in pipeline().stages]
 
 
 def _debate_problems(debate: PlayedDebate) -> Iterator[ScenarioProblem]:

@@ -28,7 +28,9 @@ from evaluation.scorers.fluency import repetition_value
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
 NEEDS_JUDGE_FOR_FLAWS = "needs an LLM judge: hard mode takes off for every flaw, and cues list none"
 NO_CUE_FOUND = "needs an LLM judge: none of the claim's cues occurs in the text"
-SUPPORTED, CONTRADICTED, BOTH = 8, 1, 4
+SUPPORTED = 8  # of 9, where only cues for the claim occur
+CONTRADICTED = 1
+BOTH = 4
 NO_REPETITION = "needs an LLM judge: no words are repeated, and n-grams cannot tell whether thoughts are"
 REPETITIVE = 0.3  # share of 3-grams, as for suppression (specification 000, S-7.2)
 LEAST_LINES = 10  # lines of a conversation that make voices
@@ -37,17 +39,21 @@ DISTINCT = 0.15  # distinctness at which the scale has risen by 1 - 1/e
 
 @one_message()
 def score(request: LLMRequest) -> dict[str, Any]:
-    """Scores for the request's claims, in the shape of a judge's reply (responder for the task ``score``)."""
-    claims, texts, facts = request.facts["claims"], request.facts["texts"], request.facts
-    entries = {
-        key: _measured(claim, texts, facts.get("measured")) or score_claim(claim, texts, facts.get("history"))
-        for key, claim in claims.items()
-    }
-    return entries if len(entries) > 1 else next(iter(entries.values()))
+    """Score the request's claims; return them in the shape of a judge's reply (responder for the task ``score``)."""
+    facts = request.facts
+    entries: dict[str, Any] = {}
+    for key, claim in facts["claims"].items():
+        if _needs_figures(claim):
+            entries[key] = _score_figures(claim["measure"], facts.get("measured") or {})
+        else:
+            entries[key] = score_claim(claim, facts["texts"], facts.get("history"))
+    if len(entries) == 1:
+        return next(iter(entries.values()))
+    return entries
 
 
 def check(request: LLMRequest) -> dict[str, Any]:
-    """True or false for one claim from its cues (responder for the task ``check``).
+    """Answer true or false to one claim from its cues (responder for the task ``check``).
 
     Raises:
         InvalidAnswer: The cues say nothing; the result is "could not be judged", not False.
@@ -58,30 +64,34 @@ def check(request: LLMRequest) -> dict[str, Any]:
     return {**entry, "value": entry["value"] >= SUPPORTED}
 
 
-def _measured(
-    claim: Mapping[str, Any], texts: Sequence[str], measured: Mapping[str, Any] | None
-) -> dict[str, Any] | None:
-    """The entry for a claim that names a statistic about more than its own text; None for every other claim."""
-    if claim["hard"] or claim["measure"] not in ("voice", "voices"):
-        return None
-    figures = (measured or {}).get(claim["measure"])
-    return _score_voice(figures) if claim["measure"] == "voice" else _score_voices(figures)
+def _needs_figures(claim: Mapping[str, Any]) -> bool:
+    """Return whether a claim names a statistic about more than its own text."""
+    return not claim["hard"] and claim["measure"] in ("voice", "voices")
+
+
+def _score_figures(measure: str, measured: Mapping[str, Any]) -> dict[str, Any]:
+    if measure == "voice":
+        return _score_voice(measured.get("voice"))
+    return _score_voices(measured.get("voices"))
 
 
 def _score_voice(figures: Mapping[str, Any] | None) -> dict[str, Any]:
-    """How surely the agent said the later message, by how it spoke before: ``round(9 * p)``; 4 and 5 cannot tell."""
-    if figures is None or "own" not in figures:
-        return {"unscored": (figures or {"why": "no voice was measured"})["why"]}
+    """Score how surely the agent said the later message, by how it spoke before: ``round(9 * p)``; 4 and 5 cannot tell."""
+    if figures is None:
+        return {"unscored": "no voice was measured"}
+    if "own" not in figures:
+        return {"unscored": figures["why"]}
     reasoning = (
         f"Written as the agent wrote its {figures['messages']} messages before, and not as {figures['beside']} wrote "
         f"{figures['others']}: {figures['own']:.0%} (50 % = it fits both; by runs of 2 to 4 characters and style, names masked)."
-        + (f" Unusual: {', '.join(figures['odd'])}." if figures["odd"] else "")
     )
+    if figures["odd"]:
+        reasoning += f" Unusual: {', '.join(figures['odd'])}."
     return _entry(round(9 * figures["own"]), reasoning, 0.5)
 
 
 def _score_voices(figures: Mapping[str, Any] | None) -> dict[str, Any]:
-    """How well speakers can be told apart: ``round(9 * (1 - exp(-d / 0.15)))``, d = distinctness of vocabulary + of style."""
+    """Score how well speakers can be told apart: ``round(9 * (1 - exp(-d / 0.15)))``, d = distinctness of vocabulary + of style."""
     if figures is None or figures["lines"] < LEAST_LINES:
         return {"unscored": f"voices show across at least {LEAST_LINES} lines, two or more of each of two agents"}
     distinct = max(0.0, figures["vocabulary"]) + max(0.0, figures["style"])
@@ -94,7 +104,7 @@ def _score_voices(figures: Mapping[str, Any] | None) -> dict[str, Any]:
 
 @one_message()
 def score_claim(claim: Mapping[str, Any], texts: Sequence[str], history: Sequence[str] | None = None) -> dict[str, Any]:
-    """One claim's entry of a reply, or ``{"unscored": why}``, with ``"out_of_reach"`` where the claim gives nothing to go by.
+    """Return one claim's entry of a reply, or ``{"unscored": why}``, with ``"out_of_reach"`` where the claim gives nothing to go by.
 
     Args:
         claim: As a request's facts hold it: ``cues``, ``measure``, ``hard``.
@@ -103,28 +113,53 @@ def score_claim(claim: Mapping[str, Any], texts: Sequence[str], history: Sequenc
     if claim["hard"]:
         return {"unscored": NEEDS_JUDGE_FOR_FLAWS, "out_of_reach": True}
     if claim["measure"] in ("repetition", "phrases"):
-        return _score_repetition(texts) if history is None else _score_draft_repetition("\n".join(texts), history)
+        if history is None:
+            return _score_repetition(texts)
+        return _score_draft_repetition("\n".join(texts), history)
     cues = claim["cues"]
     if not cues:
         return {"unscored": NEEDS_JUDGE, "out_of_reach": True}
     text = "\n".join(texts)
-    places_of_each = []
-    for phrases in (cues["supports"], cues["contradicts"]):
-        matches, undecided = find_all(phrases, text)
-        if undecided and not matches:
-            return {"unscored": str(next(iter(undecided.values())))}
-        places_of_each.append([" ".join(match.group().split()) or phrase for phrase, match in matches.items()])
-    supports, contradicts = (list(dict.fromkeys(places)) for places in places_of_each)
+    try:
+        supports = _find_cues(cues["supports"], text)
+        contradicts = _find_cues(cues["contradicts"], text)
+    except Undecided as problem:
+        return {"unscored": str(problem)}
+    return _score_cues(supports, contradicts)
+
+
+def _find_cues(phrases: Sequence[str], text: str) -> list[str]:
+    """Return the words of a text in which these cues occur, each once.
+
+    Raises:
+        Undecided: A pattern took too long, and no other cue occurs.
+    """
+    matches, undecided = find_all(phrases, text)
+    if undecided and not matches:
+        raise next(iter(undecided.values()))
+    found = [" ".join(match.group().split()) or phrase for phrase, match in matches.items()]
+    return list(dict.fromkeys(found))
+
+
+def _score_cues(supports: Sequence[str], contradicts: Sequence[str]) -> dict[str, Any]:
+    """Score a claim by the cues that occur for it and against it."""
     if not supports and not contradicts:
         return {"unscored": NO_CUE_FOUND}
-    value = BOTH if supports and contradicts else SUPPORTED if supports else CONTRADICTED
-    where = [f"for it: {_quoted(supports)}"] if supports else []
-    where += [f"against it: {_quoted(contradicts)}"] if contradicts else []
-    return _entry(value, f"Cues found {'; '.join(where)}.", 0.5)
+    value = BOTH
+    if not contradicts:
+        value = SUPPORTED
+    elif not supports:
+        value = CONTRADICTED
+    reasons: list[str] = []
+    if supports:
+        reasons.append(f"for it: {_quoted(supports)}")
+    if contradicts:
+        reasons.append(f"against it: {_quoted(contradicts)}")
+    return _entry(value, f"Cues found {'; '.join(reasons)}.", 0.5)
 
 
 def _score_repetition(texts: Sequence[str]) -> dict[str, Any]:
-    """How far messages repeat each other: ``round(9 * (1 - r)**2)``, r = share of the 3-grams that recur among any five of them.
+    """Score how far messages repeat each other: ``round(9 * (1 - r)**2)``, r = share of the 3-grams that recur among any five of them.
 
     Only what repeats is scored, as r above 0.3 does: the same thought in other words has no n-gram in common.
     """
@@ -139,7 +174,7 @@ def _score_repetition(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _score_draft_repetition(draft: str, history: Sequence[str]) -> dict[str, Any]:
-    """How far a draft says again what its speaker said before: ``round(9 * (1 - r)**2)``, r = share of its 3-grams said before.
+    """Score how far a draft says again what its speaker said before: ``round(9 * (1 - r)**2)``, r = share of its 3-grams said before.
 
     Only where r is above 0.3: see `_score_repetition`. "Yes." may be said twice.
     """
@@ -148,16 +183,20 @@ def _score_draft_repetition(draft: str, history: Sequence[str]) -> dict[str, Any
         return {"unscored": "repetition shows against earlier messages, and the agent said nothing before"}
     if not grams:
         return {"unscored": "repetition shows in 3-grams, and the message has fewer than 3 words"}
-    said = {gram for text in history for gram in extract_ngrams(text, 3)}
-    again = [" ".join(gram) for gram in grams if gram in said]
-    share = len(again) / len(grams)
-    stand = f"{share:.0%} of the 3-grams stand in the agent's {len(history)} earlier messages."
+    earlier_grams: set[tuple[str, ...]] = set()
+    for text in history:
+        earlier_grams.update(extract_ngrams(text, 3))
+    repeated = [" ".join(gram) for gram in grams if gram in earlier_grams]
+    share = len(repeated) / len(grams)
+    finding = f"{share:.0%} of the 3-grams stand in the agent's {len(history)} earlier messages."
     if share <= REPETITIVE:
-        return {"unscored": f"{NO_REPETITION}: {stand}"}
-    return _entry(round(repetition_value(share)), f"{stand} Said again: {_quoted(list(dict.fromkeys(again)))}.", 0.6)
+        return {"unscored": f"{NO_REPETITION}: {finding}"}
+    phrases = _quoted(list(dict.fromkeys(repeated)))
+    return _entry(round(repetition_value(share)), f"{finding} Said again: {phrases}.", 0.6)
 
 
 def _entry(value: int, reasoning: str, confidence: float) -> dict[str, Any]:
+    """Return one claim's entry of a reply."""
     return {
         "evidence": "present",
         "reasoning": reasoning,
@@ -168,13 +207,14 @@ def _entry(value: int, reasoning: str, confidence: float) -> dict[str, Any]:
 
 
 def _quoted(phrases: Sequence[str]) -> str:
+    """Quote the first five phrases."""
     return ", ".join(f"\u201c{phrase[:60]}\u201d" for phrase in phrases[:5])
 
 
 ALIKE = 0.5  # share of the telling words two ideas must have in common to count as the same
 
-_POINT = re.compile(r"^\s*(?:[-*\u2022\u30fb]|\d{1,2}[.)\u3001])\s*(?P<idea>\S.*)$")
-_ANNOUNCED = re.compile(
+_LIST_POINT = re.compile(r"^\s*(?:[-*\u2022\u30fb]|\d{1,2}[.)\u3001])\s*(?P<idea>\S.*)$")
+_ANNOUNCED_IDEA = re.compile(
     r"(?:^|(?<=[.!?\n]\s)|(?<=[.!?\n]))\s*(?:(?:my|new|another|one more|here'?s (?:an|my))\s+)?"
     r"(?:idea|proposal|suggestion|アイデア|提案|اقتراح|فكرة)\s*(?:\d+\s*)?[:\uff1a]\s*(?P<idea>[^\n.!?。！？]+)",
     re.IGNORECASE,
@@ -182,41 +222,45 @@ _ANNOUNCED = re.compile(
 
 
 def list_ideas(request: LLMRequest) -> dict[str, Any]:
-    """Points of lists, and what is announced as ``Idea: …`` (responder for the task ``ideas``)."""
-    ideas = [
-        {"idea": idea, "description": "", "entries": [number]}
-        for number, text in enumerate(request.facts["lines"], 1)
-        for idea in _marked(text)
-    ]
+    """List the points of lists, and what is announced as ``Idea: …`` (responder for the task ``ideas``)."""
+    ideas: list[dict[str, Any]] = []
+    for number, text in enumerate(request.facts["lines"], 1):
+        for idea in _marked_ideas(text):
+            ideas.append({"idea": idea, "description": "", "entries": [number]})
     return {"ideas": ideas}
 
 
-def _marked(text: str) -> Iterator[str]:
+def _marked_ideas(text: str) -> Iterator[str]:
+    """Yield the ideas that a text marks as such."""
     for line in text.splitlines():
-        if point := _POINT.match(line):
+        point = _LIST_POINT.match(line)
+        if point:
             yield point["idea"].strip().rstrip(".!;,。")
-    for announced in _ANNOUNCED.finditer(text):
+    for announced in _ANNOUNCED_IDEA.finditer(text):
         yield announced["idea"].strip()
 
 
 def collapse(request: LLMRequest) -> dict[str, Any]:
-    """Ideas that share at least half of their telling words with an earlier one (responder for the task ``collapse``)."""
-    words = [_telling(idea) for idea in request.facts["ideas"]]
-    same = []
+    """Find ideas that share at least half of their telling words with an earlier one (responder for the task ``collapse``)."""
+    words = [_telling_words(idea) for idea in request.facts["ideas"]]
+    same: list[dict[str, int]] = []
     for later in range(request.facts["known"], len(words)):
-        first = next((n for n in range(later) if _alike(words[n], words[later])), None)
-        if first is not None:
-            same.append({"idea": later + 1, "same_as": first + 1})
+        for earlier in range(later):
+            if _are_alike(words[earlier], words[later]):
+                same.append({"idea": later + 1, "same_as": earlier + 1})
+                break
     return {"same": same}
 
 
-def _telling(idea: str) -> frozenset[str]:
-    """Long words by their stem, as far as their first six letters are one; single characters of scripts without spaces as they are."""
+def _telling_words(idea: str) -> frozenset[str]:
+    """Return the first six letters of its long words, as a stem; single characters of scripts without spaces as they are."""
     return frozenset(word[:6] for word in tokenize(idea) if len(word) > 3 or not word.isascii())
 
 
-def _alike(a: frozenset[str], b: frozenset[str]) -> bool:
-    return bool(a and b) and len(a & b) / len(a | b) >= ALIKE
+def _are_alike(words: frozenset[str], other_words: frozenset[str]) -> bool:
+    if not words or not other_words:
+        return False
+    return len(words & other_words) / len(words | other_words) >= ALIKE
 
 
 LEVELS = ("evaluation", "action")
@@ -234,7 +278,7 @@ def check_draft(
     files: Sequence[LoadedFile] | None = None,
     seeded: bool = False,
 ) -> list[tuple[Proposition, Verdict]]:
-    """What the agent's rules say of a draft, and its cues where `cues` is set.
+    """Check a draft by the agent's rules, and by its cues where `cues` is set.
 
     Args:
         agent_slug: Whose propositions; those of every agent count, too.
@@ -254,10 +298,10 @@ def check_draft(
     """
     target = Target(text=text, channel_kind=channel_kind, is_reply=is_reply)
     checked: list[tuple[Proposition, Verdict]] = []
-    for level, proposition in _of_one_message(agent_slug, files=files, seeded=seeded):
-        name = proposition.precondition
-        if name and not PRECONDITIONS[name](target, {}, variables or {}):
-            verdict = trivial(f"its precondition {name} does not hold")
+    for level, proposition in _propositions_about_messages(agent_slug, files=files, seeded=seeded):
+        precondition = proposition.precondition
+        if precondition and not PRECONDITIONS[precondition](target, {}, variables or {}):
+            verdict = trivial(f"its precondition {precondition} does not hold")
         elif proposition.rule is not None:
             verdict = verdict_by_rule(proposition.rule, text, inverted=proposition.inverted)
         elif cues and level == "evaluation" and proposition.cues is not None:
@@ -268,39 +312,45 @@ def check_draft(
     return checked
 
 
-def _of_one_message(
+def _propositions_about_messages(
     agent_slug: str, *, files: Sequence[LoadedFile] | None, seeded: bool
 ) -> Iterator[tuple[str, Proposition]]:
     """Yield the propositions that may have a rule, each with its level."""
     for dimension in TAKES_RULES:
         for level in LEVELS:
-            for proposition in propositions_for(
+            propositions = propositions_for(
                 agent_slug=agent_slug, dimension=dimension, level=level, files=files, seeded=seeded
-            ):
+            )
+            for proposition in propositions:
                 yield level, proposition
 
 
 def rules_of(agent: Agent) -> list[Callable[[str], bool]]:
-    """The rules of an agent's propositions about one message, each true where a text keeps it: what a polish must keep (`swarm_guards`).
+    """Return the rules of an agent's propositions about one message, each true where a text keeps it: a polish must (`swarm_guards`).
 
     A pattern that cannot say, and a precondition that the text alone does not meet, break nothing.
 
     Raises:
         PropositionError: A file cannot be used.
     """
-    propositions = _of_one_message(agent.slug, files=load_all(), seeded=agent.seeded)
-    return [partial(_keeps, proposition, proposition.rule) for _, proposition in propositions if proposition.rule]
+    rules: list[Callable[[str], bool]] = []
+    for _, proposition in _propositions_about_messages(agent.slug, files=load_all(), seeded=agent.seeded):
+        if proposition.rule:
+            rules.append(partial(_keeps_rule, proposition, proposition.rule))
+    return rules
 
 
-def _keeps(proposition: Proposition, rule: Rule, text: str) -> bool:
-    name = proposition.precondition
-    if name and not PRECONDITIONS[name](Target(text=text), {}, {}):
+def _keeps_rule(proposition: Proposition, rule: Rule, text: str) -> bool:
+    """Return whether a text keeps a rule; see `rules_of`."""
+    precondition = proposition.precondition
+    if precondition and not PRECONDITIONS[precondition](Target(text=text), {}, {}):
         return True
     try:
         with one_message():
-            return bool(check_rule(rule, text)) == proposition.inverted
+            is_broken = bool(check_rule(rule, text))
     except Undecided:
         return True
+    return is_broken if proposition.inverted else not is_broken
 
 
 def _by_cues(proposition: Proposition, cues: Cues, text: str) -> Verdict:

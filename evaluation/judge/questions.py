@@ -39,28 +39,45 @@ from evaluation.models import OUT_OF_REACH, RULE_JUDGE, STATISTIC, Method, is_he
 from evaluation.propositions.schema import CHECKS, Proposition, Rule, check_rule, fill
 from evaluation.scorers.subjects import Context, Event, Window
 
+LONGEST_NAME = 200  # characters
+
 
 @lru_cache(maxsize=2048)  # shown in the prompts of a whole channel, and of the estimate before
 def one_event(event: Event, number: int) -> str:
     """Return one numbered entry. Further lines of a text are indented behind a bar, so that none can pass for an entry."""
-    name, speaker = (neutral(" ".join(who.split()), 200)[0] for who in (event.name, event.speaker))
-    head = f"{name} acts: " if event.kind == "action" else f"--> {name}: {f'{speaker} says: ' if event.speaker else ''}"
-    return f"{number}. {head}" + neutral(event.text)[0].replace("\n", "\n    | ")
+    name = _shown_name(event.name)
+    speaker = _shown_name(event.speaker)
+    if event.kind == "action":
+        head = f"{name} acts: "
+    elif speaker:
+        head = f"--> {name}: {speaker} says: "
+    else:
+        head = f"--> {name}: "
+    body = neutral(event.text)[0].replace("\n", "\n    | ")
+    return f"{number}. {head}{body}"
+
+
+def _shown_name(name: str) -> str:
+    """Return a name in one line, with fence-like text neutralised."""
+    return neutral(" ".join(name.split()), LONGEST_NAME)[0]
 
 
 def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY") -> str:
     """Return the window inside its fence: numbered entries, and a line that says how many events were left out between them."""
-    return fence(marker, "\n".join(_entries(window)) or "(nothing happened yet)", nonce)
+    return fence(marker, "\n".join(_numbered_entries(window)) or "(nothing happened yet)", nonce)
 
 
-def _entries(window: Window) -> list[str]:
-    """The numbered entries; the line about what was left out belongs to the entry that follows it."""
-    after = 1 + len(window.first) + window.omitted
+def _numbered_entries(window: Window) -> list[str]:
+    """Return the numbered entries; the line about what was left out belongs to the entry that follows it."""
     first = [one_event(event, number) for number, event in enumerate(window.first, 1)]
-    last = [one_event(event, number) for number, event in enumerate(window.last, after)]
+    number_after = 1 + len(window.first) + window.omitted
+    last = [one_event(event, number) for number, event in enumerate(window.last, number_after)]
     if window.omitted:
         left_out = f"[… {window.omitted} events left out here …]"
-        last[:1] = ["\n".join([left_out, *last[:1]])]
+        if last:
+            last[0] = f"{left_out}\n{last[0]}"
+        else:
+            last = [left_out]
     return first + last
 
 
@@ -69,12 +86,13 @@ PERSONA_CHARACTERS = 60_000
 
 
 def render(name: str, /, **values: Any) -> str:
+    """Render a prompt template of the judge."""
     return render_prompt(f"judge/{name}", **values)
 
 
 @lru_cache(maxsize=8)
 def rubric(*, hard: bool, environment: bool, method: str = "plumbline") -> str:
-    """The scoring rubric, the same text however many claims a call asks, so that a prompt cache can hold it (AC-6.0.5)."""
+    """Return the scoring rubric, the same text however many claims a call asks, so that a prompt cache can hold it (AC-6.0.5)."""
     name = "rubric" if method == "plumbline" else f"rubric_{method}"
     return render(name, hard=hard, environment=environment)
 
@@ -88,29 +106,33 @@ def _persona_text(name: str, persona: str, nonce: str) -> str:
 
 @lru_cache(maxsize=128)
 def _trajectory_parts(
-    name: str, window: Window, nonce: str, statistics: str, environment: bool, own_messages: bool
+    name: str, window: Window, nonce: str, statistics: str, *, environment: bool, own_messages: bool
 ) -> tuple[str, ...]:
-    """The text of a trajectory, cut where windows that begin alike end, so that the prompt cache can hold what they share."""
-    text = render(
+    """Return the text of a trajectory, cut where windows that begin alike end, so that the prompt cache can hold what they share."""
+    fenced_statistics = ""
+    if statistics:
+        fenced_statistics = fence("STATISTICS", neutral(statistics, 20_000)[0], nonce)
+    rest = render(
         "trajectory",
         name=name,
         trajectory=render_trajectory(window, nonce=nonce),
-        statistics=fence("STATISTICS", neutral(statistics, 20_000)[0], nonce) if statistics else "",
+        statistics=fenced_statistics,
         environment=environment,
         own_messages=own_messages,
     )
-    entries, parts = _entries(window), []
+    entries = _numbered_entries(window)
+    parts: list[str] = []
     for begin, end in pairwise((0, *window.ends)):
         shared = "\n".join(entries[begin:end]) + "\n"
-        before, _, text = text.partition(shared)
+        before, _, rest = rest.partition(shared)
         parts.append(before + shared)
-    return (*parts, text)
+    return (*parts, rest)
 
 
 def system_blocks(
     context: Context, propositions: Sequence[Proposition], nonce: str, *, method: str = "plumbline"
 ) -> tuple[Block, ...]:
-    """Rubric, then the persona where the claims may see it."""
+    """Return the rubric, then the persona where the claims may see it."""
     hard = any(p.hard for p in propositions)
     blocks = [Block(rubric(hard=hard, environment=context.environment, method=method), cache=True)]
     if context.persona is not None and propositions[0].include_personas:
@@ -124,82 +146,117 @@ def user_turn(
     nonce: str,
     *,
     advised: Sequence[str] = (),
-    alone: bool = False,
-    again: bool = False,
+    window_shown_once: bool = False,
+    asked_again: bool = False,
 ) -> Turn:
-    """The trajectory (cached, unless `alone`), then what is judged and the claims (cached if asked `again`): see `Question`."""
+    """Return the trajectory, then what is judged, then the claims.
+
+    The trajectory is cached unless `window_shown_once`, the claims if `asked_again`; see `Question`.
+    """
+    name = one_line(context.agent_name)
     blocks: list[Block] = []
     if context.window.events:
-        statistics = json.dumps(context.statistics, ensure_ascii=False, indent=1) if context.statistics else ""
+        statistics = ""
+        if context.statistics:
+            statistics = json.dumps(context.statistics, ensure_ascii=False, indent=1)
         parts = _trajectory_parts(
-            one_line(context.agent_name), context.window, nonce, statistics, context.environment, context.own_messages
+            name,
+            context.window,
+            nonce,
+            statistics,
+            environment=context.environment,
+            own_messages=context.own_messages,
         )
-        blocks += [Block(part, cache=not alone) for part in parts]
+        blocks += [Block(part, cache=not window_shown_once) for part in parts]
     if context.additional:
         background = neutral(json.dumps(context.additional, ensure_ascii=False, indent=1), 8_000)[0]
         text = render("additional", additional=fence("BACKGROUND", background, nonce))
-        blocks.append(Block(text, cache=not alone))
-    message = _judged(context.message, context, nonce) if context.message else ""
-    draft = Event("action", context.agent_name, context.action) if context.action is not None else None
-    action = _judged(draft, context, nonce) if draft else ""
-    tail = render(
+        blocks.append(Block(text, cache=not window_shown_once))
+    message = action = ""
+    if context.message:
+        message = _judged_message(context.message, context, nonce)
+    if context.action is not None:
+        action = _judged_message(Event("action", context.agent_name, context.action), context, nonce)
+    pair: list[str] = []
+    for window, moment in zip(context.pair or (), MOMENTS, strict=False):
+        pair.append(render_trajectory(window, nonce=nonce, marker=moment))
+    claims_text = render(
         "claims",
-        name=one_line(context.agent_name),
+        name=name,
         message=message,
         number=context.message_number,
         action=action,
-        pair=[render_trajectory(w, nonce=nonce, marker=m) for w, m in zip(context.pair or (), MOMENTS, strict=False)],
+        pair=pair,
         single=len(claims) == 1,
         advised=", ".join(advised),
-        claims=[{"key": key, "text": neutral(text)[0]} for key, text in claims],
+        claims=[{"key": key, "text": neutral(claim)[0]} for key, claim in claims],
     )
-    blocks.append(Block(tail, cache=again))
+    blocks.append(Block(claims_text, cache=asked_again))
     return Turn("user", tuple(blocks))
 
 
-def _judged(event: Event, context: Context, nonce: str) -> str:
-    """The one message judged, in its fence, with where it was sent."""
-    where = f"(in {neutral(' '.join(context.channel_name.split()), 200)[0]})\n" if context.channel_name else ""
-    return fence("MESSAGE", where + one_event(event, 1).removeprefix("1. "), nonce)
+def _judged_message(event: Event, context: Context, nonce: str) -> str:
+    """Return the one message judged, in its fence, with the channel where it was sent."""
+    channel = ""
+    if context.channel_name:
+        channel = f"(in {_shown_name(context.channel_name)})\n"
+    return fence("MESSAGE", channel + one_event(event, 1).removeprefix("1. "), nonce)
 
 
-MIN_SCORE, MAX_SCORE = 0, 9
+MIN_SCORE = 0
+MAX_SCORE = 9
 MALFORMED = "malformed"
-CONFIDENCES = [round(i / 10, 1) for i in range(11)]
-_SCORE: dict[str, Any] = {"type": "integer", "enum": list(range(MIN_SCORE, MAX_SCORE + 1))}
+CONFIDENCES = [round(tenths / 10, 1) for tenths in range(11)]
+_SCORE_SCHEMA: dict[str, Any] = {"type": "integer", "enum": list(range(MIN_SCORE, MAX_SCORE + 1))}
 
 
 def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
-    """The JSON schema of an object with these properties, all of them required."""
+    """Return the JSON schema of an object with these properties, all of them required."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def entry_schema(hard: bool = False, advised: bool = False, value: Mapping[str, Any] = _SCORE) -> dict[str, Any]:
-    """The fields of one claim's answer."""
-    return object_schema(
-        {
-            "evidence": {"type": "string", "enum": ["present", "absent"]},
-            "reasoning": {"type": "string"},
-            "justification": {"type": "string"},
-            **({"flaws": {"type": "array", "items": {"type": "string"}}} if hard else {}),
-            "value": value,
-            "confidence": {"type": "number", "enum": CONFIDENCES},
-            **({"recommendations": {"type": "string"}} if advised else {}),
-        }
-    )
+def entry_schema(
+    *, hard: bool = False, advised: bool = False, value: Mapping[str, Any] = _SCORE_SCHEMA
+) -> dict[str, Any]:
+    """Return the JSON schema of one claim's answer.
+
+    Args:
+        hard: The judge lists flaws.
+        advised: The judge recommends what would have been better.
+        value: The schema of the value.
+    """
+    # Judges answer in this order: reasoning comes before the value.
+    fields: dict[str, Any] = {
+        "evidence": {"type": "string", "enum": ["present", "absent"]},
+        "reasoning": {"type": "string"},
+        "justification": {"type": "string"},
+    }
+    if hard:
+        fields["flaws"] = {"type": "array", "items": {"type": "string"}}
+    fields["value"] = value
+    fields["confidence"] = {"type": "number", "enum": CONFIDENCES}
+    if advised:
+        fields["recommendations"] = {"type": "string"}
+    return object_schema(fields)
 
 
 def answer_schema(keyed: Mapping[str, Proposition], advised: Sequence[str]) -> dict[str, Any]:
-    """The schema of an answer: the fields themselves for one claim, an entry per key for several.
+    """Return the schema of an answer: the fields themselves for one claim, an entry per key for several.
 
     The entries refer to one definition: written out, those of four claims are longer than the rest of the prompt.
     """
     hard = any(p.hard for p in keyed.values())
     if len(keyed) == 1:
-        return entry_schema(hard, bool(advised))
-    kinds = {key: "advised" if key in advised else "entry" for key in keyed}
-    entries = object_schema({key: {"$ref": f"#/$defs/{kind}"} for key, kind in kinds.items()})
-    return entries | {"$defs": {kind: entry_schema(hard, kind == "advised") for kind in sorted(set(kinds.values()))}}
+        return entry_schema(hard=hard, advised=bool(advised))
+    references: dict[str, Any] = {}
+    definitions: dict[str, Any] = {}
+    for key in keyed:
+        kind = "advised" if key in advised else "entry"
+        references[key] = {"$ref": f"#/$defs/{kind}"}
+        definitions[kind] = entry_schema(hard=hard, advised=kind == "advised")
+    schema = object_schema(references)
+    schema["$defs"] = dict(sorted(definitions.items()))
+    return schema
 
 
 _EXAMPLE: dict[str, Any] = {
@@ -212,10 +269,13 @@ _EXAMPLE: dict[str, Any] = {
 
 
 def example_answer(keyed: Mapping[str, Proposition]) -> dict[str, Any]:
-    """A valid answer to another question; only its shape is to be followed."""
-    hard = any(p.hard for p in keyed.values())
-    entry = {**_EXAMPLE, **({"flaws": ["the last sentence contradicts the persona"]} if hard else {})}
-    return entry if len(keyed) == 1 else dict.fromkeys(keyed, entry)
+    """Return a valid answer to another question; only its shape is to be followed."""
+    entry = dict(_EXAMPLE)
+    if any(p.hard for p in keyed.values()):
+        entry["flaws"] = ["the last sentence contradicts the persona"]
+    if len(keyed) == 1:
+        return entry
+    return dict.fromkeys(keyed, entry)
 
 
 VerdictStatus = Literal["scored", "trivial", "unscored"]
@@ -256,50 +316,61 @@ class Verdict:
 
 
 def unscored(reason: str, **fields: Any) -> Verdict:
-    """A judgement that could not be made. It has no number and enters no mean."""
+    """Return the verdict of a judgement that could not be made. It has no number and enters no mean."""
     return Verdict(status="unscored", reason=reason[:300], **fields)
 
 
 def trivial(reason: str, **fields: Any) -> Verdict:
-    """A proposition that could not be false here (AC-6.0.15): stored as 9, not inverted, in no mean."""
+    """Return the verdict of a proposition that could not be false here (AC-6.0.15): stored as 9, not inverted, in no mean."""
     return Verdict(status="trivial", value=MAX_SCORE, reason=reason[:300], **fields)
 
 
 def verdict_by_rule(rule: Rule, text: str, *, inverted: bool) -> Verdict:
-    """The exact result of a rule: 9 when nothing is broken, else 0; unscored, with the pattern that takes too long, if it cannot tell."""
-    who: dict[str, Any] = {"judge": RULE_JUDGE, "served_model": RULE_JUDGE}
+    """Check a rule, which is exact: 9 when nothing is broken, else 0.
+
+    Unscored, with the pattern that takes too long, if it cannot tell.
+    """
+    judge: dict[str, Any] = {"judge": RULE_JUDGE, "served_model": RULE_JUDGE}
     try:
         with one_message():
             problems = check_rule(rule, text)
     except Undecided as problem:
-        return unscored(str(problem), **who)
-    raw = MIN_SCORE if problems else MAX_SCORE
-    found = [] if problems else _phrases(rule, text)
+        return unscored(str(problem), **judge)
+    raw = MAX_SCORE
+    reasoning = "the rule holds"
+    if problems:
+        raw = MIN_SCORE
+        reasoning = "; ".join(problems)
+    elif phrases := _phrases_in(rule, text):
+        reasoning = f"found: {', '.join(phrases)}"
     return Verdict(
         status="scored",
         value=MAX_SCORE - raw if inverted else raw,
         raw_value=raw,
         evidence="present",
-        reasoning="; ".join(problems) or (f"found: {', '.join(found)}" if found else "the rule holds"),
+        reasoning=reasoning,
         confidence=1.0,
-        **who,
+        **judge,
     )
 
 
-def _phrases(rule: Rule, text: str) -> list[str]:
-    """Which phrases of `contains_any` occur, for the reader of an inverted rule."""
-    found = []
+def _phrases_in(rule: Rule, text: str) -> list[str]:
+    """Return the phrases of `contains_any` that occur, quoted, for the reader of an inverted rule."""
+    phrases: list[str] = []
     for phrase in rule.contains_any or ():
         with suppress(Undecided):
             if not CHECKS["contains_any"](text, [phrase]):
-                found.append(f"“{phrase}”")
-    return found
+                phrases.append(f"“{phrase}”")
+    return phrases
 
 
 # An unusable confidence or advice must not cost the score beside it.
 def _usable_confidence(value: Any) -> float | None:
-    usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-    return float(value) if usable else None
+    """Return a confidence of 0 to 1; None for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and 0 <= value <= 1:
+        return float(value)
+    return None
 
 
 def _usable_advice(value: Any) -> str:
@@ -307,7 +378,7 @@ def _usable_advice(value: Any) -> str:
 
 
 class _Entry(BaseModel):
-    """What the judge says of a claim. Strict: ``"7"``, 7.5, true, null and 97 are no scores, and 1 is not true.
+    """The judge's answer to one claim. Strict: ``"7"``, 7.5, true, null and 97 are no scores, and 1 is not true.
 
     `evidence` and `confidence` may be missing (AC-6.0.6): they are then unknown, and the value counts.
     """
@@ -342,7 +413,7 @@ class Abstention:
 
 
 def parse_answers(data: Any, propositions: Mapping[str, Proposition]) -> dict[str, Answer | Abstention]:
-    """The entries of a reply by claim key: a single claim is answered at the top level, several under their keys.
+    """Parse a reply by claim key: a single claim is answered at the top level, several under their keys.
 
     Returns:
         An entry for every key; an invalid one is an `Abstention`, so that its neighbours stay.
@@ -352,48 +423,71 @@ def parse_answers(data: Any, propositions: Mapping[str, Proposition]) -> dict[st
     """
     if not isinstance(data, dict):
         raise InvalidAnswer(f"expected a JSON object, got {type(data).__name__}")
-    single = len(propositions) == 1
-    entries = {key: _entry(data if single else data.get(key), proposition) for key, proposition in propositions.items()}
-    bad = [f"{key}: {e.reason}" for key, e in entries.items() if isinstance(e, Abstention) and e.invalid]
-    if len(bad) == len(entries):
-        raise InvalidAnswer("; ".join(bad)[:300])
+    is_single = len(propositions) == 1
+    entries: dict[str, Answer | Abstention] = {}
+    invalid: list[str] = []
+    for key, proposition in propositions.items():
+        entry = _parse_entry(data if is_single else data.get(key), proposition)
+        entries[key] = entry
+        if isinstance(entry, Abstention) and entry.invalid:
+            invalid.append(f"{key}: {entry.reason}")
+    if len(invalid) == len(entries):
+        raise InvalidAnswer("; ".join(invalid)[:300])
     return entries
 
 
-def _entry(data: Any, proposition: Proposition) -> Answer | Abstention:
+def _parse_entry(data: Any, proposition: Proposition) -> Answer | Abstention:
+    """Parse one claim's entry of a reply; one that is not valid becomes an `Abstention`."""
     if data is None:
         return Abstention("no entry for this claim", invalid=True)
-    if isinstance(data, dict) and isinstance(data.get("unscored"), str) and set(data) <= {"unscored", OUT_OF_REACH}:
+    if _is_abstention(data):
         return Abstention(data["unscored"], out_of_reach=OUT_OF_REACH in data)
     try:
         answer = Answer.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "entry"
-        shown = "" if first["type"] == "missing" else f", got {str(first.get('input'))[:40]!r}"
-        return Abstention(f"{place}: {first['msg']}{shown}", invalid=True)
+        return Abstention(_first_problem(error), invalid=True)
     if proposition.hard and answer.flaws is None:
         return Abstention("flaws: required in hard mode", invalid=True)
     return answer
 
 
+def _is_abstention(data: Any) -> bool:
+    """Return whether an entry says why there is no score, and nothing else: what the offline judge answers."""
+    return isinstance(data, dict) and isinstance(data.get("unscored"), str) and set(data) <= {"unscored", OUT_OF_REACH}
+
+
+def _first_problem(error: ValidationError) -> str:
+    """Return field, problem and value of the first thing that is wrong with an entry."""
+    first = error.errors()[0]
+    field_name = ".".join(map(str, first["loc"])) or "entry"
+    if first["type"] == "missing":
+        return f"{field_name}: {first['msg']}"
+    value = str(first.get("input"))[:40]
+    return f"{field_name}: {first['msg']}, got {value!r}"
+
+
 def judged(entry: Answer | Abstention, proposition: Proposition, method: str = Method.PLUMBLINE) -> Verdict:
-    """The verdict for one entry: absent evidence is trivial, penalties and inversion are applied here.
+    """Return the verdict for one entry: absent evidence is trivial, penalties and inversion are applied here.
 
     By TinyTroupe's method absent evidence counts as the 9 the judge was instructed to give, and penalties are the judge's own.
     """
     if isinstance(entry, Abstention):
-        if entry.invalid:
-            return unscored(f"malformed: {entry.reason}", cause=MALFORMED)
-        return unscored(entry.reason, cause=OUT_OF_REACH if entry.out_of_reach else "")
-    fields = entry.model_dump(include={"reasoning", "justification", "confidence"}) | {"evidence": entry.evidence or ""}
-    if entry.evidence == "absent" and method != Method.TINYTROUPE:
+        return _verdict_of_abstention(entry)
+    fields = entry.model_dump(include={"reasoning", "justification", "confidence"})
+    fields["evidence"] = entry.evidence or ""
+    is_absent = entry.evidence == "absent"
+    if is_absent and method != Method.TINYTROUPE:
         return trivial("the judge saw nothing to judge the claim by", raw_value=entry.value, **fields)
-    flaws = tuple(entry.flaws or ()) if proposition.hard else ()
-    value = hard_score(entry.value, len(flaws)) if proposition.hard else entry.value
+    value = entry.value
+    flaws: tuple[str, ...] = ()
+    if proposition.hard:
+        flaws = tuple(entry.flaws or ())
+        value = hard_score(value, len(flaws))
+    if proposition.inverted and not is_absent:
+        value = MAX_SCORE - value
     return Verdict(
         status="scored",
-        value=MAX_SCORE - value if proposition.inverted and entry.evidence != "absent" else value,
+        value=value,
         raw_value=entry.value,
         flaws=flaws,
         recommendations=proposition.recommendations or entry.recommendations,
@@ -401,15 +495,24 @@ def judged(entry: Answer | Abstention, proposition: Proposition, method: str = M
     )
 
 
+def _verdict_of_abstention(entry: Abstention) -> Verdict:
+    """Return the unscored verdict of an entry without a value."""
+    if entry.invalid:
+        return unscored(f"malformed: {entry.reason}", cause=MALFORMED)
+    if entry.out_of_reach:
+        return unscored(entry.reason, cause=OUT_OF_REACH)
+    return unscored(entry.reason)
+
+
 def by_method(verdict: Verdict, method: str) -> Verdict:
-    """A trivial 9 as the method takes it: TinyTroupe's averages it like any other score."""
+    """Return a verdict as its method takes it: TinyTroupe's averages a trivial 9 like any other score."""
     if verdict.status != "trivial" or method != Method.TINYTROUPE:
         return verdict
     return replace(verdict, status="scored", reason=f"counted as 9: {verdict.reason}"[:300])
 
 
 def reconsidered(first: Verdict, second: Verdict) -> Verdict:
-    """The verdict after the judge was asked whether it is sure: the second one, with the first one's value beside it (AC-6.0.11)."""
+    """Return the verdict after the judge was asked whether it is sure: the second one, with the first one's value (AC-6.0.11)."""
     if second.status == "unscored":
         if first.status == "unscored":
             return second
@@ -418,7 +521,7 @@ def reconsidered(first: Verdict, second: Verdict) -> Verdict:
 
 
 def hard_score(raw: int, flaws: int) -> int:
-    """``floor(raw * max(0, 1 - 0.2 * flaws))`` in exact arithmetic: 20 % off per flaw, nothing left from five on (AC-6.0.16)."""
+    """Return ``floor(raw * max(0, 1 - 0.2 * flaws))`` in exact arithmetic: 20 % off per flaw, 0 from five on (AC-6.0.16)."""
     return max(MIN_SCORE, math.floor(raw * max(0, 5 - flaws) / 5))
 
 
@@ -433,8 +536,8 @@ class Question:
         nonce: Marks the fences of the prompt. An evaluation gives all its questions the same one, so that they share the prompt cache.
         double_check: Ask again whether the judge is sure (AC-6.0.11).
         advise: Ask for a recommendation where the proposition has none (AC-6.0.14).
-        alone: No other call shows this window, so writing it into the prompt cache would only cost.
-        again: The very same prompt is sent again (repeats, a double check).
+        window_shown_once: No other call shows this window, so writing it into the prompt cache would only cost.
+        asked_again: The very same prompt is sent again (repeats, a double check).
         prefix: The same for questions whose prompts begin with the same events: if that is worth it, all but the first wait until the
             prompt cache has them. None waits for no other.
         items: The caller's: what its verdicts are for, one per proposition.
@@ -453,8 +556,8 @@ class Question:
     double_check: bool = False
     advise: bool = False
     method: str = Method.PLUMBLINE.value
-    alone: bool = False
-    again: bool = False
+    window_shown_once: bool = False
+    asked_again: bool = False
     prefix: Hashable = None
     items: Sequence[Any] = field(default=(), repr=False, compare=False)
     _keyed: dict[str, Proposition] = field(init=False, repr=False, compare=False)
@@ -464,76 +567,89 @@ class Question:
             raise ValueError(f"a call takes 1 to {MAX_PER_CALL} propositions, got {len(self.propositions)}")
         if len({p.context_key for p in self.propositions}) > 1:
             raise ValueError("propositions of one call must share persona flag, target and window")
-        judge_side = self.method == Method.TINYTROUPE
-        shown = (replace(p, hard=False) if judge_side and p.hard else p for p in self.propositions)
-        object.__setattr__(self, "_keyed", {f"p{i}": p for i, p in enumerate(shown, 1)})
+        keyed: dict[str, Proposition] = {}
+        for number, proposition in enumerate(self.propositions, 1):
+            if self.method == Method.TINYTROUPE and proposition.hard:
+                proposition = replace(proposition, hard=False)
+            keyed[f"p{number}"] = proposition
+        object.__setattr__(self, "_keyed", keyed)
 
     def keyed(self) -> dict[str, Proposition]:
-        """What the answer is read by. By TinyTroupe's method the judge takes penalties off itself and lists no flaws."""
+        """Return the propositions by the keys of the answer.
+
+        None is hard by TinyTroupe's method: the judge subtracts penalties itself and lists no flaws.
+        """
         return self._keyed
 
     def advised(self) -> tuple[str, ...]:
-        """Keys of the claims for which the judge is asked what would have been better."""
-        return tuple(key for key, p in self.keyed().items() if self.advise and not p.recommendations)
+        """Return the keys of the claims for which the judge is asked what would have been better."""
+        if not self.advise:
+            return ()
+        return tuple(key for key, proposition in self.keyed().items() if not proposition.recommendations)
 
     def claims(self) -> dict[str, str]:
+        """Return the text of each claim by its key, with its variables filled in."""
         variables = self.context.variables()
         return {key: fill(p.claim, variables) for key, p in self.keyed().items()}
 
 
 def build_request(question: Question) -> LLMRequest:
-    """The model request for a question: schema with an integer enum 0 to 9, a worked example for the re-ask, cache breakpoints."""
-    keyed, claims, advised = question.keyed(), question.claims(), question.advised()
-    facts = {
-        "claims": {key: _fact(p, claims[key]) for key, p in zip(keyed, question.propositions, strict=True)},
-        "texts": question.context.judged_texts(),
-        "measured": question.context.measured,
-        "history": question.context.history(),
-    }
-    return _request(
+    """Build the model request for a question: schema with an integer enum 0 to 9, a worked example for the re-ask, cache breakpoints."""
+    keyed = question.keyed()
+    claims = question.claims()
+    advised = question.advised()
+    facts_of_claims: dict[str, Any] = {}
+    for key, proposition in zip(keyed, question.propositions, strict=True):
+        facts_of_claims[key] = _facts_of_claim(proposition, claims[key])
+    turn = user_turn(
+        question.context,
+        list(claims.items()),
+        question.nonce,
+        advised=advised,
+        window_shown_once=question.window_shown_once,
+        asked_again=question.asked_again,
+    )
+    return _judge_request(
         question,
         task="score",
         system=system_blocks(question.context, question.propositions, question.nonce, method=question.method),
-        turns=(
-            user_turn(
-                question.context,
-                list(claims.items()),
-                question.nonce,
-                advised=advised,
-                alone=question.alone,
-                again=question.again,
-            ),
-        ),
+        turns=(turn,),
         schema=answer_schema(keyed, advised),
         parse=lambda data: parse_answers(data, keyed),
         example=example_answer(keyed),
         max_tokens=(600 + 500 * len(keyed)) * question.max_tokens_factor,
-        facts=facts,
+        facts={
+            "claims": facts_of_claims,
+            "texts": question.context.judged_texts(),
+            "measured": question.context.measured,
+            "history": question.context.history(),
+        },
     )
 
 
-def _request(asked: Question | Check, **fields: Any) -> LLMRequest:
-    """A call of the judge: in the gate it is neither retried nor asked again."""
-    gate = asked.gate
+def _judge_request(asked: Question | Check, **fields: Any) -> LLMRequest:
+    """Build a call of the judge: in the gate it is neither retried nor asked again."""
+    retries = 0 if asked.gate else settings.LLM_EVALUATION_RETRIES
     return LLMRequest(
         role="judge",
         label=asked.label,
         model=asked.model,
         nonce=asked.nonce,
-        gate=gate,
-        reask=not gate,
-        retries=0 if gate else settings.LLM_EVALUATION_RETRIES,
+        gate=asked.gate,
+        reask=not asked.gate,
+        retries=retries,
         **fields,
     )
 
 
-def _fact(p: Proposition, claim: str) -> dict[str, Any]:
-    """What the offline judge may go by; a model is not shown it."""
-    return {"text": claim, "cues": p.cues.model_dump() if p.cues else None, "measure": p.measure, "hard": p.hard}
+def _facts_of_claim(proposition: Proposition, claim: str) -> dict[str, Any]:
+    """Return what the offline judge may go by; a model is not shown it."""
+    cues = proposition.cues.model_dump() if proposition.cues else None
+    return {"text": claim, "cues": cues, "measure": proposition.measure, "hard": proposition.hard}
 
 
 def build_recheck(question: Question, reply: Reply) -> LLMRequest:
-    """The follow-up to an answered question: is the judge sure?"""
+    """Build the follow-up to an answered question: is the judge sure?"""
     request = build_request(question)
     answered = Turn("assistant", (Block(reply.text or json.dumps(example_answer(question.keyed()))),))
     asked = Turn("user", (Block(render("double_check")),))
@@ -541,9 +657,13 @@ def build_recheck(question: Question, reply: Reply) -> LLMRequest:
 
 
 def read_reply(question: Question, reply: Reply) -> list[Verdict]:
-    """One verdict per proposition of the question, in order. A reply without an answer makes all of them unscored, with the reason."""
-    served, judge = storable_line(reply.served_model, 200), question.model or str(settings.JUDGE_MODEL)
-    who: dict[str, Any] = {"judge": judge, "served_model": served, "call": reply.call_id}
+    """Return one verdict per proposition of the question, in order; all are unscored, with the reason, if the reply has no answer."""
+    judge = question.model or str(settings.JUDGE_MODEL)
+    who: dict[str, Any] = {
+        "judge": judge,
+        "served_model": storable_line(reply.served_model, 200),
+        "call": reply.call_id,
+    }
     if not reply.ok:
         reason = f"{reply.status}: {reply.error}" if reply.error else str(reply.status)
         return [unscored(reason, cause=reply.status.value, **who) for _ in question.propositions]
@@ -561,8 +681,10 @@ CACHED_FROM = 4_096 * 4  # characters: the shortest prompt that every model's ca
 
 
 def cached_characters(request: LLMRequest) -> int:
-    """How long the part of a request is that the prompt cache may hold."""
-    blocks = [*request.system, *(block for turn in request.turns for block in turn.blocks)]
+    """Return how long the part of a request is that the prompt cache may hold."""
+    blocks = list(request.system)
+    for turn in request.turns:
+        blocks += turn.blocks
     cached = total = 0
     for block in blocks:
         total += len(block.text)
@@ -573,24 +695,36 @@ def cached_characters(request: LLMRequest) -> int:
 
 Replies = Generator[tuple[int, Reply], None, None]
 Asking = Callable[[Iterable[LLMRequest | None]], Replies]  # `complete_many`, or what stands in for it with batches
-RETRIED_AT_LEAST = 5
+RETRIED_AT_LEAST = 5  # calls, however few were answered
 GIVE_UP_AFTER = 10  # calls that failed before any succeeded
-_WORTH_ANOTHER_TRY = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILABLE)
+WORTH_SECOND_TRY = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILABLE)
 
 
 class JudgeHealth:
-    """Whether the judge answers at all, over everything that is asked together; `down` says why to stop. Usable from several threads."""
+    """Notes over everything that is asked together whether the judge answers at all. Usable from several threads.
+
+    Attributes:
+        down: Why to stop asking; empty while the judge answers.
+    """
 
     def __init__(self) -> None:
         self.down = ""
-        self._answered = self._failed = 0
+        self._answered = 0
+        self._failed = 0
         self._lock = threading.Lock()
 
     def note(self, *, failed: bool, why: str) -> None:
-        """Count one call."""
+        """Count one call.
+
+        Args:
+            failed: Whether it brought no answer.
+            why: What it brought instead.
+        """
         with self._lock:
-            self._failed += failed
-            self._answered += not failed
+            if failed:
+                self._failed += 1
+            else:
+                self._answered += 1
             if self._failed >= GIVE_UP_AFTER and not self._answered:
                 self.down = self.down or f"the judge answered none of the first calls; the last: {why}"
 
@@ -605,13 +739,142 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A call: what it asks, and the positions of its propositions in the full question."""
+class _FirstAnswer:
+    """The answer of which the judge is asked whether it is sure."""
+
+    reply: Reply
+    verdicts: list[Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of the judge.
+
+    Attributes:
+        question: What it asks.
+        whole_question: The same, but for a second try of some of its propositions.
+        positions: Of its propositions in the whole question.
+        first_answer: Set for the second call of a double check.
+    """
 
     question: Question
-    full: Question
+    whole_question: Question
     positions: tuple[int, ...]
-    first: tuple[Reply, list[Verdict]] | None = None  # the answer of which the judge is asked whether it is sure
+    first_answer: _FirstAnswer | None = None
+
+    @property
+    def is_first_try(self) -> bool:
+        return self.question is self.whole_question
+
+
+class _Calls:
+    """The calls of one `ask_all`: which is made next, which wait for the prompt cache, which are tried again at the end."""
+
+    def __init__(self, questions: Iterable[Question]) -> None:
+        self._questions = iter(questions)
+        self._double_checks: deque[_Call] = deque()
+        self._second_tries: deque[_Call] = deque()
+        self._in_flight: dict[int, _Call] = {}
+        self._first_tries_open = 0  # made and not ended
+        self._answered = 0
+        self._tried_again = 0
+        self._known_prefixes: set[Hashable] = {None}
+        # Questions that wait, by the prefix that a call in flight is writing into the prompt cache.
+        self._waiting: dict[Hashable, list[Question]] = {}
+        self._released: deque[Question] = deque()
+
+    def requests(self) -> Iterator[LLMRequest | None]:
+        """Yield what to send next; None when there is nothing until another reply arrives."""
+        number = 0
+        while True:
+            call = self._next_call()
+            if call is None:
+                yield None
+                continue
+            self._in_flight[number] = call
+            number += 1
+            yield self._build_request(call)
+
+    def _next_call(self) -> _Call | None:
+        """Return the next call to make; None when all wait for replies."""
+        if self._double_checks:
+            return self._double_checks.popleft()
+        question = self._next_question()
+        if question is not None:
+            self._first_tries_open += 1
+            return _Call(question, question, tuple(range(len(question.propositions))))
+        if self._second_tries and not self._first_tries_open:  # they come after everything else
+            return self._second_tries.popleft()
+        return None
+
+    def _next_question(self) -> Question | None:
+        """Return a question that need not wait for the prompt cache; put aside those that must."""
+        if self._released:
+            return self._released.popleft()
+        for question in self._questions:
+            if question.prefix not in self._waiting:
+                return question
+            self._waiting[question.prefix].append(question)
+        return None
+
+    def _build_request(self, call: _Call) -> LLMRequest:
+        """Build the request of a call; others of its prefix wait if it is the first and worth caching."""
+        if call.first_answer is not None:
+            return build_recheck(call.question, call.first_answer.reply)
+        request = build_request(call.question)
+        prefix = call.question.prefix
+        if prefix not in self._known_prefixes:
+            self._known_prefixes.add(prefix)
+            if cached_characters(request) >= CACHED_FROM:  # this call writes its prefix into the cache
+                self._waiting[prefix] = []
+        return request
+
+    def take_reply(self, number: int, reply: Reply) -> Answered | None:
+        """Read the reply to the request of that number; return the verdicts that are final, if there are any."""
+        call = self._in_flight.pop(number)
+        self._released += self._waiting.pop(call.question.prefix, ())
+        verdicts = read_reply(call.question, reply)
+        first_answer = call.first_answer
+        if first_answer is None and reply.ok and call.question.double_check:
+            self._double_checks.append(replace(call, first_answer=_FirstAnswer(reply, verdicts)))
+            return None
+        if first_answer is not None:
+            reply = first_answer.reply
+            pairs = zip(first_answer.verdicts, verdicts, strict=True)
+            verdicts = [reconsidered(first, second) for first, second in pairs]
+        retried: list[int] = []
+        if call.is_first_try:  # a second try is the last one
+            retried = self._end_first_try(call, reply, verdicts)
+        final = [position for position in range(len(verdicts)) if position not in retried]
+        if not final:
+            return None
+        positions = tuple(call.positions[position] for position in final)
+        return Answered(call.whole_question, positions, tuple(verdicts[position] for position in final))
+
+    def _end_first_try(self, call: _Call, reply: Reply, verdicts: Sequence[Verdict]) -> list[int]:
+        """Queue a second try for what is worth it; return the positions of its propositions."""
+        self._first_tries_open -= 1
+        if reply.ok:
+            self._answered += 1
+        are_exceptions = self._tried_again <= max(RETRIED_AT_LEAST, self._answered)
+        retried: list[int] = []
+        if are_exceptions and not call.question.gate:
+            retried = _worth_second_try(reply, verdicts)
+        if retried:
+            self._tried_again += 1
+            propositions = tuple(call.question.propositions[position] for position in retried)
+            question = replace(call.question, propositions=propositions, max_tokens_factor=2)
+            self._second_tries.append(_Call(question, call.whole_question, tuple(retried)))
+        return retried
+
+
+def _worth_second_try(reply: Reply, verdicts: Sequence[Verdict]) -> list[int]:
+    """Return the positions of verdicts that a second call may better: invalid entries of an answer, or all of a failed call."""
+    if reply.ok:
+        return [position for position, verdict in enumerate(verdicts) if verdict.cause == MALFORMED]
+    if reply.status in WORTH_SECOND_TRY:
+        return list(range(len(verdicts)))
+    return []
 
 
 def ask_all(
@@ -628,73 +891,13 @@ def ask_all(
         deadline: Seconds per call; default `LLM_EVALUATION_DEADLINE`.
         ask: Asks the requests; default `complete_many`.
     """
-    fresh, checks, retries = iter(questions), deque[_Asked](), deque[_Asked]()
-    waiting: dict[int, _Asked] = {}
-    first_tries = served = retried = 0
-    known: set[Hashable] = {None}
-    # Questions that wait, by the prefix that a call in flight is writing into the prompt cache.
-    held: dict[Hashable, list[Question]] = {}
-    released: deque[Question] = deque()
-
-    def next_question() -> Question | None:
-        if released:
-            return released.popleft()
-        for question in fresh:
-            if question.prefix not in held:
-                return question
-            held[question.prefix].append(question)
-        return None
-
-    def requests() -> Iterator[LLMRequest | None]:
-        nonlocal first_tries
-        number = 0
-        while True:
-            if checks:
-                call = checks.popleft()
-            elif (question := next_question()) is not None:
-                call = _Asked(question, question, tuple(range(len(question.propositions))))
-                first_tries += 1
-            elif retries and not first_tries:
-                call = retries.popleft()
-            else:
-                yield None
-                continue
-            waiting[number], number = call, number + 1
-            if call.first:
-                yield build_recheck(call.question, call.first[0])
-                continue
-            request = build_request(call.question)
-            if call.question.prefix not in known:
-                known.add(call.question.prefix)
-                if cached_characters(request) >= CACHED_FROM:
-                    held[call.question.prefix] = []
-            yield request
-
-    ask = ask or partial(complete_many, deadline=deadline or settings.LLM_EVALUATION_DEADLINE)
-    for number, reply in ask(requests()):
-        call = waiting.pop(number)
-        released += held.pop(call.question.prefix, ())
-        verdicts = read_reply(call.question, reply)
-        if call.first is None and reply.ok and call.question.double_check:
-            checks.append(replace(call, first=(reply, verdicts)))
-            continue
-        if call.first is not None:
-            reply, before = call.first
-            verdicts = [reconsidered(first, second) for first, second in zip(before, verdicts, strict=True)]
-        again: tuple[int, ...] = ()
-        if call.question is call.full:  # else it is a second try: the last one
-            first_tries, served = first_tries - 1, served + reply.ok
-            if (
-                retried <= max(RETRIED_AT_LEAST, served) and not call.question.gate
-            ):  # all of a failed call, or invalid entries
-                worth = reply.status in _WORTH_ANOTHER_TRY
-                again = tuple(i for i, v in enumerate(verdicts) if (v.cause == MALFORMED if reply.ok else worth))
-        if again:
-            retried += 1
-            part = tuple(call.question.propositions[i] for i in again)
-            retries.append(_Asked(replace(call.question, propositions=part, max_tokens_factor=2), call.full, again))
-        if settled := [i for i in range(len(verdicts)) if i not in again]:
-            yield Answered(call.full, tuple(call.positions[i] for i in settled), tuple(verdicts[i] for i in settled))
+    if ask is None:
+        ask = partial(complete_many, deadline=deadline or settings.LLM_EVALUATION_DEADLINE)
+    calls = _Calls(questions)
+    for number, reply in ask(calls.requests()):
+        answered = calls.take_reply(number, reply)
+        if answered is not None:
+            yield answered
 
 
 def score_propositions(
@@ -712,16 +915,15 @@ def score_propositions(
         model: Overrides the configured judge.
         deadline: Seconds per call; default `LLM_EVALUATION_DEADLINE`.
     """
-    groups: dict[object, list[int]] = {}
-    for index, proposition in enumerate(propositions):
-        groups.setdefault(proposition.context_key, []).append(index)
-    questions = [
-        Question(
-            propositions=tuple(propositions[i] for i in chunk), context=context, label=label, model=model, items=chunk
-        )
-        for indexes in groups.values()
-        for chunk in (indexes[i : i + MAX_PER_CALL] for i in range(0, len(indexes), MAX_PER_CALL))
-    ]
+    positions_by_context: dict[object, list[int]] = {}
+    for position, proposition in enumerate(propositions):
+        positions_by_context.setdefault(proposition.context_key, []).append(position)
+    questions: list[Question] = []
+    for positions in positions_by_context.values():
+        for start in range(0, len(positions), MAX_PER_CALL):
+            chunk = positions[start : start + MAX_PER_CALL]
+            asked = tuple(propositions[position] for position in chunk)
+            questions.append(Question(propositions=asked, context=context, label=label, model=model, items=chunk))
     results: list[Verdict] = [unscored("not judged")] * len(propositions)
     for answered in ask_all(questions, deadline=deadline):
         for position, verdict in zip(answered.positions, answered.verdicts, strict=True):
@@ -747,7 +949,7 @@ def score_proposition(
 # -- whether a claim is true
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Whether a claim holds; where evidence is absent it does not. `holds` is None when it could not be judged, and `reason` says why."""
+    """The answer to a check; a claim without evidence does not hold. `holds` is None when it could not be judged, and `reason` says why."""
 
     holds: bool | None
     reasoning: str = ""
@@ -771,7 +973,7 @@ class Check:
 
 
 def build_check(check: Check) -> LLMRequest:
-    """The model request of a check.
+    """Build the model request of a check.
 
     Raises:
         ValueError: The claim uses a variable that has no value here.
@@ -779,30 +981,35 @@ def build_check(check: Check) -> LLMRequest:
     proposition, context = check.proposition, check.context
     claim = fill(proposition.claim, context.variables())
     rubric_of_checks = Block(render("check", environment=context.environment), cache=True)
-    return _request(
+    persona = system_blocks(context, (proposition,), check.nonce)[1:]
+    facts_of_claim = {**_facts_of_claim(proposition, claim), "measure": None, "hard": False}
+    return _judge_request(
         check,
         task="check",
-        system=(rubric_of_checks, *system_blocks(context, (proposition,), check.nonce)[1:]),
+        system=(rubric_of_checks, *persona),
         turns=(user_turn(context, [("p1", claim)], check.nonce),),
         schema=entry_schema(value={"type": "boolean"}),
         parse=_Truth.model_validate,
         example={**_EXAMPLE, "value": True},
         max_tokens=1000,
-        facts={
-            "claims": {"p1": _fact(proposition, claim) | {"measure": None, "hard": False}},
-            "texts": context.judged_texts(),
-        },
+        facts={"claims": {"p1": facts_of_claim}, "texts": context.judged_texts()},
     )
 
 
 def read_check(check: Check, reply: Reply) -> CheckResult:
-    """What a reply says of the check; `holds` is None where it says nothing."""
+    """Return what a reply says of the check; `holds` is None where it says nothing."""
     judge = check.model or str(settings.JUDGE_MODEL)
     if not reply.ok:
         return CheckResult(holds=None, reason=f"{reply.status}: {reply.error}", judge=judge, call=reply.call_id)
     answer: _Truth = reply.value
-    said = answer.model_dump(include={"reasoning", "justification", "confidence"})
-    return CheckResult(holds=answer.value and answer.evidence != "absent", judge=judge, call=reply.call_id, **said)
+    return CheckResult(
+        holds=answer.value and answer.evidence != "absent",
+        reasoning=answer.reasoning,
+        justification=answer.justification,
+        confidence=answer.confidence,
+        judge=judge,
+        call=reply.call_id,
+    )
 
 
 def check_proposition(
@@ -830,9 +1037,11 @@ def ask_together(
     Returns:
         In their order, a result for each check, and for each question one verdict per proposition.
     """
-    requests = [build_check(one) if isinstance(one, Check) else build_request(one) for one in asked]
+    requests: list[LLMRequest] = []
+    for item in asked:
+        requests.append(build_check(item) if isinstance(item, Check) else build_request(item))
     replies = complete_guarded(requests, deadline=deadline, about=about)
-    return [
-        read_check(one, reply) if isinstance(one, Check) else read_reply(one, reply)
-        for one, reply in zip(asked, replies, strict=True)
-    ]
+    results: list[CheckResult | list[Verdict]] = []
+    for item, reply in zip(asked, replies, strict=True):
+        results.append(read_check(item, reply) if isinstance(item, Check) else read_reply(item, reply))
+    return results

@@ -1,4 +1,4 @@
-"""What was measured: evaluation runs, their scores and the baselines that are current; one file per group."""
+"""The tables of measuring: evaluations with their judgements, schedules, and jobs."""
 
 from evaluation.dimensions import BY_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, Dimension
 from evaluation.models.evaluations import (

@@ -1,4 +1,4 @@
-"""Evaluations and what they store: judgements, channels and ideas, baselines, evidence; and the names all tables share."""
+"""Evaluations and what they store: judgements, channels and ideas; schedules; and the names all tables share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from agents.kit.alerting import AlertKind, raise_alert
 from agents.kit.models import Leasable, LLMBatch, LLMCall
-from agents.kit.running import outlasting
+from agents.kit.running import retry_on_outage
 from agents.kit.text.patterns import TIMED_OUT
 from agents.models import Agent, Channel, Message
 from agents.models.conversations import validate_tags
@@ -39,13 +39,21 @@ class Method(models.TextChoices):
     )
 
 
-PROCEDURE = ("method", "hard", "double_check", "simulated", "swap_test")  # what names it
+PROCEDURE = ("method", "hard", "double_check", "simulated", "swap_test")  # columns that name it
 
 
 def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bool = False, swap_test: str = "") -> str:
-    """A name for how something is judged, e.g. ``plumbline+hard``; what was simulated, or tests the judge, is another thing."""
-    parts = {"hard": hard, "double-check": double_check, "simulated": simulated, swap_test: bool(swap_test)}
-    return "+".join([method, *(name for name, on in parts.items() if on)])
+    """Name how something is judged, e.g. ``plumbline+hard``; what was simulated, or tests the judge, is another procedure."""
+    parts = [method]
+    if hard:
+        parts.append("hard")
+    if double_check:
+        parts.append("double-check")
+    if simulated:
+        parts.append("simulated")
+    if swap_test:
+        parts.append(swap_test)
+    return "+".join(parts)
 
 
 def procedure_fields(procedure: str) -> dict[str, Any]:
@@ -54,17 +62,21 @@ def procedure_fields(procedure: str) -> dict[str, Any]:
     Raises:
         ValueError: Names what is allowed.
     """
-    method, *given = procedure.split("+")
-    marks = {name: name.replace("_", "-") for name in ("hard", "double_check", "simulated")}
-    fields: dict[str, Any] = {"method": method, **{name: mark in given for name, mark in marks.items()}}
+    method, *marks = procedure.split("+")
+    fields: dict[str, Any] = {
+        "method": method,
+        "hard": "hard" in marks,
+        "double_check": "double-check" in marks,
+        "simulated": "simulated" in marks,
+    }
     if method not in Method.values or procedure_name(**fields) != procedure:
-        allowed = "".join(f"[+{mark}]" for mark in marks.values())
-        raise ValueError(f"procedure {procedure!r}: allowed: {' or '.join(Method.values)}, then {allowed}")
+        allowed = f"{' or '.join(Method.values)}, then [+hard][+double-check][+simulated]"
+        raise ValueError(f"procedure {procedure!r}: allowed: {allowed}")
     return fields
 
 
 def is_heuristic(judge: str) -> bool:
-    """Whether a judge is an offline heuristic: shown as one, never averaged or compared with an LLM's scores."""
+    """Return whether a judge is an offline heuristic: shown as one, never averaged or compared with an LLM's scores."""
     return judge.startswith("offline:")
 
 
@@ -216,22 +228,23 @@ class EvaluationRun(Leasable):
 
     @classmethod
     def leasable(cls) -> Q:
-        """As of all work, but for runs that wait for a batch."""
-        served = Concat(Value("evaluation_run:"), Cast(OuterRef("pk"), models.CharField()))
-        waits = Exists(LLMBatch.objects.filter(work_id=served, status__in=LLMBatch.OPEN))
+        """Return the filter of runs that may be leased, except those waiting for a batch."""
+        work_id = Concat(Value("evaluation_run:"), Cast(OuterRef("pk"), models.CharField()))
+        waits = Exists(LLMBatch.objects.filter(work_id=work_id, status__in=LLMBatch.OPEN))
         return super().leasable() & (Q(batch=False) | ~Q(waits))
 
     def finish(self, *, owner: str, status: str, error: str = "", **fields: Any) -> bool:
         """End it, with an alert in the same transaction where it failed."""
         if status not in (self.Status.FAILED, self.Status.ERRORED):
             return super().finish(owner=owner, status=status, error=error, **fields)
-        return outlasting(lambda: self._fail(owner=owner, status=status, error=error, **fields))
+        return retry_on_outage(lambda: self._fail(owner=owner, status=status, error=error, **fields))
 
     @transaction.atomic
     def _fail(self, **ended: Any) -> bool:
-        if done := super().finish(**ended):
+        finished = super().finish(**ended)
+        if finished:
             self.given_up(self.error)
-        return done
+        return finished
 
     def given_up(self, why: str) -> None:
         """Raise the alert that it failed."""
@@ -246,7 +259,7 @@ class EvaluationRun(Leasable):
 
     @property
     def work_id(self) -> str:
-        """The ledger's name for this run: every call it made carries it."""
+        """Return the ledger's name for this run: every call it made carries it."""
         return f"evaluation_run:{self.pk}"
 
     @property
@@ -255,18 +268,20 @@ class EvaluationRun(Leasable):
 
     @property
     def procedure(self) -> str:
-        """How it was judged, e.g. ``plumbline+hard``: scores compare only with scores of the same procedure."""
+        """Name how it was judged, e.g. ``plumbline+hard``: scores compare only with scores of the same procedure."""
         return procedure_name(**{name: getattr(self, name) for name in PROCEDURE})
 
     @property
     def awaits_simulation(self) -> bool:
-        """Whether the simulation that it measures is still to be made."""
+        """Return whether the simulation that it measures is still to be made."""
         return self.simulated and self.agent_id is not None and SIMULATION not in self.where
 
     @property
     def own_dimensions(self) -> list[str]:
-        """The dimensions judged in this run itself; those of channels are judged in the runs it links to."""
-        return [d for d in self.dimensions if self.agent_id is None or d not in CHANNEL_DIMENSIONS]
+        """Return the dimensions judged in this run itself; an agent's channel dimensions are judged in the runs it links to."""
+        if self.agent_id is None:
+            return list(self.dimensions)
+        return [name for name in self.dimensions if name not in CHANNEL_DIMENSIONS]
 
 
 class EvaluationScore(models.Model):
@@ -477,16 +492,15 @@ class PatternTimeout(models.Model):
     @classmethod
     def count(cls, unscored: Iterable[tuple[str, str, str]]) -> None:
         """Add the time-outs among these (dimension, proposition id, reason); no statement where there are none."""
-        timeouts = Counter(
-            (*about, reason.removeprefix(TIMED_OUT)[:200])
-            for *about, reason in unscored
-            if reason.startswith(TIMED_OUT)
-        )
+        timeouts: Counter[tuple[str, str, str]] = Counter()
+        for dimension, proposition_id, reason in unscored:
+            if reason.startswith(TIMED_OUT):
+                timeouts[dimension, proposition_id, reason.removeprefix(TIMED_OUT)[:200]] += 1
         now = timezone.now()
         for (dimension, proposition_id, pattern), times in sorted(timeouts.items()):  # in one order, against deadlocks
-            about = {"dimension": dimension, "proposition_id": proposition_id, "pattern": pattern}
-            cls.objects.get_or_create(**about, defaults={"last_at": now})
-            cls.objects.filter(**about).update(times=F("times") + times, last_at=now)
+            key = {"dimension": dimension, "proposition_id": proposition_id, "pattern": pattern}
+            cls.objects.get_or_create(**key, defaults={"last_at": now})
+            cls.objects.filter(**key).update(times=F("times") + times, last_at=now)
 
     @classmethod
     def of(cls, proposition_ids: Iterable[str]) -> dict[tuple[str, str], list[PatternTimeout]]:
@@ -498,7 +512,7 @@ class PatternTimeout(models.Model):
 
 
 class EvaluationSchedule(models.Model):
-    """A measurement that is made again and again: whom, what, over which window, how often. The worker fires it when it is due."""
+    """A measurement that is made again and again: of which agents, what, over which window, how often. The worker fires it when due."""
 
     name = models.CharField(
         max_length=100,
@@ -562,8 +576,9 @@ class EvaluationSchedule(models.Model):
             parse_window(self.window)
         except ValueError as error:
             raise ValidationError({"window": str(error)}) from None
-        named = self.dimensions
-        unknown = [d for d in named if d not in Dimension.values] if isinstance(named, list) else [named]
+        unknown = [self.dimensions]
+        if isinstance(self.dimensions, list):
+            unknown = [name for name in self.dimensions if name not in Dimension.values]
         if unknown:
             message = f"dimensions {', '.join(map(str, unknown))}: allowed: {', '.join(Dimension.values)}"
             raise ValidationError({"dimensions": message})

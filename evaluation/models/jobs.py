@@ -1,4 +1,4 @@
-"""Work that a page of the console asked for and that has no table of its own."""
+"""Jobs: work that a page of the console asked for."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Job(Leasable):
 
     @classmethod
     def leasable(cls) -> Q:
-        """As of all work, but for jobs that wait for their evaluations."""
-        open_ones = (*EvaluationRun.OPEN, EvaluationRun.Status.PAUSED_BUDGET)
-        waits = cls.evaluations.through.objects.filter(job=OuterRef("pk"), evaluationrun__status__in=open_ones)
-        return super().leasable() & Q(~Exists(waits))
+        """Return the filter of jobs that may be leased, except those waiting for their evaluations."""
+        not_ended = (*EvaluationRun.OPEN, EvaluationRun.Status.PAUSED_BUDGET)
+        waited_for = cls.evaluations.through.objects.filter(job=OuterRef("pk"), evaluationrun__status__in=not_ended)
+        return super().leasable() & Q(~Exists(waited_for))

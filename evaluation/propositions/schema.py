@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from agents.kit.text.edits import GUARDS
 from agents.kit.text.fences import prompt_path
 from agents.kit.text.patterns import Undecided, check_phrase, find, find_all
-from agents.kit.text.reading import read
+from agents.kit.text.reading import parse_text
 from agents.kit.text.tokens import has_emoji, split_sentences, tokenize
 from evaluation.dimensions import BY_ONE_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, OF_PERSONA, TAKES_RULES, Dimension
 
@@ -153,10 +153,10 @@ def _raise_first(undecided: dict[str, Undecided]) -> None:
 
 def _only(text: str, references: dict[str, str]) -> str:
     """Say what the text has of each guard, such as numbers, that its reference has not."""
-    message = read(text)
+    message = parse_text(text)
     problems = []
     for name, reference in references.items():
-        added = GUARDS[name](read(reference), message).added
+        added = GUARDS[name](parse_text(reference), message).added
         if added:
             problems.append(f"{', '.join(map(repr, added[:5]))} ({name})")
     return f"not allowed: {'; '.join(problems)}" if problems else ""

@@ -1,9 +1,8 @@
-"""Judge in batches, at half the price: a run submits its questions together and resumes when they are answered."""
+"""Ask the judge in batches, at half the price: a run submits its questions together and resumes when they are answered."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import count
@@ -15,8 +14,7 @@ from django.utils import timezone
 from agents.kit.llm import LLMRequest, Reply, Status, complete_many, estimate_tokens, ledger, request_digest
 from agents.kit.llm.anthropic_api import with_example
 from agents.kit.llm.endpoints import Route
-from agents.kit.models import LLMBatch, owner_name
-from agents.kit.work import batches
+from agents.kit.models import LLMBatch
 from agents.kit.work.batches import (
     NO_ANSWER,
     Answers,
@@ -30,14 +28,14 @@ from agents.kit.work.batches import (
 from evaluation.budget import why_over_budget
 from evaluation.models import EvaluationRun
 from evaluation.runs.planning import answer_length
-from evaluation.runs.summary import waiting_words
 
 if TYPE_CHECKING:
     from evaluation.judge.questions import Replies
     from evaluation.runs.judging import EvaluationContext
 
 MOST_ROUNDS = 3  # what comes up after three batches is asked at once, at full price
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds, where a person waits for batches
+SHORTEST_PAUSE = 0.05  # seconds, where a person waits for batches
+LONGEST_PAUSE = 5.0
 
 
 class BatchAsking:
@@ -46,123 +44,112 @@ class BatchAsking:
     What an earlier batch answered is yielded, and stored by the code for live answers; everything else is put aside for `submit`.
     """
 
-    def __init__(self, judging: EvaluationContext, way: Route) -> None:
-        work_id = judging.run.work_id
-        self._judging, self._way = judging, way
-        self._answers, self._round = Answers(work_id), next_round(work_id)
-        self._outgoing = Outgoing(work_id, way, self._round)
+    def __init__(self, context: EvaluationContext, route: Route) -> None:
+        work_id = context.run.work_id
+        self._context = context
+        self._route = route
+        self._answers = Answers(work_id)
+        self._round = next_round(work_id)
+        self._outgoing = Outgoing(work_id, route, self._round)
 
     def ask(self, requests: Iterable[LLMRequest | None]) -> Replies:
-        """Yield (index, reply) for what was answered; ask at once what no batch is to be asked any more (see `complete_many`)."""
-        numbers, source, more = count(), iter(requests), True
-        while more:
+        """Yield (index, reply) for what was answered; ask at once what no batch is to be asked any more (see `complete_many`).
+
+        `requests` yields None when it has nothing now; it may have more after a reply. So it is read again after each reply.
+        """
+        numbers = count()
+        source = iter(requests)
+        answered = True
+        while answered:
+            answered = False
             live: list[tuple[int, LLMRequest]] = []
-            progress = False
-            while True:
-                request = next(source, None)
-                if request is None:  # nothing now, or nothing at all: it gives more only after a reply
-                    break
-                index = next(numbers)
+            while (request := next(source, None)) is not None:
+                number = next(numbers)
                 answer = self._answer(request)
                 if isinstance(answer, Reply):
-                    progress = True
-                    yield index, answer
+                    answered = True
+                    yield number, answer
                 elif answer is not None:
-                    live.append((index, answer))
-            for place, reply in complete_many(
-                (request for _, request in live), deadline=settings.LLM_EVALUATION_DEADLINE
-            ):
-                progress = True
-                yield live[place][0], reply
-            more = progress
+                    live.append((number, answer))
+            live_requests = [live_request for _, live_request in live]
+            for index, reply in complete_many(live_requests, deadline=settings.LLM_EVALUATION_DEADLINE):
+                answered = True
+                yield live[index][0], reply
 
     def _answer(self, request: LLMRequest, first: Reply | None = None) -> Reply | LLMRequest | None:
-        """The reply of an earlier batch; the request where it is to be asked at once, None where it was put aside."""
+        """Return the reply of an earlier batch, the request itself where it is to be asked at once, None where it was put aside.
+
+        Args:
+            first: The malformed reply to the same request, when this is the second try with an example.
+        """
         if request.tools or request.gate:
             return request
         digest = request_digest(request)
         row = self._answers.take(request_key(request, digest))
         if row is None and self._round <= MOST_ROUNDS:
-            if not self._judging.refused and not self._judging.budget.reason:
-                self._outgoing.add(request, digest)
-                if self._outgoing.is_full:
-                    self.submit()
+            self._put_aside(request, digest)
             return None
-        if row is None:
+        if row is None or row.result in NO_ANSWER:
             return request
-        if row.result in NO_ANSWER:
-            return request
-        reply = reply_of(request, row, self._way)
+        reply = reply_of(request, row, self._route)
         if first is not None:
             return replace(reply, earlier=(first, *reply.earlier))
-        if reply.status is Status.MALFORMED and request.reask and request.schema is not None and request.example:
+        can_ask_again = request.reask and request.schema is not None and request.example
+        if reply.status is Status.MALFORMED and can_ask_again:
             return self._answer(with_example(request), reply)  # the second try is the last one, as for live calls
         return reply
 
+    def _put_aside(self, request: LLMRequest, digest: str) -> None:
+        """Keep a request for the next batch, unless no batch would be accepted."""
+        if self._context.refused or self._context.budget.reason:
+            return
+        self._outgoing.add(request, digest)
+        if self._outgoing.is_full:
+            self.submit()
+
     def submit(self) -> None:
         """Submit what was put aside, unless the budget has no room for it beside what is spent and what other batches will cost."""
-        judging, run = self._judging, self._judging.run
-        if not self._outgoing.questions or judging.refused:
+        context, run = self._context, self._context.run
+        if not self._outgoing.questions or context.refused:
             return
-        planned = _estimated(self._outgoing)
-        if reason := why_over_budget(run.agent, run.judge, planned=planned):
-            judging.budget.reason = reason
+        planned = _planned_cost(self._outgoing)
+        over_budget = why_over_budget(run.agent, run.judge, planned=planned)
+        if over_budget:
+            context.budget.reason = over_budget
             return
         try:
             batch = submit_batch(
                 self._outgoing,
-                owner=judging.leases.owner,
-                allowed=lambda: judging.leases.renew(run, now=True),
+                owner=context.leases.owner,
+                allowed=lambda: context.leases.renew(run, now=True),
                 agent_id=run.agent_id,
                 planned=planned,
             )
-            judging.waits = batch is not None or judging.waits
         except BatchRefused as problem:
-            judging.refused = str(problem)
+            context.refused = str(problem)
+            return
+        if batch is not None:
+            context.waits = True
 
 
-def _estimated(outgoing: Outgoing) -> Decimal:
-    """US dollars at the batch price, as far as there is one."""
-    model, total = outgoing.way.model, Decimal(0)
+def _planned_cost(outgoing: Outgoing) -> Decimal:
+    """Return what the requests put aside will cost: US dollars at the batch price, as far as there is one."""
+    model = outgoing.way.model
     per_claim = answer_length(model).tokens
+    total = Decimal(0)
     for request, *_ in outgoing.questions:
-        answered = per_claim * max(1, len(request.facts.get("claims", ())))
-        total += ledger.estimate_cost(model, estimate_tokens(request), answered, batch=True) or 0
+        claims = max(1, len(request.facts.get("claims", ())))
+        cost = ledger.estimate_cost(model, estimate_tokens(request), per_claim * claims, batch=True)
+        total += cost or 0
     return total
 
 
-def wait_for_batches(
-    runs: Sequence[EvaluationRun],
-    *,
-    resume: Callable[[Sequence[EvaluationRun]], object],
-    notice: Callable[[str], None] = lambda words: None,
-) -> None:
-    """Wait until the batches of these runs are answered and the runs have ended; workers may do parts of it meanwhile.
-
-    Args:
-        runs: With those of their channels.
-        resume: Called with the runs whose batches are answered.
-        notice: Called with what is waited for, whenever that changes.
-    """
-    ids, said, owner = [run.pk for run in runs], "", owner_name()
-    while True:
-        unfinished = list(EvaluationRun.objects.filter(pk__in=ids, batch=True, status__in=LLMBatch.OPEN))
-        if not unfinished:
-            return
-        if ready := list(EvaluationRun.objects.filter(EvaluationRun.leasable(), pk__in=[r.pk for r in unfinished])):
-            resume(ready)
-            continue
-        words = "\n".join(waiting_words(unfinished).values())
-        if words != said:
-            said = words
-            notice(words)
-        if not batches.work_one(owner=owner):
-            time.sleep(_pause(unfinished))
-
-
-def _pause(runs: Sequence[EvaluationRun]) -> float:
+def seconds_until_look(runs: Sequence[EvaluationRun]) -> float:
+    """Return how long to wait until the next look at the batches of these runs is due."""
     work_ids = [run.work_id for run in runs]
-    open_ones = LLMBatch.objects.filter(work_id__in=work_ids, status=LLMBatch.Status.PENDING)
-    due = open_ones.order_by("next_look_at").values_list("next_look_at", flat=True).first()
-    left = (due - timezone.now()).total_seconds() if due is not None else 1.0
-    return min(max(left, SHORTEST_PAUSE), LONGEST_PAUSE)
+    open_batches = LLMBatch.objects.filter(work_id__in=work_ids, status=LLMBatch.Status.PENDING)
+    due = open_batches.order_by("next_look_at").values_list("next_look_at", flat=True).first()
+    seconds = 1.0
+    if due is not None:
+        seconds = (due - timezone.now()).total_seconds()
+    return min(max(seconds, SHORTEST_PAUSE), LONGEST_PAUSE)

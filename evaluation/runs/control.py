@@ -15,15 +15,15 @@ from agents.kit.llm import ledger
 from agents.kit.models import LLMBatch, ModelPrice
 from agents.kit.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.planning import RESUMABLE, RunSpec, has_little_speech, prepare_run
-from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts, waiting_words
+from evaluation.runs.planning import RESUMABLE, PreparedRun, RunSpec, has_little_speech, prepare_run
+from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts, total, waiting_words
 from evaluation.simulation.conversations import why_not_simulated
 
 LEXICAL_JUDGE = "offline:lexical-1"
 
 
 def judges_offered() -> list[str]:
-    """The judges that may be chosen from outside of this machine, the configured one first: no file, and all of a known cost."""
+    """Return the judges that may be chosen from outside of this machine, the configured one first: no file, and all of a known cost."""
     priced = ModelPrice.objects.order_by("model").values_list("model", flat=True).distinct()
     return list(dict.fromkeys([str(settings.JUDGE_MODEL), LEXICAL_JUDGE, *priced]))
 
@@ -39,27 +39,37 @@ class Progress:
 
 
 def progress_of(runs: Sequence[EvaluationRun]) -> dict[int, Progress]:
-    """The progress of each run, by primary key; three queries for any number of them, two where none is judged in batches."""
-    own = [run.pk for run in runs]
-    parts: dict[int, set[int]] = {pk: {pk} for pk in own}
-    links = ChannelShare.objects.filter(agent_run__in=own).order_by().values_list("agent_run", "channel_run")
-    for agent_run, channel_run in links:
-        parts[agent_run].add(channel_run)
-    every = EvaluationScore.objects.filter(evaluation_run__in=set().union(*parts.values())).order_by()
-    rows: Any = every.values("evaluation_run").annotate(
+    """Return the progress of each run, by primary key; three queries for any number of them, two where none is judged in batches."""
+    parts = _runs_with_channels([run.pk for run in runs])
+    judgements = EvaluationScore.objects.filter(evaluation_run__in=set().union(*parts.values())).order_by()
+    rows: Any = judgements.values("evaluation_run").annotate(
         settled=Count("pk", filter=~Q(status="pending")), total=Count("pk"), **share_counts()
     )
-    by_run = {row["evaluation_run"]: row for row in rows}
+    progress_by_part: dict[int, Progress] = {}
+    for row in rows:
+        share = Share(row["scored_once"], row["asked"])
+        progress_by_part[row["evaluation_run"]] = Progress(row["settled"], row["total"], share=share)
     batched = [run for run in runs if run.batch]
-    waits = waiting_words(batched) if batched else {}
-    progress = {}
-    for pk in own:
-        there = [by_run[part] for part in parts[pk] if part in by_run]
-        settled, total, scored, asked = (
-            sum(row[n] for row in there) for n in ("settled", "total", "scored_once", "asked")
+    waiting = waiting_words(batched) if batched else {}
+    progress: dict[int, Progress] = {}
+    for pk, keys in parts.items():
+        of_parts = [progress_by_part[key] for key in keys if key in progress_by_part]
+        progress[pk] = Progress(
+            settled=sum(part.settled for part in of_parts),
+            total=sum(part.total for part in of_parts),
+            waits_for=waiting.get(pk, ""),
+            share=total(part.share for part in of_parts),
         )
-        progress[pk] = Progress(settled, total, waits.get(pk, ""), Share(scored, asked))
     return progress
+
+
+def _runs_with_channels(keys: Sequence[int]) -> dict[int, set[int]]:
+    """Return, by the primary key of each run, that key and those of the runs of its channels."""
+    parts: dict[int, set[int]] = {pk: {pk} for pk in keys}
+    links = ChannelShare.objects.filter(agent_run__in=keys).order_by().values_list("agent_run", "channel_run")
+    for agent_run, channel_run in links:
+        parts[agent_run].add(channel_run)
+    return parts
 
 
 Status = EvaluationRun.Status
@@ -71,14 +81,14 @@ class NotPossible(ValueError):
     """The evaluation is in no status for this; says in which it is."""
 
 
-def queue_run(spec: RunSpec, *, simulate: bool = False) -> tuple[EvaluationRun, bool]:
+def queue_run(spec: RunSpec, *, simulate: bool = False) -> PreparedRun:
     """Have a worker (`manage.py work`) measure what the spec asks for. Nothing is judged here.
 
     Args:
         simulate: Simulate conversations first with an agent that has little speech (AC-6.5.2), unless its actor could say nothing.
 
     Returns:
-        The run, and whether it is one that asked for the same within 24 hours and had not ended: that one goes on instead.
+        The run; it is resumed if it asked for the same within 24 hours and had not ended.
     """
     if simulate and spec.agent and has_little_speech(spec) and not why_not_simulated(spec.agent):
         spec = replace(spec, simulated=True)
@@ -88,7 +98,7 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> tuple[EvaluationRun, 
         EvaluationRun.objects.filter(pk__in=waiting, status__in=RESUMABLE).update(status=Status.PENDING)
         transaction.on_commit(wake_workers)
     run.refresh_from_db(fields=["status"])
-    return run, resumed
+    return PreparedRun(run, resumed)
 
 
 def cancel_run(run: EvaluationRun) -> EvaluationRun:
@@ -105,15 +115,11 @@ def cancel_run(run: EvaluationRun) -> EvaluationRun:
             raise NotPossible(
                 f"evaluation {run.pk} is {run.status}; only one that is {_either(CANCELLABLE)} can be cancelled"
             )
-        others = ChannelShare.objects.filter(channel_run=OuterRef("pk")).exclude(agent_run=run)
-        wanted = others.exclude(agent_run__status__in=EvaluationRun.FINAL)
-        own = [channel_run.pk for channel_run in run.channel_runs.filter(~Exists(wanted))]
-        _cancel(EvaluationRun.objects.filter(pk__in=own))
-        now, work_ids = timezone.now(), [f"evaluation_run:{pk}" for pk in (run.pk, *own)]
-        batches = LLMBatch.objects.filter(work_id__in=work_ids, status__in=LLMBatch.OPEN)
-        batches.update(
-            cancel_requested_at=now, next_look_at=now
-        )  # a worker cancels them; what was answered is paid for
+        other_links = ChannelShare.objects.filter(channel_run=OuterRef("pk")).exclude(agent_run=run)
+        waited_for = other_links.exclude(agent_run__status__in=EvaluationRun.FINAL)
+        own_channel_runs = list(run.channel_runs.filter(~Exists(waited_for)))
+        _cancel(EvaluationRun.objects.filter(pk__in=[channel_run.pk for channel_run in own_channel_runs]))
+        _cancel_batches([run, *own_channel_runs])
     used = ledger.totals(work_id=run.work_id)
     tokens = used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
     EvaluationRun.objects.filter(pk=run.pk).update(token_usage=tokens)
@@ -122,15 +128,15 @@ def cancel_run(run: EvaluationRun) -> EvaluationRun:
 
 
 def resume_run(run: EvaluationRun) -> EvaluationRun:
-    """Have a worker go on with an evaluation that stopped, or ask again what its judge failed to answer; stored judgements stay.
+    """Have a worker resume an evaluation that stopped, or ask again what its judge failed to answer; stored judgements stay.
 
     Raises:
         NotPossible: It is waiting or running, or there is nothing left to ask.
     """
     with transaction.atomic():
-        channels = [_again(channel_run) for channel_run in run.channel_runs.all()]
-        resumed = _again(run)
-        if not resumed and any(channels):  # it is complete, its channels were not
+        resumed_channels = [_make_pending(channel_run) for channel_run in run.channel_runs.all()]
+        resumed = _make_pending(run)
+        if not resumed and any(resumed_channels):  # it is complete, its channels were not
             completed = EvaluationRun.objects.filter(pk=run.pk, status=Status.COMPLETED)
             resumed = bool(completed.update(status=Status.PENDING))
         if not resumed:
@@ -146,16 +152,25 @@ def resume_run(run: EvaluationRun) -> EvaluationRun:
 
 
 def can_resume(run: EvaluationRun) -> bool:
-    """Whether there is something left to do of an evaluation that no worker does."""
+    """Return whether there is something left to do of an evaluation that no worker does."""
     if run.status != Status.COMPLETED:
         return run.status in STOPPED
     channel_runs = run.channel_runs.all()
-    every = [run.pk, *channel_runs.values_list("pk", flat=True)]
-    failed = EvaluationScore.objects.filter(CALL_FAILED, evaluation_run__in=every)
-    return channel_runs.filter(status__in=STOPPED).exists() or failed.exists()
+    if channel_runs.filter(status__in=STOPPED).exists():
+        return True
+    keys = [run.pk, *channel_runs.values_list("pk", flat=True)]
+    return EvaluationScore.objects.filter(CALL_FAILED, evaluation_run__in=keys).exists()
+
+
+def _cancel_batches(runs: Sequence[EvaluationRun]) -> None:
+    """Have a worker cancel the batches of these runs; what was answered till then is paid for."""
+    now = timezone.now()
+    batches = LLMBatch.objects.filter(work_id__in=[run.work_id for run in runs], status__in=LLMBatch.OPEN)
+    batches.update(cancel_requested_at=now, next_look_at=now)
 
 
 def _cancel(runs: models.QuerySet[EvaluationRun]) -> int:
+    """Cancel those of these runs that have not ended; return how many."""
     return runs.filter(status__in=CANCELLABLE).update(
         status=Status.CANCELLED,
         error="cancelled on request",
@@ -165,17 +180,18 @@ def _cancel(runs: models.QuerySet[EvaluationRun]) -> int:
     )
 
 
-def _again(run: EvaluationRun) -> bool:
-    """Make a stopped run pending; one that completed only if the judge failed to answer some of it."""
-    this = EvaluationRun.objects.filter(pk=run.pk)
-    if this.filter(status__in=STOPPED).update(status=Status.PENDING, finished_at=None, error=""):
+def _make_pending(run: EvaluationRun) -> bool:
+    """Make a stopped run pending, and one that completed if the judge failed to answer some of it; return whether it is pending now."""
+    stored = EvaluationRun.objects.filter(pk=run.pk)
+    if stored.filter(status__in=STOPPED).update(status=Status.PENDING, finished_at=None, error=""):
         return True
     failed = EvaluationScore.objects.filter(CALL_FAILED, evaluation_run=OuterRef("pk"))
-    if this.filter(Exists(failed), status=Status.COMPLETED).update(status=Status.PENDING, finished_at=None):
+    if stored.filter(Exists(failed), status=Status.COMPLETED).update(status=Status.PENDING, finished_at=None):
         reopen_failed(run)
         return True
     return False
 
 
 def _either(statuses: tuple[str, ...]) -> str:
+    """Write a list such as ``pending, running or paused_budget``."""
     return ", ".join(map(str, statuses[:-1])) + f" or {statuses[-1]}"

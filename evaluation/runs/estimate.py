@@ -1,9 +1,8 @@
-"""What an evaluation would need (judgements, calls, tokens, US dollars) before anything is asked, and what it used."""
+"""Estimate what an evaluation would need (judgements, calls, tokens, US dollars) before anything is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -21,8 +20,8 @@ from evaluation.judge.questions import Question, build_request
 from evaluation.models import EvaluationRun
 from evaluation.propositions.files import load_all
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.ideas import BATCH, listing_request
-from evaluation.runs.judging import Open, questions, settle
+from evaluation.runs.ideas import IDEAS_COMPARED_AT_ONCE, listing_request
+from evaluation.runs.judging import OpenItem, questions, settle
 from evaluation.runs.planning import (
     AnswerLength,
     Plan,
@@ -35,13 +34,14 @@ from evaluation.runs.planning import (
     subject_of,
 )
 from evaluation.runs.simulating import simulation_spec
-from evaluation.runs.summary import Spending, Usd
+from evaluation.runs.summary import Spending, Usd, sum_if_all_priced
 from evaluation.scorers import SCORERS, ReadsAhead, ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, said
+from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, read_plain_messages
 from evaluation.simulation.conversations import TURN, Simulation, actor_of, prepare
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation
 
-IDEAS_PER_PART, TOKENS_PER_IDEA = 12, 40  # of a conversation; an assumption, too: how many there are is what is asked
+IDEAS_PER_PART = 12  # of a conversation; an assumption: how many there are is what is asked
+TOKENS_PER_IDEA = 40  # an assumption
 COLLAPSE_TOKENS = 300  # of the instructions for collapsing a list
 
 
@@ -69,45 +69,52 @@ class Call(NamedTuple):
 
 
 def estimate(spec: RunSpec) -> Estimate:
-    """What measuring this would need, without the channels of an agent."""
+    """Estimate what measuring this would need, without the channels of an agent."""
     return _estimate(make_plan(spec), answer_length(spec.judge_model), {})
 
 
 def estimate_all(specs: Sequence[RunSpec]) -> list[Estimate]:
-    """What measuring these would need, then what the channels of these agents would, each once.
+    """Estimate what measuring these would need, then what the channels of these agents would, each once.
 
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    files, length, read = load_all(), cache(answer_length), dict[tuple[object, ...], Ends]()
-    channels = {one.target.pk: one for spec in specs for one, _ in channel_specs(spec)}
-    plans = (make_plan(spec, files=files) for spec in (*specs, *channels.values()))
-    return [_estimate(plan, length(plan.spec.judge_model), read) for plan in plans]
+    files = load_all()
+    length_of = cache(answer_length)
+    window_ends: dict[tuple[object, ...], Ends] = {}
+    channels: dict[int, RunSpec] = {}
+    for spec in specs:
+        for channel_spec, _ in channel_specs(spec):
+            channels[channel_spec.target.pk] = channel_spec
+    estimates: list[Estimate] = []
+    for spec in (*specs, *channels.values()):
+        plan = make_plan(spec, files=files)
+        estimates.append(_estimate(plan, length_of(spec.judge_model), window_ends))
+    return estimates
 
 
 def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
-    """The same; None where the judge needs no network: its calls cost nothing."""
-    return estimate_all(specs) if any(provider_of(spec.judge_model) == "anthropic" for spec in specs) else None
+    """Estimate like `estimate_all`; None where the judge needs no network: its calls cost nothing."""
+    if any(provider_of(spec.judge_model) == "anthropic" for spec in specs):
+        return estimate_all(specs)
+    return None
 
 
-def _estimate(plan: Plan, length: AnswerLength, read: dict[tuple[object, ...], Ends]) -> Estimate:
-    spec, run, nonce = plan.spec, new_run(plan), new_nonce()
+def _estimate(plan: Plan, length: AnswerLength, window_ends: dict[tuple[object, ...], Ends]) -> Estimate:
+    """Estimate what a planned run would need."""
+    spec, run = plan.spec, new_run(plan)
     subject = subject_of(run)
     if isinstance(subject, Subject):
-        subject.read = read
-    judgements, calls = 0, list[Call]()
+        subject.read = window_ends
+    judgements = 0
+    calls: list[Call] = []
     for dimension in spec.own_dimensions:
-        scorer = SCORERS[dimension]
-        planned = scorer.plan(subject, plan.propositions[dimension])
-        items = list(repeated((i for i in planned if not spec.swap_test or i.message_id is not None), run.repeats))
+        planned = SCORERS[dimension].plan(subject, plan.propositions[dimension])
+        if spec.swap_test:  # only a text that was said in one message can be swapped
+            planned = [item for item in planned if item.message_id is not None]
+        items = list(repeated(planned, run.repeats))
         judgements += len(items)
-        if scorer.not_evaluable(subject):
-            continue
-        if isinstance(subject, ChannelSubject) and dimension in COUNTED:
-            calls += [call for item in items for call in _ideas(item.proposition, subject, run, nonce)]
-            continue
-        for question in _questions(dimension, items, subject, run, nonce):
-            calls += _asked(question, length.tokens)
+        calls += _calls_of_dimension(dimension, items, subject, run, length)
     costs = [ledger.estimate_cost(spec.judge_model, c.input_tokens, c.output_tokens, batch=spec.batch) for c in calls]
     return Estimate(
         agent=spec.agent.slug if spec.agent else "",
@@ -118,69 +125,95 @@ def _estimate(plan: Plan, length: AnswerLength, read: dict[tuple[object, ...], E
         calls=len(calls),
         input_tokens=sum(call.input_tokens for call in calls),
         output_tokens=sum(call.output_tokens for call in calls),
-        cost_usd=_all_of(costs),
+        cost_usd=sum_if_all_priced(costs),
         output_tokens_per_claim=length,
     )
 
 
-def _all_of(costs: Iterable[Decimal | None]) -> Decimal | None:
-    """The sum; one unpriced part leaves none."""
-    priced = list(costs)
-    return None if None in priced else sum(filter(None, priced), Decimal(0))
+def _calls_of_dimension(
+    dimension: str, items: Sequence[Item], subject: Subject | ChannelSubject, run: EvaluationRun, length: AnswerLength
+) -> list[Call]:
+    """Return the calls that judging these items would make."""
+    if SCORERS[dimension].not_evaluable(subject):
+        return []
+    nonce = new_nonce()
+    calls: list[Call] = []
+    if isinstance(subject, ChannelSubject) and dimension in COUNTED:
+        for item in items:
+            calls += _calls_for_ideas(item.proposition, subject, run, nonce)
+    else:
+        for question in _questions(dimension, items, subject, run, nonce):
+            calls += _calls_for_question(question, length.tokens)
+    return calls
 
 
-def _asked(question: Question, per_proposition: int) -> Iterator[Call]:
+def _calls_for_question(question: Question, tokens_per_proposition: int) -> list[Call]:
+    """Return the calls that a question would take: a double check takes two."""
     number = len(question.propositions)
-    sent, answered = estimate_tokens(build_request(question)), number * per_proposition
-    yield Call(number, sent, answered)
-    if question.double_check:  # goes on from the question and its answer
-        yield Call(0, sent + answered, answered)
+    sent = estimate_tokens(build_request(question))
+    answered = number * tokens_per_proposition
+    calls = [Call(number, sent, answered)]
+    if question.double_check:  # the second call sends the question and its answer again
+        calls.append(Call(0, sent + answered, answered))
+    return calls
 
 
 def _questions(
     dimension: str, items: Sequence[Item], subject: Subject | ChannelSubject, run: EvaluationRun, nonce: str
 ) -> Iterator[Question]:
-    ids = {pk for item in items for pk in (item.message_id, item.compared_with_id) if pk is not None}
-    messages = Message.objects.select_related("channel").in_bulk(list(ids))
+    """Yield the questions that would be asked about these items."""
+    keys: set[int] = set()
+    for item in items:
+        keys.update(key for key in (item.message_id, item.compared_with_id) if key is not None)
+    messages = Message.objects.select_related("channel").in_bulk(list(keys))
     scorer = SCORERS[dimension]
     if isinstance(scorer, ReadsAhead):
         scorer.read_ahead(subject, messages.values())
-    entries: list[Open[Item]] = []
+    open_items: list[OpenItem[Item]] = []
     for item in items:
-        message, earlier = messages.get(item.message_id or 0), messages.get(item.compared_with_id or 0)
+        message = messages.get(item.message_id or 0)
+        earlier = messages.get(item.compared_with_id or 0)
         if settle(item.proposition, message, subject, earlier, run.additional_context) is None:
-            entries.append(Open(item, item.proposition, message, earlier, item.repeat))
+            open_items.append(OpenItem(item, item.proposition, message, earlier, item.repeat))
     asked = questions(
-        entries, subject, run, dimension=dimension, nonce=nonce, label=lambda _: Label(purpose="estimate")
+        open_items, subject, run, dimension=dimension, nonce=nonce, label=lambda _: Label(purpose="estimate")
     )
-    yield from (question for _, question in asked if question is not None)
+    for group in asked:
+        if group.question is not None:
+            yield group.question
 
 
-def _ideas(proposition: Proposition, subject: ChannelSubject, run: EvaluationRun, nonce: str) -> Iterator[Call]:
-    """One call per part, then those that collapse what they list: how long that list will be is not known yet."""
-    places = list(ideas_quantity.stretches(subject))
+def _calls_for_ideas(
+    proposition: Proposition, subject: ChannelSubject, run: EvaluationRun, nonce: str
+) -> Iterator[Call]:
+    """Yield one call per part, then those that collapse what they list: how long that list will be is not known yet."""
+    stretches = list(ideas_quantity.stretches(subject))
     label = Label(purpose="estimate")
-    for number, (first, last) in enumerate(places, 1):
-        messages = said(subject.said().filter(position__range=(first, last)))
+    for number, (first, last) in enumerate(stretches, 1):
+        messages = read_plain_messages(subject.messages().filter(position__range=(first, last)))
         request = listing_request(
             name=subject.name,
             proposition=proposition,
             events=[subject.event(message) for message in messages],
-            part=(number, len(places)),
+            part=(number, len(stretches)),
             label=label,
             model=run.judge,
             nonce=nonce,
         )
-        yield Call(int(number == 1), estimate_tokens(request), IDEAS_PER_PART * TOKENS_PER_IDEA)
-    for shown in range(IDEAS_PER_PART * len(places), 0, -BATCH):
-        yield Call(0, COLLAPSE_TOKENS + shown * TOKENS_PER_IDEA, min(shown, BATCH) * TOKENS_PER_IDEA // 2)
+        settles = 1 if number == 1 else 0
+        yield Call(settles, estimate_tokens(request), IDEAS_PER_PART * TOKENS_PER_IDEA)
+    for listed in range(IDEAS_PER_PART * len(stretches), 0, -IDEAS_COMPARED_AT_ONCE):
+        compared = min(listed, IDEAS_COMPARED_AT_ONCE)
+        yield Call(0, COLLAPSE_TOKENS + listed * TOKENS_PER_IDEA, compared * TOKENS_PER_IDEA // 2)
 
 
 def estimated(estimates: Sequence[Estimate]) -> Spending:
-    """The sum of what was estimated; one unpriced part leaves no cost."""
+    """Sum up what was estimated; one unpriced part leaves no cost."""
     return Spending(
-        **{name: sum(getattr(e, name) for e in estimates) for name in ("calls", "input_tokens", "output_tokens")},
-        cost_usd=_all_of(e.cost_usd for e in estimates),
+        calls=sum(part.calls for part in estimates),
+        input_tokens=sum(part.input_tokens for part in estimates),
+        output_tokens=sum(part.output_tokens for part in estimates),
+        cost_usd=sum_if_all_priced(part.cost_usd for part in estimates),
     )
 
 
@@ -189,7 +222,10 @@ STAND_IN = ("word " * REPLY_TOKENS)[: REPLY_TOKENS * 4].strip()
 
 
 class SimulationEstimate(BaseModel):
-    """What `--json` prints. Tokens are characters / 4 for the prompts and assumptions for the answers; `cost_usd` is None when unpriced."""
+    """An estimate of simulating one agent, as `--json` prints it.
+
+    Tokens are characters / 4 for the prompts and assumptions for the answers; `cost_usd` is None when unpriced.
+    """
 
     agent: str
     actor_model: str
@@ -200,9 +236,16 @@ class SimulationEstimate(BaseModel):
     cost_usd: Usd
 
 
+class ActorAndJudge(NamedTuple):
+    """The estimates of simulating the speech of an agent, and of judging it."""
+
+    acting: SimulationEstimate
+    judging: Estimate
+
+
 def estimate_simulation(
     spec: RunSpec, *, situations: Sequence[Situation], actor_model: str = "", repeats: int = 1
-) -> tuple[SimulationEstimate, Estimate]:
+) -> ActorAndJudge:
     """Estimate what the actor would need, and the judge of what it says, if every line of the situations is answered once.
 
     Args:
@@ -219,25 +262,27 @@ def estimate_simulation(
             judging = estimate(simulation_spec(spec, simulation))
         finally:
             transaction.set_rollback(True)
-    lines, said = len(prompts) * repeats, REPLY_TOKENS * len(prompts) * repeats
-    sent = CALLS_PER_LINE * repeats * sum(prompts) + said
+    lines = len(prompts) * repeats
+    answered = REPLY_TOKENS * lines
+    sent = CALLS_PER_LINE * repeats * sum(prompts) + answered
     acting = SimulationEstimate(
         agent=spec.agent.slug,
         actor_model=model,
         lines=lines,
         calls=CALLS_PER_LINE * lines,
         input_tokens=sent,
-        output_tokens=said,
-        cost_usd=ledger.estimate_cost(model, sent, said),
+        output_tokens=answered,
+        cost_usd=ledger.estimate_cost(model, sent, answered),
     )
-    return acting, judging
+    return ActorAndJudge(acting, judging)
 
 
 def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats: int) -> tuple[Simulation, list[int]]:
     """Store a simulation with a stand-in for each answer; return it, and the tokens of the prompt for each line of its first repeat."""
-    ident, scenes, _ = prepare(agent, situations, model, repeats, reuse=None)
+    prepared = prepare(agent, situations, model, repeats, reuse=None)
     prompts: list[int] = []
-    for scene in scenes:
+    messages = 0
+    for scene in prepared.scenes:
         for turn, text in enumerate(scene.situation.lines, 1):
             tags = {**scene.channel.tags, TURN: str(turn)}
             common: dict[str, Any] = {"channel": scene.channel, "synthetic": True, "tags": tags}
@@ -245,15 +290,15 @@ def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats
             if scene.repeat == 1:
                 prompts.append(prompt_tokens(agent, line))
             Message.objects.create(position=2 * turn, agent=agent, text=STAND_IN, **common)
-    messages = sum(len(scene.situation.lines) for scene in scenes)
+            messages += 1
     simulation = Simulation(
-        id=ident, agent=agent, actor_model=model, persona_digest="", conversations=(), messages=messages
+        id=prepared.id, agent=agent, actor_model=model, persona_digest="", conversations=(), messages=messages
     )
     return simulation, prompts
 
 
 def prompt_tokens(agent: Agent, line: Message) -> int:
-    """Tokens of the prompt with which the agent's turn would begin after this line."""
+    """Estimate the tokens of the prompt with which the agent's turn would begin after this line."""
     turn = new_turn(agent=agent, channel=line.channel, trigger=line, overrides={"stages": []}, preview=True)
     prompt = build_prompt(turn)
     request = LLMRequest(

@@ -6,7 +6,7 @@ A killed one resumes where it stopped: `planning` made a pending row for each ju
 from __future__ import annotations
 
 import logging
-import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,37 +23,50 @@ from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared_list
 from agents.kit.llm.endpoints import route_of
-from agents.kit.models import Leasable, owner_name
+from agents.kit.models import Leasable, LLMBatch, owner_name
 from agents.kit.models.lease import LOOKS
 from agents.kit.ops.telemetry import logging_about
 from agents.kit.running import OUTAGE, is_outage, side_by_side
 from agents.kit.text.wording import counted
+from agents.kit.work import batches
 from agents.kit.work.batches import forget_answers, is_waiting
 from evaluation.budget import why_over_budget
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, load_all
-from evaluation.runs.batches import BatchAsking, wait_for_batches
+from evaluation.runs.batches import BatchAsking, seconds_until_look
 from evaluation.runs.ideas import distinct_ideas
 from evaluation.runs.judging import (
     EvaluationContext,
     Leases,
     Progress,
     Superseded,
-    begin_judging,
     judge_dimension,
     lease,
+    open_evaluation,
 )
-from evaluation.runs.planning import RESUMABLE, UNFINISHED, Prepared, RunSpec, make_plan, prepare_plan, subject_of
+from evaluation.runs.planning import (
+    RESUMABLE,
+    UNFINISHED,
+    Plan,
+    PreparedChannel,
+    PreparedRun,
+    RunSpec,
+    make_plan,
+    prepare_plan,
+    subject_of,
+)
 from evaluation.runs.simulating import simulate_for
 from evaluation.runs.summary import (
     WITHOUT_SCORE,
+    DimensionSummary,
     RunSummary,
     failed_call,
     judge_answered,
     reopen_failed,
     summarize,
     summarize_all,
+    waiting_words,
 )
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Ends, Subject
@@ -63,39 +76,16 @@ logger = logging.getLogger(__name__)
 
 Status = Leasable.Status
 BATCH_PAUSE = timedelta(minutes=10)  # between two tries to submit a batch for which the budget had no room
+LONGEST_ERROR = 1000  # characters
 SIMULATED_ALONE = "speech was simulated with one agent at a time: there is no conversation of agents to measure"
 
 
-def _threads() -> int:
-    """Threads that judge in this process, over evaluations and their dimensions. More would mostly wait for each other."""
-    return 1 if settings.WORKER_THREADS == 1 else 2 * settings.WORKER_THREADS
-
-
-class _BeingJudged:
-    """Counts the evaluations that this process judges right now: the dimensions of few go side by side, those of many do not."""
-
-    def __init__(self) -> None:
-        self._number, self._lock = 0, threading.Lock()
-
-    def __enter__(self) -> int:
-        with self._lock:
-            self._number += 1
-            return self._number
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._number -= 1
-
-
-_being_judged = _BeingJudged()
+def _ignore_progress(run: EvaluationRun, judgements: int) -> None:
+    """Do nothing: the caller does not show progress."""
 
 
 def execute(
-    runs: Sequence[EvaluationRun],
-    *,
-    owner: str = "",
-    progress: Progress = lambda run, done: None,
-    hand_back: bool = True,
+    runs: Sequence[EvaluationRun], *, owner: str = "", progress: Progress = _ignore_progress, hand_back: bool = True
 ) -> list[EvaluationRun]:
     """Judge several runs side by side, with those of their channels; runs that another process holds are left alone.
 
@@ -112,155 +102,269 @@ def execute(
 
 
 def execute_as_made(
-    made: Iterable[Sequence[EvaluationRun]],
+    portions: Iterable[Sequence[EvaluationRun]],
     *,
     owner: str = "",
-    progress: Progress = lambda run, done: None,
+    progress: Progress = _ignore_progress,
     hand_back: bool = True,
     alerts: bool = True,
 ) -> list[EvaluationRun]:
-    """The same for runs that are made, a few at a time, while those before are being judged; each after those of its channels.
+    """Judge runs like `execute`, but make them while those before are being judged.
 
     Args:
+        portions: Makes a few runs at a time, each after those of its channels.
         alerts: Whether a score that fell sharply raises an alert.
     """
-    owner = owner or owner_name()
-    leases, health, files = Leases(owner), JudgeHealth(), cache(load_all)
-    read: dict[tuple[object, ...], Ends] = {}
-    held: list[EvaluationRun] = []
-    crashed: set[int] = set()
-    opening = partial(begin_judging, leases=leases, files=files, progress=progress, health=health, read=read)
-
-    def jobs() -> Iterator[Callable[[], EvaluationContext | None]]:
-        for runs in made:
-            free = [
-                r for r in runs if r.is_leased_by(owner) or r.acquire(owner=owner, lease=lease(), resumable=RESUMABLE)
-            ]
-            held.extend(free)
-            leases.add(free)
-            yield from (partial(judge, run) for run in free)
-
-    def judge(run: EvaluationRun) -> EvaluationContext | None:
-        try:
-            return _judge(run, opening)
-        except Exception as error:
-            if not is_outage(error):
-                crashed.add(run.pk)
-                run.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
-            raise
-
+    execution = _Execution(owner or owner_name(), progress)
     try:
-        with suppress(PropositionError):  # each run says so itself
-            files()
+        with suppress(PropositionError):  # each run fails with this error itself
+            execution.load_files()
         with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
-            judged = side_by_side(jobs(), _threads())
-            span.set_data("evaluation_runs", [run.pk for run in held])
-            ended = [judging for judging in judged if judging is not None]
-            for of_agents in (False, True):  # channels first: their numbers are part of their agents' numbers
-                ending = [judging for judging in ended if (judging.run.agent_id is not None) is of_agents]
-                for judging, summary in zip(ending, summarize_all([judging.run for judging in ending]), strict=True):
-                    _end(judging, summary, alerts=alerts)
-            # Again, now that it is committed: whoever ends the other run of a link sees this one, and this one sees the other.
-            follow_links([judging.run for judging in ended], alerts=alerts)
+            judged = side_by_side(execution.jobs(portions), _threads())
+            span.set_data("evaluation_runs", [run.pk for run in execution.leased])
+            _end_all([context for context in judged if context is not None], alerts=alerts)
     except BaseException as error:
-        status, words = Status.ERRORED, f"{type(error).__name__}: {error}"[:1000]
-        if is_outage(error) or (hand_back and (crashed or not isinstance(error, Exception))):
-            status, words = Status.PENDING, ""  # no fault of these runs: they go on at once from what is stored
-        elif not isinstance(error, Exception):
-            words = "interrupted; the same command goes on with it"
-        for run in held:  # those that did not end
-            run.finish(owner=owner, status=status, error=words)
+        execution.release_unended(error, hand_back=hand_back)
         if isinstance(error, Exception) and not is_outage(error):
             sentry_sdk.capture_exception(error)
         raise
-    return held
+    return execution.leased
 
 
-def _judge(run: EvaluationRun, opening: Callable[[EvaluationRun], EvaluationContext]) -> EvaluationContext | None:
-    """Judge what is pending of a run that is leased; None when it cannot be judged or waits for a batch, which is then stored."""
-    finish = partial(run.finish, owner=run.lease_owner)
-    if run.batch and is_waiting(run.work_id):  # named by a person: nothing of it is asked again meanwhile
-        finish(status=Status.PENDING)
-        return None
-    if run.attempt > 1:
-        reopen_failed(run)
-    try:
-        judging = opening(run)
-    except Superseded as error:
-        finish(status=Status.CANCELLED, error=str(error))
-        return None
-    except (PropositionError, ValueError) as error:
-        finish(status=Status.FAILED, error=str(error))
-        return None
-    way = route_of("judge", run.judge)
-    batch = BatchAsking(judging, way) if run.batch and way.is_distant else None
-    if batch is not None:
-        judging.ask = batch.ask
-    with _being_judged as evaluations:
-        at_once = 1 if batch is not None else max(1, _threads() // evaluations)
-        side_by_side([partial(judge_dimension, judging, dimension) for dimension in run.own_dimensions], at_once)
-    if batch is not None:
-        batch.submit()
-    if judging.waits:
-        finish(status=Status.PENDING)
-    return None if judging.waits else judging
+def _threads() -> int:
+    """Return how many threads judge for one call, over evaluations and their dimensions. More would mostly wait for each other."""
+    if settings.WORKER_THREADS == 1:
+        return 1
+    return 2 * settings.WORKER_THREADS
+
+
+class _Execution:
+    """Runs that are judged together. They share leases, what is known of the judge's health, proposition files and window ends.
+
+    Attributes:
+        leased: The runs that were leased so far.
+        crashed: Whether one of them ended with an error that nobody foresaw.
+    """
+
+    def __init__(self, owner: str, progress: Progress) -> None:
+        self.owner = owner
+        self.progress = progress
+        self.leases = Leases(owner)
+        self.health = JudgeHealth()
+        self.load_files = cache(load_all)
+        self.window_ends: dict[tuple[object, ...], Ends] = {}
+        self.leased: list[EvaluationRun] = []
+        self.crashed = False
+
+    def jobs(self, portions: Iterable[Sequence[EvaluationRun]]) -> Iterator[Callable[[], EvaluationContext | None]]:
+        """Lease the runs as they are made; yield a job for each that no other process holds."""
+        for runs in portions:
+            new: list[EvaluationRun] = []
+            for run in runs:
+                if run.is_leased_by(self.owner) or run.acquire(owner=self.owner, lease=lease(), resumable=RESUMABLE):
+                    new.append(run)
+            self.leased.extend(new)
+            self.leases.add(new)
+            for run in new:
+                yield partial(self.judge, run)
+
+    def judge(self, run: EvaluationRun) -> EvaluationContext | None:
+        """Judge what is pending of a run that is leased.
+
+        Returns:
+            None when it cannot be judged or waits for a batch, which is then stored.
+        """
+        try:
+            return self._judge_pending(run)
+        except Exception as error:
+            if not is_outage(error):
+                self.crashed = True
+                run.finish(owner=self.owner, status=Status.ERRORED, error=_error_text(error))
+            raise
+
+    def _judge_pending(self, run: EvaluationRun) -> EvaluationContext | None:
+        """Judge what is pending of a leased run; see `judge`."""
+        if run.batch and is_waiting(run.work_id):  # a person chose this run: nothing of it is asked again meanwhile
+            run.finish(owner=self.owner, status=Status.PENDING)
+            return None
+        if run.attempt > 1:
+            reopen_failed(run)
+        try:
+            context = open_evaluation(
+                run,
+                leases=self.leases,
+                files=self.load_files,
+                progress=self.progress,
+                health=self.health,
+                window_ends=self.window_ends,
+            )
+        except Superseded as error:
+            run.finish(owner=self.owner, status=Status.CANCELLED, error=str(error))
+            return None
+        except (PropositionError, ValueError) as error:
+            run.finish(owner=self.owner, status=Status.FAILED, error=str(error))
+            return None
+        route = route_of("judge", run.judge)
+        dimension_jobs = [partial(judge_dimension, context, dimension) for dimension in run.own_dimensions]
+        if run.batch and route.is_distant:
+            asking = BatchAsking(context, route)
+            context.ask = asking.ask
+            side_by_side(dimension_jobs, 1)  # `BatchAsking` is not safe to use from several threads
+            asking.submit()
+        else:
+            # The dimensions of a few runs are judged side by side, those of many runs one after the other.
+            side_by_side(dimension_jobs, max(1, _threads() // len(self.leased)))
+        if context.waits:
+            run.finish(owner=self.owner, status=Status.PENDING)
+            return None
+        return context
+
+    def release_unended(self, error: BaseException, *, hand_back: bool) -> None:
+        """Give up the leases of the runs that did not end, because of an error or because the process is to stop.
+
+        Args:
+            hand_back: As for `execute`.
+        """
+        interrupted = not isinstance(error, Exception)
+        if is_outage(error) or (hand_back and (self.crashed or interrupted)):
+            # No fault of these runs: a worker resumes them at once from what is stored.
+            status, reason = Status.PENDING, ""
+        elif interrupted:
+            status, reason = Status.ERRORED, "interrupted; the same command goes on with it"
+        else:
+            status, reason = Status.ERRORED, _error_text(error)
+        for run in self.leased:
+            run.finish(owner=self.owner, status=status, error=reason)
+
+
+def _error_text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:LONGEST_ERROR]
 
 
 def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
-    """The runs, after those of their channels that are not done yet; each once."""
-    linked = EvaluationRun.objects.filter(agent_runs__in=[run.pk for run in runs], status__in=UNFINISHED).distinct()
-    return list({run.pk: run for run in (*linked.order_by("pk"), *runs)}.values())
+    """Return the runs, after those of their channels that are not done yet; each once."""
+    channel_runs = EvaluationRun.objects.filter(agent_runs__in=[run.pk for run in runs], status__in=UNFINISHED)
+    by_key: dict[int, EvaluationRun] = {}
+    for run in (*channel_runs.distinct().order_by("pk"), *runs):
+        by_key[run.pk] = run
+    return list(by_key.values())
 
 
-def _end(judging: EvaluationContext, summary: RunSummary, *, alerts: bool) -> None:
-    """Store the numbers and the outcome. A run whose judge answered nothing is failed; one with nothing to measure is completed."""
-    run, failure = judging.run, judging.refused or judging.health.down
-    own = [d for name, d in summary.dimensions.items() if name in run.own_dimensions]
-    left = sum(d.pending for d in own)
-    error = ""
-    if left and judging.budget.reason and not failure:
-        status, error = Status.PAUSED_BUDGET, judging.budget.reason
-    elif left:
-        status, error = Status.FAILED, failure or f"{counted(left, 'judgement is', 'judgements are')} still pending"
-    elif (broken := failed_call(run)) and (not any(d.scored for d in own) or not judge_answered(run)):
-        status, error = Status.FAILED, failure or f"the judge scored nothing; for example {broken}"
-    else:
-        status = Status.COMPLETED
-        if not summary.measured:
-            why_not = (SCORERS[d].not_evaluable(judging.subject) for d in run.own_dimensions)
-            reasons = "; ".join(dict.fromkeys(filter(None, (*why_not, _why_no_channel(run)))))
-            unscored = EvaluationScore.objects.filter(evaluation_run=run, status="unscored")
-            first = unscored.values_list("reason", flat=True).first()
-            error = f"nothing scored: {reasons or first or 'no proposition applies'}"
-            if short := [f"{name}: {d.reason}" for name, d in summary.dimensions.items() if d.reason and d.scored]:
-                error = "; ".join(short)
-    score = summary.overall_score if status == Status.COMPLETED else None
-    with (
-        transaction.atomic()
-    ):  # a run is not completed without what `evaluation_completed` stores, such as its baselines
+# -- how a judged run ends
+def _end_all(contexts: Sequence[EvaluationContext], *, alerts: bool) -> None:
+    """End judged runs: channels first, because their numbers are part of their agents' numbers."""
+    of_channels = [context for context in contexts if context.run.agent_id is None]
+    of_agents = [context for context in contexts if context.run.agent_id is not None]
+    for ending in (of_channels, of_agents):
+        summaries = summarize_all([context.run for context in ending])
+        for context, summary in zip(ending, summaries, strict=True):
+            _end(context, summary, alerts=alerts)
+    # Two processes may end the two runs of a link at the same time. Now that this one has committed, one of them sees both.
+    follow_links([context.run for context in contexts], alerts=alerts)
+
+
+def _end(context: EvaluationContext, summary: RunSummary, *, alerts: bool) -> None:
+    """Store a judged run's numbers and outcome, and what follows from them."""
+    run = context.run
+    outcome = _outcome(context, summary)
+    completed = outcome.status == Status.COMPLETED
+    score = summary.overall_score if completed else None
+    # In one transaction: a run is not completed without what `evaluation_completed` stores, such as its baselines.
+    with transaction.atomic():
         ended = run.finish(
-            owner=judging.leases.owner, status=status, error=error, overall_score=score, token_usage=summary.tokens
+            owner=context.leases.owner,
+            status=outcome.status,
+            error=outcome.reason,
+            overall_score=score,
+            token_usage=summary.tokens,
         )
-        if ended and status == Status.PAUSED_BUDGET and run.batch:
-            # What is spent may leave room that the next batch does not find: looked at again, but not at once.
+        if not ended:  # another worker has it
+            return
+        if outcome.status == Status.PAUSED_BUDGET and run.batch:
+            # What is spent may leave room that the next batch does not find: tried again, but not at once.
             EvaluationRun.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now() + BATCH_PAUSE)
-        if ended and status == Status.COMPLETED:
-            if isinstance(judging.subject, Subject):
-                _completed(run, summary, judging.subject)
-            if run.batch:
-                forget_answers(run.work_id)
-    if ended and status == Status.COMPLETED:
+        if completed and isinstance(context.subject, Subject):
+            _store_completed(run, summary, context.subject, linked=False)
+        if completed and run.batch:
+            forget_answers(run.work_id)
+    if completed:
         _follow_up(run, alerts=alerts)
 
 
-def _completed(run: EvaluationRun, summary: RunSummary, subject: Subject, *, linked: bool = False) -> None:
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """The status with which a judged run ends, and the reason where it has no number."""
+
+    status: Status
+    reason: str = ""
+
+
+def _outcome(context: EvaluationContext, summary: RunSummary) -> _Outcome:
+    """Decide how a judged run ends. One whose judge answered nothing is failed; one with nothing to measure is completed."""
+    run = context.run
+    own = [dimension for name, dimension in summary.dimensions.items() if name in run.own_dimensions]
+    judge_problem = context.refused or context.health.down
+    pending = sum(dimension.pending for dimension in own)
+    if pending and context.budget.reason and not judge_problem:
+        return _Outcome(Status.PAUSED_BUDGET, context.budget.reason)
+    if pending:
+        left = counted(pending, "judgement is", "judgements are")
+        return _Outcome(Status.FAILED, judge_problem or f"{left} still pending")
+    failure = failed_call(run)
+    if failure and _has_no_answer(run, own):
+        return _Outcome(Status.FAILED, judge_problem or f"the judge scored nothing; for example {failure}")
+    if not summary.measured:
+        return _Outcome(Status.COMPLETED, _why_not_measured(context, summary))
+    return _Outcome(Status.COMPLETED)
+
+
+def _has_no_answer(run: EvaluationRun, dimensions: Sequence[DimensionSummary]) -> bool:
+    """Return whether nothing was scored, or only what rules and preconditions settle without the judge."""
+    any_scored = any(dimension.scored for dimension in dimensions)
+    return not any_scored or not judge_answered(run)
+
+
+def _why_not_measured(context: EvaluationContext, summary: RunSummary) -> str:
+    """Say why a completed run has no number."""
+    run = context.run
+    too_little = [f"{name}: {part.reason}" for name, part in summary.dimensions.items() if part.reason and part.scored]
+    if too_little:
+        return "; ".join(too_little)
+    reasons = [SCORERS[dimension].not_evaluable(context.subject) for dimension in run.own_dimensions]
+    reasons.append(_why_no_channel(run))
+    distinct = dict.fromkeys(reason for reason in reasons if reason)
+    if distinct:
+        return f"nothing scored: {'; '.join(distinct)}"
+    unscored = EvaluationScore.objects.filter(evaluation_run=run, status="unscored")
+    first_reason = unscored.values_list("reason", flat=True).first()
+    return f"nothing scored: {first_reason or 'no proposition applies'}"
+
+
+def _why_no_channel(run: EvaluationRun) -> str:
+    """Say why an agent's channels give it no number; empty when it asked for none, or when they do."""
+    if run.agent_id is None or not set(run.dimensions) & set(CHANNEL_DIMENSIONS):
+        return ""
+    if run.simulated:
+        return SIMULATED_ALONE
+    channel_runs = list(run.channel_runs.select_related("channel"))
+    if not channel_runs:
+        subject = subject_of(run)
+        outside = subject.why_outside() if isinstance(subject, Subject) else ""
+        return f"no channel in which the agent spoke{outside}"
+    for channel_run in channel_runs:
+        if channel_run.status in WITHOUT_SCORE or channel_run.error:
+            return f"{channel_run.channel}: {channel_run.error or channel_run.status}"
+    return ""
+
+
+def _store_completed(run: EvaluationRun, summary: RunSummary, subject: Subject, *, linked: bool) -> None:
     """Have the apps above store what they keep of a completed evaluation of an agent (`evaluation_completed` in their `apps.py`).
 
     Args:
         linked: Whether it was completed before, and its channels brought new numbers.
     """
     for path in declared_list("evaluation_completed"):
-        import_string(path)(run, summary, spoken=subject.spoken(), linked=linked)
+        import_string(path)(run, summary, spoken=subject.messages(), linked=linked)
 
 
 def _follow_up(run: EvaluationRun, *, alerts: bool) -> None:
@@ -291,36 +395,28 @@ def follow_links(runs: Iterable[EvaluationRun], *, alerts: bool = True) -> None:
     """
     ended = [run.pk for run in runs]
     concerned = EvaluationRun.objects.filter(Q(pk__in=ended) | Q(channel_runs__in=ended), status=Status.COMPLETED)
-    linked = concerned.filter(agent__isnull=False, channel_shares__isnull=False).select_related("agent").distinct()
+    agent_runs = concerned.filter(agent__isnull=False, channel_shares__isnull=False).select_related("agent").distinct()
     # An agent's run whose channels all ended with it is up to date already.
-    elsewhere = ChannelShare.objects.filter(agent_run__in=ended).exclude(channel_run__in=ended)
-    for agent_run in linked.exclude(Q(pk__in=ended) & ~Q(pk__in=elsewhere.values("agent_run"))):
-        summary = summarize(agent_run)
-        error = "" if summary.measured else agent_run.error  # of a completed run: why it has no number
-        same = EvaluationRun.objects.filter(pk=agent_run.pk, status=Status.COMPLETED)
-        if not same.update(overall_score=summary.overall_score, error=error):
-            continue
-        if isinstance(subject := subject_of(agent_run), Subject):
-            _completed(agent_run, summary, subject, linked=True)
-        _follow_up(agent_run, alerts=alerts)
+    with_other_channels = ChannelShare.objects.filter(agent_run__in=ended).exclude(channel_run__in=ended)
+    up_to_date = Q(pk__in=ended) & ~Q(pk__in=with_other_channels.values("agent_run"))
+    for agent_run in agent_runs.exclude(up_to_date):
+        _renew_numbers(agent_run, alerts=alerts)
 
 
-def _why_no_channel(run: EvaluationRun) -> str:
-    """Why an agent's channels give it no number; empty when it asked for none, or when they do."""
-    if run.agent_id is None or not set(run.dimensions) & set(CHANNEL_DIMENSIONS):
-        return ""
-    if run.simulated:
-        return SIMULATED_ALONE
-    channel_runs = list(run.channel_runs.select_related("channel"))
-    if not channel_runs:
-        subject = subject_of(run)
-        return "no channel in which the agent spoke" + (subject.why_outside() if isinstance(subject, Subject) else "")
-    for each in channel_runs:
-        if each.status in WITHOUT_SCORE or each.error:
-            return f"{each.channel}: {each.error or each.status}"
-    return ""
+def _renew_numbers(agent_run: EvaluationRun, *, alerts: bool) -> None:
+    """Store a completed run's numbers again, now that its channels brought new ones, and what follows from them."""
+    summary = summarize(agent_run)
+    error = "" if summary.measured else agent_run.error  # of a completed run: why it has no number
+    still_completed = EvaluationRun.objects.filter(pk=agent_run.pk, status=Status.COMPLETED)
+    if not still_completed.update(overall_score=summary.overall_score, error=error):
+        return
+    subject = subject_of(agent_run)
+    if isinstance(subject, Subject):
+        _store_completed(agent_run, summary, subject, linked=True)
+    _follow_up(agent_run, alerts=alerts)
 
 
+# -- evaluations that are asked for now
 @dataclass(frozen=True, slots=True)
 class Captured:
     """The outcome for one agent or channel: its run in numbers, whether that was resumed, and whether another process holds it."""
@@ -334,11 +430,11 @@ def capture(
     specs: Sequence[RunSpec],
     *,
     prepared: Callable[[Sequence[EvaluationRun]], None] = lambda runs: None,
-    progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
+    progress: Progress = _ignore_progress,
     notice: Callable[[str], None] = lambda words: None,
     alerts: bool = True,
 ) -> list[Captured]:
-    """Evaluate an agent (or channel) per spec, going on with what an earlier attempt left unfinished (AC-6.5.7).
+    """Evaluate an agent (or channel) per spec; resume what an earlier attempt left unfinished (AC-6.5.7).
 
     Everything is planned before anything is asked, so that what cannot be measured costs nothing; the rows of the later runs are made while
     the judge reads the first questions.
@@ -353,37 +449,79 @@ def capture(
         trace.set_data("agents", [spec.target.slug for spec in specs])
         files = load_all()
         plans = [make_plan(spec, files=files) for spec in specs]
-        made: list[tuple[EvaluationRun, bool]] = []
-
-        def making() -> Iterator[list[EvaluationRun]]:
-            channels: Prepared = []
-            known: set[int] = set()
-            for plan in plans:
-                made.append(prepare_plan(plan, channels=channels))
-                new = [run for run in with_channels([made[-1][0]]) if run.pk not in known]
-                known.update(run.pk for run in new)
-                prepared(new)
-                yield new
-
-        held = {run.pk for run in execute_as_made(making(), progress=progress, hand_back=False, alerts=alerts)}
-
-        def resume(ready: Sequence[EvaluationRun]) -> None:
-            held.update(run.pk for run in execute(ready, progress=progress, hand_back=False))
-
+        made: list[PreparedRun] = []
+        portions = _prepare_one_by_one(plans, made, prepared)
+        judged = execute_as_made(portions, progress=progress, hand_back=False, alerts=alerts)
+        judged_here = {run.pk for run in judged}
         runs = with_channels([run for run, _ in made])
         if any(run.batch for run in runs):
-            wait_for_batches(runs, resume=resume, notice=notice)
-        stored = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
-        summaries = {summary.run.pk: summary for summary in summarize_all(list(stored.values()))}
-        return [
-            Captured(summaries[run.pk], resumed, run.pk not in held)
-            for run, resumed in made
-            if run.pk in summaries  # else it was deleted meanwhile
-        ]
+            judged_here |= _wait_for_batches(runs, progress=progress, notice=notice)
+        return _captured(made, judged_here)
+
+
+def _prepare_one_by_one(
+    plans: Sequence[Plan], made: list[PreparedRun], prepared: Callable[[Sequence[EvaluationRun]], None]
+) -> Iterator[list[EvaluationRun]]:
+    """Make the run of each plan and append it to `made`; yield it with those runs of its channels that were not yielded before."""
+    channels: list[PreparedChannel] = []
+    yielded: set[int] = set()
+    for plan in plans:
+        prepared_run = prepare_plan(plan, channels=channels)
+        made.append(prepared_run)
+        new_runs = [run for run in with_channels([prepared_run.run]) if run.pk not in yielded]
+        yielded.update(run.pk for run in new_runs)
+        prepared(new_runs)
+        yield new_runs
+
+
+def _wait_for_batches(runs: Sequence[EvaluationRun], *, progress: Progress, notice: Callable[[str], None]) -> set[int]:
+    """Wait until the batches of these runs are answered and the runs have ended; workers may do parts of it meanwhile.
+
+    Args:
+        runs: With those of their channels.
+        notice: Called with what is waited for, whenever that changes.
+
+    Returns:
+        Primary keys of the runs that this process judged.
+    """
+    keys = [run.pk for run in runs]
+    owner = owner_name()
+    judged: set[int] = set()
+    last_words = ""
+    while True:
+        unfinished = list(EvaluationRun.objects.filter(pk__in=keys, batch=True, status__in=LLMBatch.OPEN))
+        if not unfinished:
+            return judged
+        unfinished_keys = [run.pk for run in unfinished]
+        answered = list(EvaluationRun.objects.filter(EvaluationRun.leasable(), pk__in=unfinished_keys))
+        if answered:
+            judged.update(run.pk for run in execute(answered, progress=progress, hand_back=False))
+            continue
+        words = "\n".join(waiting_words(unfinished).values())
+        if words != last_words:
+            last_words = words
+            notice(words)
+        if not batches.work_one(owner=owner):
+            time.sleep(seconds_until_look(unfinished))
+
+
+def _captured(made: Sequence[PreparedRun], judged_here: set[int]) -> list[Captured]:
+    """Return the outcome of each run as it is stored now, without those that were deleted meanwhile.
+
+    Args:
+        judged_here: Primary keys of the runs that this process judged.
+    """
+    stored = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
+    summaries = {summary.run.pk: summary for summary in summarize_all(list(stored.values()))}
+    captured: list[Captured] = []
+    for run, resumed in made:
+        if run.pk in summaries:
+            captured.append(Captured(summaries[run.pk], resumed=resumed, held_elsewhere=run.pk not in judged_here))
+    return captured
 
 
 def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
-    """What was measured before, when that holds for each of these specs and nothing they depend on changed since; else None.
+    """Return the earlier measurement of each of these specs; None unless all have one and nothing they depend on changed since.
 
     A baseline counts while it is the current one.
     """
@@ -398,8 +536,9 @@ def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
 
 
 def run_json(summary: RunSummary) -> dict[str, Any]:
-    """A run's summary dumped, with what the apps above know of its dimensions (`summary_parts`): how far its judge can be trusted."""
-    run, document = summary.run, summary.model_dump()
+    """Dump a run's summary, with what the apps above know of its dimensions (`summary_parts`): how far its judge can be trusted."""
+    run = summary.run
+    document = summary.model_dump()
     agent = run.agent.slug if run.agent is not None else ""
     for path in declared_list("summary_parts"):
         import_string(path)(document["dimensions"], judge=run.judge, procedure=run.procedure, agent=agent)
@@ -413,23 +552,51 @@ def run_json(summary: RunSummary) -> dict[str, Any]:
     return document
 
 
-# -- the queue that workers look at
+# -- evaluations that wait for a worker
 CHANNELS_TOGETHER = 4  # evaluations of channels that one piece of work does
 
 
-def _paused_that_may_go_on() -> EvaluationRun | None:
-    """The oldest run that paused for its budget (its agent's, or that of all channels), which has room again: a new day, a higher cap."""
+def work_one(*, owner: str) -> bool:
+    """Lease and execute the pending, lost or no longer paused run whose turn it is; return whether there was one."""
+    for _ in range(LOOKS):  # other workers may have leased all rows of one look
+        waiting = EvaluationRun.in_turn()
+        if not waiting:
+            waiting = _paused_with_room()
+        if not waiting:
+            return False
+        for run in waiting:
+            if run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
+                _work_on(run, waiting, owner=owner)
+                return True
+    return False
+
+
+def _work_on(run: EvaluationRun, waiting: Sequence[EvaluationRun], *, owner: str) -> None:
+    """Simulate the speech of a leased run, or judge it; with a channel's run, judge further ones that wait."""
+    run.note_served()
+    trace = sentry_sdk.start_transaction(op="evaluation.work", name="evaluate")  # a span alone is sent nowhere
+    with logging_about(evaluation_run=run.pk, agent=run.agent_id), trace:
+        if run.awaits_simulation:
+            simulate_for(run, owner=owner)
+        else:
+            execute([run, *_more_channels(run, waiting, owner)], owner=owner)
+
+
+def _paused_with_room() -> list[EvaluationRun]:
+    """Return the oldest run that paused for a budget (its agent's, or that of all channels) with room again: a new day, a higher cap."""
     paused = EvaluationRun.objects.filter(status=Status.PAUSED_BUDGET).select_related("agent")
     paused = paused.exclude(lease_expires_at__gt=timezone.now())
-    over: set[tuple[int | None, str]] = set()  # asked once per agent, and once for channels
-    run: EvaluationRun
+    over_budget: set[tuple[int | None, str]] = set()  # looked up once per agent and model; None = all channels
     for run in paused.order_by("created_at", "pk"):
-        model = actor_of(run.agent, run.actor_model) if run.agent is not None and run.awaits_simulation else run.judge
-        if (run.agent_id, model) not in over:
-            if not why_over_budget(run.agent, model):
-                return run
-            over.add((run.agent_id, model))
-    return None
+        model = run.judge
+        if run.agent is not None and run.awaits_simulation:
+            model = actor_of(run.agent, run.actor_model)
+        if (run.agent_id, model) in over_budget:
+            continue
+        if not why_over_budget(run.agent, model):
+            return [run]
+        over_budget.add((run.agent_id, model))
+    return []
 
 
 def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: str) -> list[EvaluationRun]:
@@ -442,36 +609,16 @@ def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: 
         return []
     more: list[EvaluationRun] = []
     for other in waiting:
-        alike = other.agent_id is None and (other.judge, other.batch) == (run.judge, run.batch)
-        fresh = other.status == EvaluationRun.Status.PENDING and not other.deaths
         if len(more) == CHANNELS_TOGETHER - 1:
             break
+        same_judge = (other.judge, other.batch) == (run.judge, run.batch)
+        fresh = other.status == Status.PENDING and not other.deaths
+        if other.pk == run.pk or other.agent_id is not None or not same_judge or not fresh:
+            continue
         try:
-            if alike and fresh and other.pk != run.pk and other.acquire(owner=owner, lease=lease()):
+            if other.acquire(owner=owner, lease=lease()):
                 other.note_served()
                 more.append(other)
         except OUTAGE:  # what is leased is executed, or goes back to the queue there
             break
     return more
-
-
-def work_one(*, owner: str) -> bool:
-    """Lease and execute the pending, lost or no longer paused run whose turn it is; return whether there was one."""
-    for _ in range(LOOKS):  # other workers may have leased all rows of one look
-        waiting = EvaluationRun.in_turn()
-        if not waiting and (paused := _paused_that_may_go_on()) is not None:
-            waiting = [paused]
-        for run in waiting:
-            if not run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
-                continue
-            run.note_served()
-            trace = sentry_sdk.start_transaction(op="evaluation.work", name="evaluate")  # a span alone is sent nowhere
-            with logging_about(evaluation_run=run.pk, agent=run.agent_id), trace:
-                if run.awaits_simulation:
-                    simulate_for(run, owner=owner)
-                else:
-                    execute([run, *_more_channels(run, waiting, owner)], owner=owner)
-            return True
-        if not waiting:
-            break
-    return False

@@ -1,4 +1,4 @@
-"""Judge one dimension of an evaluation: pending rows, rules and what needs no judge, questions, answers stored as they arrive."""
+"""Judge one dimension of an evaluation: settle what needs no judge, ask about the other pending rows, store answers as they arrive."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import sentry_sdk
 from django.conf import settings
@@ -19,9 +19,9 @@ from django.utils import timezone
 
 from agents.kit.bulk import update_rows
 from agents.kit.llm import Label, complete_many
-from agents.kit.running import OUTAGE, outlasting
+from agents.kit.running import OUTAGE, retry_on_outage
 from agents.kit.text.fences import new_nonce, one_line
-from agents.models import Message
+from agents.models import Agent, Channel, Message
 from agents.personas.persona import current_digest
 from evaluation.budget import BudgetWatch
 from evaluation.dimensions import COUNTED, Dimension
@@ -50,8 +50,9 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class Open(NamedTuple, Generic[T]):
-    """An item that needs the judge, with what it is about."""
+@dataclass(frozen=True, slots=True)
+class OpenItem(Generic[T]):
+    """An item that needs the judge, with the messages it is about."""
 
     item: T
     proposition: Proposition
@@ -60,83 +61,120 @@ class Open(NamedTuple, Generic[T]):
     repeat: int = 1
 
 
-class Group(NamedTuple, Generic[T]):
+@dataclass(frozen=True, slots=True)
+class ItemGroup(Generic[T]):
     """Items that share a call.
 
     Attributes:
         prefix: The same for all groups whose prompts begin with the same events.
-        alone: Whether no other call shows these events.
+        window_shown_once: Whether no other call shows these events.
     """
 
-    items: list[Open[T]]
+    items: list[OpenItem[T]]
     prefix: tuple[object, ...]
-    alone: bool
+    window_shown_once: bool
 
 
-def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[Group[T]]:
+@dataclass(slots=True)
+class _SameWindow(Generic[T]):
+    """Items about the same message, window and repeat; `end` is the position at which the window ends."""
+
+    items: list[OpenItem[T]]
+    repeat: int
+    end: int
+    prefix: tuple[object, ...]
+    place: int = 0  # among the windows that begin with the same events, in the order in which they are asked
+
+
+def group_items(entries: Iterable[OpenItem[T]], per_call: int) -> Iterator[ItemGroup[T]]:
     """Make groups of items that may share a call: the same message, window and repeat, up to `per_call`.
 
     What begins alike comes as far apart as possible, neighbouring messages and the repeats of one item: by then the prompt cache may
     hold what they share. The longest of windows that begin with the same events comes first: it holds the others.
     """
-    by_window: dict[tuple[object, ...], list[Open[T]]] = {}
+    by_prefix: dict[tuple[object, ...], list[_SameWindow[T]]] = {}
+    for window in _same_windows(entries):
+        by_prefix.setdefault(window.prefix, []).append(window)
+    windows: list[_SameWindow[T]] = []
+    for alike in by_prefix.values():
+        alike.sort(key=lambda window: (window.repeat, -window.end))
+        for place, window in enumerate(alike):
+            window.place = place
+            windows.append(window)
+    windows.sort(key=lambda window: (window.repeat, window.place))
+    for window in windows:
+        is_pair = window.items[0].earlier is not None
+        shown_once = len(by_prefix[window.prefix]) == 1 and not is_pair and len(window.items) <= per_call
+        for start in range(0, len(window.items), per_call):
+            yield ItemGroup(window.items[start : start + per_call], window.prefix, shown_once)
+
+
+def _same_windows(entries: Iterable[OpenItem[T]]) -> list[_SameWindow[T]]:
+    """Gather items by message, window and repeat."""
+    gathered: dict[tuple[object, ...], _SameWindow[T]] = {}
     for entry in entries:
-        message = entry.message.pk if entry.message else None
-        by_window.setdefault((message, entry.repeat, *entry.proposition.context_key), []).append(entry)
-    by_prefix: dict[tuple[object, ...], list[tuple[int, int, list[Open[T]]]]] = {}
-    for group in by_window.values():
-        _, proposition, about, earlier, repeat = group[0]
-        channel = about.channel_id if about else None
-        end, first_end = 0, None
-        if about and earlier is None:
-            end = stretch_end(about.position, proposition.last_n)
-            first_end = first_stretch_end(about.position, proposition.last_n)
-        prefix: tuple[object, ...] = (channel, first_end, *proposition.context_key)
-        by_prefix.setdefault(prefix, []).append((repeat, -end, group))
-    ordered = []
-    for prefix, alike in by_prefix.items():
-        alike.sort(key=lambda place: place[:2])
-        ordered += [(repeat, number, prefix, group) for number, (repeat, _, group) in enumerate(alike)]
-    for _, _, prefix, group in sorted(ordered, key=lambda place: place[:2]):
-        alone = len(by_prefix[prefix]) == 1 and group[0].earlier is None and len(group) <= per_call
-        for start in range(0, len(group), per_call):
-            yield Group(group[start : start + per_call], prefix, alone)
+        proposition, message = entry.proposition, entry.message
+        key = (message.pk if message else None, entry.repeat, *proposition.context_key)
+        if key in gathered:
+            gathered[key].items.append(entry)
+            continue
+        channel, end, first_end = None, 0, None
+        if message:
+            channel = message.channel_id
+        if message and entry.earlier is None:
+            end = stretch_end(message.position, proposition.last_n)
+            first_end = first_stretch_end(message.position, proposition.last_n)
+        prefix = (channel, first_end, *proposition.context_key)
+        gathered[key] = _SameWindow([entry], entry.repeat, end, prefix)
+    return list(gathered.values())
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQuestion(Generic[T]):
+    """The question about a group of items; `question` is None where there is no text to judge."""
+
+    items: list[OpenItem[T]]
+    question: Question | None
 
 
 def questions(
-    entries: Iterable[Open[T]],
+    entries: Iterable[OpenItem[T]],
     subject: Subject | ChannelSubject,
     run: EvaluationRun,
     *,
     dimension: str,
     nonce: str,
     label: Callable[[T], Label],
-) -> Iterator[tuple[list[Open[T]], Question | None]]:
-    """What to ask about items that need the judge; None where there is no text to judge. `label` makes the ledger's columns of a call."""
-    again = run.repeats > 1 or run.double_check
-    for chunk, prefix, alone in groups(entries, run.per_call):
-        first = chunk[0]
+) -> Iterator[GroupQuestion[T]]:
+    """Make the questions about items that need the judge.
+
+    Args:
+        label: Makes the ledger's columns of a call.
+    """
+    asked_again = run.repeats > 1 or run.double_check
+    for group in group_items(entries, run.per_call):
+        first = group.items[0]
         context = SCORERS[dimension].context(subject, first.proposition, first.message, first.earlier)
         if not any(text.strip() for text in context.judged_texts()):
-            yield chunk, None
+            yield GroupQuestion(group.items, None)
             continue
-        yield (
-            chunk,
-            Question(
-                propositions=tuple(entry.proposition for entry in chunk),
-                context=replace(context, additional=run.additional_context or None),
-                label=label(first.item),
-                model=run.judge,
-                nonce=nonce,
-                double_check=run.double_check,
-                advise=True,
-                method=run.method,
-                alone=(alone or bool(run.swaps)) and not again,
-                again=again,
-                prefix=None if run.batch else prefix,
-                items=[entry.item for entry in chunk],
-            ),
+        # A swapped text stands in for one message only: no other call shows this window.
+        shown_once = group.window_shown_once or bool(run.swaps)
+        question = Question(
+            propositions=tuple(entry.proposition for entry in group.items),
+            context=replace(context, additional=run.additional_context or None),
+            label=label(first.item),
+            model=run.judge,
+            nonce=nonce,
+            double_check=run.double_check,
+            advise=True,
+            method=run.method,
+            window_shown_once=shown_once and not asked_again,
+            asked_again=asked_again,
+            prefix=None if run.batch else group.prefix,
+            items=[entry.item for entry in group.items],
         )
+        yield GroupQuestion(group.items, question)
 
 
 def settle(
@@ -146,84 +184,100 @@ def settle(
     earlier: Message | None = None,
     additional: Mapping[str, Any] | None = None,
 ) -> Verdict | None:
-    """The verdict of what needs no judge: a false precondition, a rule, a message that is gone. None when the judge is needed."""
+    """Return the verdict of what needs no judge: a false precondition, a rule, a message that is gone. None when the judge is needed."""
     judged_by = Dimension(proposition.dimension).kind.judged_by
     if judged_by == "message" and message is None and not proposition.over_window:
         return unscored("the message was deleted before it was judged")
     if judged_by == "pair" and (message is None or earlier is None):
         return unscored("a message of the pair was deleted before it was judged")
-    if message is not None and proposition.precondition:
+    if message is None:  # a window needs the judge
+        return None
+    if proposition.precondition:
         target = Target(message.text, message.channel.kind, message.parent_id is not None)
-        if not PRECONDITIONS[proposition.precondition](target, additional or {}, variables_in(subject, message)):
+        holds = PRECONDITIONS[proposition.precondition]
+        if not holds(target, additional or {}, variables_in(subject, message)):
             return trivial(f"precondition {proposition.precondition} does not hold")
-    if message is not None and proposition.rule:
+    if proposition.rule:
         return verdict_by_rule(proposition.rule, message.text, inverted=proposition.inverted)
     return None
 
 
 def variables_in(subject: Subject | ChannelSubject, message: Message) -> dict[str, str]:
-    """Values of the variables of a proposition about one message."""
+    """Return the values of the variables of a proposition about one message."""
     name = subject.agent.display_name if isinstance(subject, Subject) else subject.name
     return {"agent_name": one_line(name), "channel_name": one_line(str(message.channel))}
 
 
-CHUNK = 500
-_PLANNED = (
+ROWS_AT_ONCE = 500  # pending rows read together
+_COLUMNS_PENDING = (  # of a pending judgement; the other columns are still empty
     *("evaluation_run", "dimension", "proposition_id", "message", "compared_with", "repeat"),
     *("claim", "recommendations", "count"),
-)  # of a pending judgement; the other columns are still empty
-HEARTBEAT = 5.0  # seconds between two looks at whether the evaluations are still ours
+)
+HEARTBEAT = 5.0  # seconds between two renewals of the leases
 
 Progress = Callable[[EvaluationRun, int], None]
 
 
 class Superseded(Exception):
-    """What the evaluation was planned on changed: its propositions or its persona."""
+    """The propositions or the persona changed since the evaluation was planned."""
 
 
 def lease() -> timedelta:
-    """How long a worker's lease lasts: one call's deadline and a margin."""
+    """Return how long a worker's lease lasts: one call's deadline and a margin."""
     return timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
 
 
 class Leases:
-    """The leases of all evaluations that one call holds. Whoever works on one of them renews all, so that none that waits is lost."""
+    """The leases of all evaluations that one call holds. Each use of one renews all, so that none is lost while it waits its turn."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self._held: dict[int, EvaluationRun] = {}
         self._lost: set[int] = set()
-        self._renewed, self._lock = time.monotonic(), threading.Lock()
+        self._renewed_at = time.monotonic()
+        self._lock = threading.Lock()
 
     def add(self, runs: Iterable[EvaluationRun]) -> None:
         with self._lock:
-            self._held |= {run.pk: run for run in runs}
+            for run in runs:
+                self._held[run.pk] = run
 
     def lose(self, run: EvaluationRun) -> None:
-        """Another worker has it, or it was deleted."""
+        """Note that another worker has a run, or that it was deleted."""
         with self._lock:
             self._held.pop(run.pk, None)
             self._lost.add(run.pk)
 
     def renew(self, run: EvaluationRun, *, now: bool = False) -> bool:
-        """Whether a run is still ours; renews every lease when it is time, or `now`. Call it before a call and before storing a result."""
+        """Renew every lease when it is time, or `now`. Call it before a call and before storing a result.
+
+        Returns:
+            Whether the run is still this owner's.
+        """
         with self._lock:
-            if run.pk not in self._lost and (now or time.monotonic() - self._renewed > HEARTBEAT):
-                for held in list(self._held.values()):
-                    if not held.extend_lease(owner=self.owner, lease=lease()):
-                        self._lost.add(self._held.pop(held.pk).pk)
-                self._renewed = time.monotonic()
+            is_due = time.monotonic() - self._renewed_at > HEARTBEAT
+            if run.pk not in self._lost and (now or is_due):
+                self._renew_all()
             return run.pk not in self._lost
+
+    def _renew_all(self) -> None:
+        """Extend every lease; those that another worker took are lost."""
+        for run in list(self._held.values()):
+            if not run.extend_lease(owner=self.owner, lease=lease()):
+                del self._held[run.pk]
+                self._lost.add(run.pk)
+        self._renewed_at = time.monotonic()
 
 
 SNIPPET_CHARACTERS = 240
-_OF_VERDICT = {
+# Columns of a judgement, and the attribute of `Verdict` that each stores.
+_COLUMNS_OF_VERDICT = {
     **{name: name for name in ("status", "evidence", "reasoning", "justification", "confidence", "reason", "cause")},
     **{"score": "value", "raw_score": "raw_value", "first_score": "first_value"},
     **{"judge": "judge", "served_model": "served_model", "call_id": "call"},
 }
-_SAVED = (
-    *(name.removesuffix("_id") for name in _OF_VERDICT),
+_COLUMNS_STORED = (
+    *(name.removesuffix("_id") for name in _COLUMNS_OF_VERDICT),
     *("count", "recommendations", "flaws", "context_snippet", "claim", "judged_at"),
 )
 
@@ -237,38 +291,60 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
     Returns:
         Whether all were still to be stored: False when the run was deleted, or another worker has it now.
     """
-    now, claims, snippet = timezone.now(), dict[str, str](), ""
-    if question:
-        claims = dict(zip((p.id for p in question.propositions), question.claims().values(), strict=True))
-        snippet = _short(" / ".join(question.context.judged_texts()[-3:]))  # the start of what was judged
-    for row, verdict in zip(rows, verdicts, strict=True):
-        for column, name in _OF_VERDICT.items():
-            setattr(row, column, getattr(verdict, name))
-        row.recommendations = row.recommendations or verdict.recommendations
-        row.flaws, row.judged_at = list(verdict.flaws), now
-        row.claim = claims.get(row.proposition_id, row.claim)
-        row.context_snippet = snippet if question else _short(row.message.text if row.message is not None else "")
+    judged_at = timezone.now()
+    _fill_rows(rows, verdicts, question, judged_at)
     tries = 0
 
     def write() -> int:
         nonlocal tries
         tries += 1
-        return update_rows(rows, _SAVED, where="status = 'pending'")
+        return update_rows(rows, _COLUMNS_STORED, where="status = 'pending'")
 
-    if outlasting(write) == len(rows):
-        try:
-            PatternTimeout.count((row.dimension, row.proposition_id, row.reason) for row in rows)
-        except OUTAGE as error:  # the verdicts are stored: a count is not worth the evaluation
-            logger.warning("patterns that took too long are not counted: %s", error)
+    if retry_on_outage(write) == len(rows):
+        _count_timeouts(rows)
         return True
     # What the database did before its connection was lost counts, although its answer never came.
-    mine = EvaluationScore.objects.filter(pk__in=[row.pk for row in rows], judged_at=now)
-    return tries > 1 and mine.count() == len(rows)
+    stored = EvaluationScore.objects.filter(pk__in=[row.pk for row in rows], judged_at=judged_at)
+    return tries > 1 and stored.count() == len(rows)
 
 
-def _short(text: str) -> str:
+def _fill_rows(
+    rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None, judged_at: datetime
+) -> None:
+    """Set the columns of judged rows; nothing is stored."""
+    claims: dict[str, str] = {}
+    window_snippet = ""
+    if question:
+        asked = zip(question.propositions, question.claims().values(), strict=True)
+        claims = {proposition.id: claim for proposition, claim in asked}
+        window_snippet = _snippet(" / ".join(question.context.judged_texts()[-3:]))
+    for row, verdict in zip(rows, verdicts, strict=True):
+        for column, attribute in _COLUMNS_OF_VERDICT.items():
+            setattr(row, column, getattr(verdict, attribute))
+        row.recommendations = row.recommendations or verdict.recommendations
+        row.flaws = list(verdict.flaws)
+        row.judged_at = judged_at
+        row.claim = claims.get(row.proposition_id, row.claim)
+        if question:
+            row.context_snippet = window_snippet
+        else:
+            row.context_snippet = _snippet(row.message.text if row.message is not None else "")
+
+
+def _count_timeouts(rows: Sequence[EvaluationScore]) -> None:
+    """Count the rules whose pattern took too long."""
+    try:
+        PatternTimeout.count((row.dimension, row.proposition_id, row.reason) for row in rows)
+    except OUTAGE as error:  # the verdicts are stored: a count is not worth the evaluation
+        logger.warning("patterns that took too long are not counted: %s", error)
+
+
+def _snippet(text: str) -> str:
+    """Return the start of a text in one line, as the database can store it."""
     text = " ".join(text.split()).replace("\x00", "\ufffd")
-    return text if len(text) <= SNIPPET_CHARACTERS else text[: SNIPPET_CHARACTERS - 1] + "…"
+    if len(text) <= SNIPPET_CHARACTERS:
+        return text
+    return text[: SNIPPET_CHARACTERS - 1] + "…"
 
 
 @dataclass(slots=True)
@@ -292,21 +368,30 @@ class EvaluationContext:
     refused: str = ""
 
     def renew(self) -> bool:
+        """Renew the leases when it is time; return whether the run is still this process's."""
         return self.leases.renew(self.run)
 
     def label(self, dimension: str, row: EvaluationScore) -> Label:
-        """The ledger's columns for a question."""
-        agent, work, item = self.run.agent_id, self.run.work_id, str(row.pk)
+        """Return the ledger's columns for a question."""
         return Label(
-            purpose="evaluation", mechanism=dimension, dimension=dimension, agent_id=agent, work_id=work, item=item
+            purpose="evaluation",
+            mechanism=dimension,
+            dimension=dimension,
+            agent_id=self.run.agent_id,
+            work_id=self.run.work_id,
+            item=str(row.pk),
         )
 
     def may_ask(self) -> bool:
-        """Whether to go on asking: the run is still ours, the judge answers, and the budget is not used up."""
+        """Return whether to ask more: the run is still this process's, the judge answers, and the budget is not used up."""
         return self.renew() and not self.health.down and not self.budget.used_up()
 
     def store(self, rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None) -> bool:
-        """Store verdicts, if the run is still ours."""
+        """Store verdicts if the run is still this process's; return whether it is.
+
+        Args:
+            question: What was asked; None for what needed no judge.
+        """
         if not self.renew():
             return False
         if not save_verdicts(rows, verdicts, question):
@@ -316,135 +401,188 @@ class EvaluationContext:
         return True
 
 
-def begin_judging(
+def open_evaluation(
     run: EvaluationRun,
-    leases: Leases,
     *,
+    leases: Leases,
     files: Callable[[], Sequence[LoadedFile]],
     progress: Progress,
     health: JudgeHealth,
-    read: dict[tuple[object, ...], Ends],
+    window_ends: dict[tuple[object, ...], Ends],
 ) -> EvaluationContext:
-    """Load what judging a run needs, which the caller leased; `health` and `read` are shared by the runs that are judged together.
+    """Load what judging a leased run needs.
+
+    Args:
+        files: Loads the proposition files.
+        health: Shared by the runs that are judged together, as is `window_ends`: where windows end that were read before.
 
     Raises:
         Superseded: Persona or propositions are not those the run was planned with.
         PropositionError: Proposition files cannot be used.
     """
     subject = subject_of(run)
+    target: Agent | Channel
     if isinstance(subject, Subject):
-        subject.read = read
+        subject.read = window_ends
+        target = subject.agent
         if current_digest(subject.agent) != run.persona_digest:
             raise Superseded("the persona changed after this run was planned; start a new one")
-    target = subject.agent if isinstance(subject, Subject) else subject.channel
-    asked = (propositions_asked(target, d, hard=run.hard, files=files()) for d in run.own_dimensions)
-    loaded = [proposition for each in asked for proposition in each]
+    else:
+        target = subject.channel
+    loaded: list[Proposition] = []
+    for dimension in run.own_dimensions:
+        loaded += propositions_asked(target, dimension, hard=run.hard, files=files())
     if propositions_digest(loaded) != run.proposition_digest:
         raise Superseded("the proposition files changed after this run was planned; start a new one")
-    propositions = {(p.dimension, p.id): p for p in loaded}
-    ask = partial(complete_many, deadline=settings.LLM_EVALUATION_DEADLINE)
     return EvaluationContext(
-        run, leases, subject, propositions, BudgetWatch(run.agent, run.judge), health, progress, ask
+        run=run,
+        leases=leases,
+        subject=subject,
+        propositions={(proposition.dimension, proposition.id): proposition for proposition in loaded},
+        budget=BudgetWatch(run.agent, run.judge),
+        health=health,
+        progress=progress,
+        ask=partial(complete_many, deadline=settings.LLM_EVALUATION_DEADLINE),
     )
 
 
-def judge_dimension(judging: EvaluationContext, dimension: str) -> None:
+def judge_dimension(context: EvaluationContext, dimension: str) -> None:
     """Judge what is pending of one dimension, then store what its scorer measures beside the judgements (AC-6.4.8)."""
     calls = Counter(answered_calls=0, failed_calls=0)
     with sentry_sdk.new_scope(), sentry_sdk.start_span(op=f"evaluation.{dimension}", name=f"score {dimension}") as span:
         try:
             if dimension in COUNTED:
-                count_ideas(judging, calls)
-            else:
-                _judge_scores(judging, calls, dimension)
+                count_ideas(context, calls)
+            elif _judge_scores(context, calls, dimension):
+                _store_figures(context, dimension)
         finally:
             for name, number in calls.items():
                 span.set_data(name, number)
 
 
-def _judge_scores(judging: EvaluationContext, calls: Counter[str], dimension: str) -> None:
-    with closing(ask_all(_questions(judging, dimension), ask=judging.ask)) as answers:
+def _judge_scores(context: EvaluationContext, calls: Counter[str], dimension: str) -> bool:
+    """Ask the judge and store its answers; return False when it stopped early: another worker has the run, or the judge is down."""
+    with closing(ask_all(_questions_to_ask(context, dimension), ask=context.ask)) as answers:
         for answer in answers:
             rows = [answer.question.items[position] for position in answer.positions]
-            if not judging.store(rows, answer.verdicts, answer.question):
-                return
+            if not context.store(rows, answer.verdicts, answer.question):
+                return False
             failed = all(verdict.cause in FAILURES for verdict in answer.verdicts)
             calls["failed_calls" if failed else "answered_calls"] += 1
-            judging.health.note(failed=failed, why=answer.verdicts[0].reason)
-            if judging.health.down:
-                return
-    scorer = SCORERS[dimension]
-    asked = [p for (name, _), p in judging.propositions.items() if name == dimension]
-    if not isinstance(scorer, HasFigures) or not asked or judging.run.swap_test or not judging.renew():
+            context.health.note(failed=failed, why=answer.verdicts[0].reason)
+            if context.health.down:
+                return False
+    return True
+
+
+def _store_figures(context: EvaluationContext, dimension: str) -> None:
+    """Store what the scorer of a dimension measures beside the judgements, if it measures anything."""
+    run, scorer = context.run, SCORERS[dimension]
+    propositions = [proposition for key, proposition in context.propositions.items() if key[0] == dimension]
+    if not isinstance(scorer, HasFigures) or not propositions or run.swap_test or not context.renew():
         return
-    if not SCORERS[dimension].not_evaluable(judging.subject) and (figures := scorer.figures(judging.subject, asked)):
-        judging.run.figures = {**judging.run.figures, dimension: figures}
-        EvaluationRun.objects.filter(pk=judging.run.pk).update(figures=judging.run.figures)
+    if SCORERS[dimension].not_evaluable(context.subject):
+        return
+    figures = scorer.figures(context.subject, propositions)
+    if figures:
+        run.figures = {**run.figures, dimension: figures}
+        EvaluationRun.objects.filter(pk=run.pk).update(figures=run.figures)
 
 
-def _questions(judging: EvaluationContext, dimension: str) -> Iterator[Question]:
-    """The questions still to ask, made one by one while earlier ones are being answered; settles what needs no judge on the way."""
-    scorer, run = SCORERS[dimension], judging.run
-    hindrance = scorer.not_evaluable(judging.subject)
-    for rows, messages in _pending(run, dimension):
-        if not judging.renew():
+def _questions_to_ask(context: EvaluationContext, dimension: str) -> Iterator[Question]:
+    """Yield the questions still to ask, made one by one while earlier ones are being answered; settle on the way what needs no judge."""
+    scorer, run, subject = SCORERS[dimension], context.run, context.subject
+    hindrance = scorer.not_evaluable(subject)
+    for rows, messages in _pending_rows(run, dimension):
+        if not context.renew():
             return
         if isinstance(scorer, ReadsAhead) and not hindrance:
-            scorer.read_ahead(judging.subject, messages.values())
-        needed: list[Open[EvaluationScore]] = []
-        settled: list[EvaluationScore] = []
-        verdicts: list[Verdict] = []
-        for row in rows:
-            proposition = judging.propositions[dimension, row.proposition_id]
-            row.message = message = messages.get(row.message_id or 0)
-            row.compared_with = earlier = messages.get(row.compared_with_id or 0)
-            gone = message is not None and isinstance(judging.subject, Subject) and not judging.subject.swap(message)
-            if hindrance:
-                verdict: Verdict | None = unscored(hindrance)
-            elif gone:
-                verdict = unscored("the text that stood in for the message was deleted before it was judged")
-            else:
-                verdict = settle(proposition, message, judging.subject, earlier, run.additional_context)
-            if verdict is None:
-                needed.append(Open(row, proposition, message, earlier, row.repeat))
-                continue
-            if message is not None:
-                row.claim = fill(proposition.claim, variables_in(judging.subject, message))
-            settled.append(row)
-            verdicts.append(by_method(verdict, run.method))
-        if settled and not judging.store(settled, verdicts, None):
+            scorer.read_ahead(subject, messages.values())
+        settled = _settle_rows(context, dimension, rows, messages, hindrance)
+        if settled.rows and not context.store(settled.rows, settled.verdicts, None):
             return
         asked = questions(
-            needed,
-            judging.subject,
+            settled.open_items,
+            subject,
             run,
             dimension=dimension,
-            nonce=judging.nonce,
-            label=partial(judging.label, dimension),
+            nonce=context.nonce,
+            label=partial(context.label, dimension),
         )
-        for chunk, question in asked:
-            if question is None:
-                rows = [entry.item for entry in chunk]
-                judging.store(rows, [unscored("there is no text to judge")] * len(chunk), None)
-            elif judging.may_ask():  # else what is free is still settled
-                yield question
+        for group in asked:
+            if group.question is None:
+                without_text = [entry.item for entry in group.items]
+                context.store(without_text, [unscored("there is no text to judge")] * len(without_text), None)
+            elif context.may_ask():  # else what is free is still settled
+                yield group.question
 
 
-def _pending(run: EvaluationRun, dimension: str) -> Iterator[tuple[list[EvaluationScore], dict[int, Message]]]:
-    """The pending rows in bounded portions, all of one message together, with their messages."""
-    last = 0
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """Pending rows that need no judge, with their verdicts; and the items that need one."""
+
+    rows: list[EvaluationScore] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    open_items: list[OpenItem[EvaluationScore]] = field(default_factory=list)
+
+
+def _settle_rows(
+    context: EvaluationContext,
+    dimension: str,
+    rows: Sequence[EvaluationScore],
+    messages: Mapping[int, Message],
+    hindrance: str,
+) -> _Settled:
+    """Find the verdicts of rows that need no judge; nothing is stored.
+
+    Args:
+        messages: Those that the rows are about, by primary key.
+        hindrance: Why the dimension cannot be evaluated; empty when it can.
+    """
+    run, subject = context.run, context.subject
+    settled = _Settled()
+    for row in rows:
+        proposition = context.propositions[dimension, row.proposition_id]
+        message = messages.get(row.message_id or 0)
+        earlier = messages.get(row.compared_with_id or 0)
+        row.message = message
+        row.compared_with = earlier
+        verdict: Verdict | None
+        if hindrance:
+            verdict = unscored(hindrance)
+        elif message is not None and isinstance(subject, Subject) and not subject.swap(message):
+            verdict = unscored("the text that stood in for the message was deleted before it was judged")
+        else:
+            verdict = settle(proposition, message, subject, earlier, run.additional_context)
+        if verdict is None:
+            settled.open_items.append(OpenItem(row, proposition, message, earlier, row.repeat))
+            continue
+        if message is not None:
+            row.claim = fill(proposition.claim, variables_in(subject, message))
+        settled.rows.append(row)
+        settled.verdicts.append(by_method(verdict, run.method))
+    return settled
+
+
+def _pending_rows(run: EvaluationRun, dimension: str) -> Iterator[tuple[list[EvaluationScore], dict[int, Message]]]:
+    """Yield the pending rows in bounded portions, all of one message together, with their messages by primary key."""
+    last_key = 0
     while True:
-        query = EvaluationScore.objects.filter(evaluation_run=run, dimension=dimension, status="pending", pk__gt=last)
-        rows = list(query.only(*_PLANNED).order_by("pk")[:CHUNK])
+        pending = EvaluationScore.objects.filter(evaluation_run=run, dimension=dimension, status="pending")
+        later = pending.filter(pk__gt=last_key).order_by("pk")
+        rows = list(later.only(*_COLUMNS_PENDING)[:ROWS_AT_ONCE])
         if not rows:
             return
-        is_last = len(rows) < CHUNK
+        is_last = len(rows) < ROWS_AT_ONCE
         if not is_last and rows[0].message_id != rows[-1].message_id:
-            tail = rows[-1].message_id
-            while rows[-1].message_id == tail:
+            # The rows of the last message may continue in the next portion: leave them to it.
+            last_message = rows[-1].message_id
+            while rows[-1].message_id == last_message:
                 rows.pop()
-        last = rows[-1].pk
-        ids = {pk for row in rows for pk in (row.message_id, row.compared_with_id) if pk is not None}
-        yield rows, Message.objects.select_related("channel").in_bulk(list(ids))
+        last_key = rows[-1].pk
+        message_keys: set[int] = set()
+        for row in rows:
+            message_keys.update(key for key in (row.message_id, row.compared_with_id) if key is not None)
+        yield rows, Message.objects.select_related("channel").in_bulk(list(message_keys))
         if is_last:
             return

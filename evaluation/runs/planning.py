@@ -1,4 +1,4 @@
-"""Plan evaluations: what is asked for, as rows to judge; the unfinished run to resume; what they depend on, and what they may cost."""
+"""Plan evaluations: store what is asked for as rows to judge, or find the unfinished run to resume."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -45,7 +45,7 @@ from evaluation.propositions.traits import with_traits
 from evaluation.runs.summary import reopen_failed
 from evaluation.runs.swaps import choose_swaps, swapped_texts
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ChannelSubject, Item, Subject, check_bins, spoken_by
+from evaluation.scorers.subjects import ChannelSubject, Item, Subject, check_bins, messages_of_agent
 from evaluation.windows import BEFORE, MessageWindow, parse_history, parse_window
 
 MOST_SAMPLES = 100_000
@@ -54,7 +54,7 @@ MOST_REPEATS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """What an evaluation of one agent, or of one channel, is asked to be.
+    """A request to evaluate one agent, or one channel.
 
     Attributes:
         agent: Who is measured; its channel dimensions are measured in its channels, by runs of their own.
@@ -107,17 +107,11 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dimensions", tuple(dict.fromkeys(self.dimensions)))  # named twice is meant once
-        unknown = [name for name in self.dimensions if name not in Dimension.values]
-        if unknown or not self.dimensions:
-            raise ValueError(f"dimensions {', '.join(unknown) or 'none'}: allowed: {', '.join(Dimension.values)}")
-        for name, least, most in (
-            ("samples", 1, MOST_SAMPLES),
-            ("seed", -(2**63), 2**63 - 1),
-            ("per_call", 1, 10),
-            ("repeats", 1, MOST_REPEATS),
-        ):
-            if not least <= getattr(self, name) <= most:
-                raise ValueError(f"{name} {getattr(self, name)}: {least} to {most}")
+        self._check_dimensions()
+        self._check_range("samples", 1, MOST_SAMPLES)
+        self._check_range("seed", -(2**63), 2**63 - 1)
+        self._check_range("per_call", 1, 10)
+        self._check_range("repeats", 1, MOST_REPEATS)
         self._check_target()
         if self.position_bins:
             check_bins(self.position_bins)
@@ -128,16 +122,34 @@ class RunSpec:
         if self.method == Method.TINYTROUPE:
             object.__setattr__(self, "per_call", 1)
 
+    def _check_dimensions(self) -> None:
+        """Refuse unknown dimensions, and none."""
+        allowed = ", ".join(Dimension.values)
+        if not self.dimensions:
+            raise ValueError(f"dimensions none: allowed: {allowed}")
+        unknown = [name for name in self.dimensions if name not in Dimension.values]
+        if unknown:
+            raise ValueError(f"dimensions {', '.join(unknown)}: allowed: {allowed}")
+
+    def _check_range(self, name: str, least: int, most: int) -> None:
+        value = getattr(self, name)
+        if not least <= value <= most:
+            raise ValueError(f"{name} {value}: {least} to {most}")
+
     def _check_target(self) -> None:
+        """Refuse a target that the dimensions, or a swap test, cannot measure."""
         if (self.agent is None) == (self.channel is None):
             raise ValueError("an evaluation targets an agent or a channel, exactly one of them")
-        if self.channel is not None and (wrong := [d for d in self.dimensions if d not in CHANNEL_DIMENSIONS]):
+        of_agents = [name for name in self.dimensions if name not in CHANNEL_DIMENSIONS]
+        if self.channel is not None and of_agents:
+            allowed = ", ".join(CHANNEL_DIMENSIONS)
             raise ValueError(
-                f"dimensions {', '.join(wrong)}: measured of an agent; allowed for a channel: {', '.join(CHANNEL_DIMENSIONS)}"
+                f"dimensions {', '.join(of_agents)}: measured of an agent; allowed for a channel: {allowed}"
             )
-        if self.swap_test and (wrong := [d for d in self.dimensions if d not in BY_MESSAGE]):
+        not_by_message = [name for name in self.dimensions if name not in BY_MESSAGE]
+        if self.swap_test and not_by_message:
             raise ValueError(
-                f"dimensions {', '.join(wrong)}: not judged message by message, so that no text can be swapped; allowed: "
+                f"dimensions {', '.join(not_by_message)}: not judged message by message, so that no text can be swapped; allowed: "
                 f"{', '.join(BY_MESSAGE)}"
             )
         if self.swap_test and (self.simulated or self.is_baseline):
@@ -151,17 +163,19 @@ class RunSpec:
 
     @property
     def own_dimensions(self) -> tuple[str, ...]:
-        """The dimensions judged of the target itself: those of channels are judged in runs of the agent's channels."""
-        return tuple(d for d in self.dimensions if self.agent is None or d not in CHANNEL_DIMENSIONS)
+        """Return the dimensions judged of the target itself: an agent's channel dimensions are judged in runs of its channels."""
+        if self.channel is not None:
+            return self.dimensions
+        return tuple(name for name in self.dimensions if name not in CHANNEL_DIMENSIONS)
 
     @property
     def procedure(self) -> str:
-        """How it is judged, as `EvaluationRun.procedure` says it."""
+        """Name how it is judged, as `EvaluationRun.procedure` does."""
         return procedure_name(**{name: getattr(self, name) for name in PROCEDURE})
 
     @property
     def awaits_simulation(self) -> bool:
-        """Whether it asks for simulated speech that is still to be simulated: nothing can be planned before."""
+        """Return whether it asks for speech that is still to be simulated: nothing can be planned before."""
         return self.simulated and SIMULATION not in self.where
 
     @property
@@ -169,44 +183,58 @@ class RunSpec:
         return self.judge or str(settings.JUDGE_MODEL)
 
 
-ENOUGH = 10  # messages: for an agent with fewer, conversations are simulated
+ENOUGH_MESSAGES = 10  # of an agent; for one with fewer, conversations are simulated
 
 
 def has_little_speech(spec: RunSpec) -> bool:
-    """Whether the agent has fewer than 10 messages. A spec that names tags wants real speech, however little."""
+    """Return whether the agent has fewer than 10 messages. A spec that names tags wants real speech, however little."""
     if spec.agent is None or spec.where or spec.history_where or spec.simulated:
         return False
-    return len(spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH]) < ENOUGH
+    messages = messages_of_agent(agent=spec.agent, window=MessageWindow())[:ENOUGH_MESSAGES]
+    return len(messages) < ENOUGH_MESSAGES
 
 
 MOST_CHANNELS = 20  # per agent: those in which it said most
-_OF_AGENTS = (  # what an agent's channels do not share with it
+_FIELDS_OF_AGENTS_ALONE = (  # of `RunSpec`; an agent's channels do not share them
     *("agent", "channel", "dimensions", "samples", "simulated", "actor_model", "situations"),
     *("history", "history_where", "position_bins"),
 )
 
 
-def channel_specs(spec: RunSpec) -> list[tuple[RunSpec, int]]:
-    """For an agent's evaluation: those of its channels (same window, tags and procedure), with the number of its messages there.
+class ChannelOfAgent(NamedTuple):
+    """The spec of one of an agent's channels, and the number of the agent's messages there."""
 
-    Most first; ``last:N`` are then the channel's last N messages. Empty when speech was simulated, which an agent does alone.
+    spec: RunSpec
+    messages: int
+
+
+def channel_specs(spec: RunSpec) -> list[ChannelOfAgent]:
+    """Return what an agent's evaluation measures in its channels (same window, tags and procedure), those with most messages first.
+
+    ``last:N`` are then the channel's last N messages. Empty when speech was simulated, which an agent does alone.
     """
-    dimensions = tuple(d for d in spec.dimensions if d in CHANNEL_DIMENSIONS)
+    dimensions = tuple(name for name in spec.dimensions if name in CHANNEL_DIMENSIONS)
     if spec.agent is None or not dimensions or spec.simulated:
         return []
-    spoken = spoken_by(agent=spec.agent, window=spec.window, where=spec.where)
+    spoken = messages_of_agent(agent=spec.agent, window=spec.window, where=spec.where)
     counted = spoken.order_by().values_list("channel").annotate(n=Count("pk")).order_by("-n", "channel")
-    shares = dict(counted[:MOST_CHANNELS])
-    channels = Channel.objects.in_bulk(list(shares))
-    same = {f.name: getattr(spec, f.name) for f in fields(spec) if f.name not in _OF_AGENTS}
-    return [(RunSpec(channel=channels[pk], dimensions=dimensions, **same), n) for pk, n in shares.items()]
+    messages_by_channel = dict(counted[:MOST_CHANNELS])
+    channels = Channel.objects.in_bulk(list(messages_by_channel))
+    shared = {
+        field.name: getattr(spec, field.name) for field in fields(spec) if field.name not in _FIELDS_OF_AGENTS_ALONE
+    }
+    specs: list[ChannelOfAgent] = []
+    for pk, messages in messages_by_channel.items():
+        channel_spec = RunSpec(channel=channels[pk], dimensions=dimensions, **shared)
+        specs.append(ChannelOfAgent(channel_spec, messages))
+    return specs
 
 
 RESUMABLE_FOR = timedelta(hours=24)
 PAUSED_FOR = timedelta(days=7)  # a run that waits for its agent's budget resumes on a later day
 RESUMABLE = (EvaluationRun.Status.FAILED, EvaluationRun.Status.ERRORED, EvaluationRun.Status.PAUSED_BUDGET)
 UNFINISHED = ("pending", "running", "failed", "errored", "paused_budget")
-_PLANNING = 0x504C414E  # the lock's number among those of the database
+PLANNING_LOCK = 0x504C414E  # the number of this lock among the advisory locks of the database
 
 
 def wait_for_other_plans() -> None:
@@ -216,57 +244,81 @@ def wait_for_other_plans() -> None:
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_PLANNING])
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [PLANNING_LOCK])
+
+
+_ITEMS_AT_ONCE = 500  # rows of one INSERT
 
 
 def insert_items(run: EvaluationRun, propositions: Mapping[str, Sequence[Proposition]]) -> None:
-    """Store what is to be judged in a run, by its propositions per dimension; `sample_size` is then known."""
+    """Store a pending row for each judgement of a run, by its propositions per dimension, and the number of messages sampled."""
     subject = subject_of(run)
     if isinstance(subject, ChannelSubject):
         variables = dict.fromkeys(("agent_name", "channel_name"), one_line(subject.name))
     else:
         variables = {"agent_name": subject.agent.display_name}
+    items_by_dimension = _plan_items(run, subject, propositions)
     sampled: set[int] = set()
-    planned = {name: SCORERS[name].plan(subject, propositions[name]) for name in run.own_dimensions}
-    if run.swap_test:
-        planned = {name: [item for item in items if item.message_id is not None] for name, items in planned.items()}
-    if run.swap_test == SwapHalf.SWAPPED and isinstance(subject, Subject):
-        judged = {i.message_id for items in planned.values() for i in items if i.message_id is not None}
-        run.swaps = choose_swaps(subject.agent, sorted(judged), seed=run.seed)
-        planned = {name: [i for i in items if str(i.message_id) in run.swaps] for name, items in planned.items()}
-    for dimension, items in planned.items():
-        shared = {p.id: _columns(p, variables) for p in propositions[dimension]}
-        every = repeated(items, run.repeats)
-        while batch := list(islice(every, 500)):
-            rows = ((i.message_id, i.compared_with_id, i.repeat, *shared[i.proposition.id]) for i in batch)
-            insert_values(EvaluationScore(evaluation_run=run), _OF_AN_ITEM, rows)
-            sampled.update(item.message_id for item in batch if item.message_id is not None)
+    for dimension, items in items_by_dimension.items():
+        shared = {p.id: _columns_of_proposition(p, variables) for p in propositions[dimension]}
+        remaining = repeated(items, run.repeats)
+        while portion := list(islice(remaining, _ITEMS_AT_ONCE)):
+            rows = [(i.message_id, i.compared_with_id, i.repeat, *shared[i.proposition.id]) for i in portion]
+            insert_values(EvaluationScore(evaluation_run=run), _COLUMNS_OF_ITEM, rows)
+            sampled.update(item.message_id for item in portion if item.message_id is not None)
     run.sample_size = len(sampled)
     run.save(update_fields=["sample_size", "swaps"])
 
 
+def _plan_items(
+    run: EvaluationRun, subject: Subject | ChannelSubject, propositions: Mapping[str, Sequence[Proposition]]
+) -> dict[str, Iterable[Item]]:
+    """Return what is to be judged in each dimension; in the swapped half of a swap test, choose the texts to swap in."""
+    planned: dict[str, Iterable[Item]] = {}
+    for name in run.own_dimensions:
+        planned[name] = SCORERS[name].plan(subject, propositions[name])
+    if not run.swap_test:
+        return planned
+    # Only a text that was said in one message can be swapped, not a whole window.
+    of_messages: dict[str, list[Item]] = {}
+    judged: set[int] = set()
+    for name, items in planned.items():
+        of_messages[name] = [item for item in items if item.message_id is not None]
+        judged.update(item.message_id for item in of_messages[name] if item.message_id is not None)
+    if run.swap_test != SwapHalf.SWAPPED or not isinstance(subject, Subject):
+        return dict(of_messages)
+    run.swaps = choose_swaps(subject.agent, sorted(judged), seed=run.seed)
+    swapped: dict[str, Iterable[Item]] = {}
+    for name, message_items in of_messages.items():
+        swapped[name] = [item for item in message_items if str(item.message_id) in run.swaps]
+    return swapped
+
+
 def repeated(items: Iterable[Item], repeats: int) -> Iterator[Item]:
-    """Each item as often as it is judged: rules are exact, once says it all."""
+    """Yield each item as often as it is judged; a rule is exact, so its items are judged once."""
     for item in items:
         yield item
         if item.proposition.rule is None:
-            yield from (replace(item, repeat=number) for number in range(2, repeats + 1))
+            for number in range(2, repeats + 1):
+                yield replace(item, repeat=number)
 
 
-_OF_AN_ITEM = (
+_COLUMNS_OF_ITEM = (
     *("message_id", "compared_with_id", "repeat"),
     *("dimension", "proposition_id", "claim", "weight", "inverted", "recommendations", "over_window"),
 )
 
 
-def _columns(proposition: Proposition, variables: dict[str, str]) -> tuple[Any, ...]:
-    """What the judgements of a proposition have in common: the last columns of `_OF_AN_ITEM`."""
-    # The channel of a message is known when it is judged.
-    unfilled = "channel_name" in proposition.claim and "channel_name" not in variables
+def _columns_of_proposition(proposition: Proposition, variables: dict[str, str]) -> tuple[Any, ...]:
+    """Return the last columns of `_COLUMNS_OF_ITEM`, which the judgements of a proposition have in common."""
+    claim = proposition.claim
+    # The channel of a message is known when it is judged; the claim is filled then.
+    if "channel_name" not in claim or "channel_name" in variables:
+        claim = fill(claim, variables)
     return (
         proposition.dimension,
         proposition.id,
-        proposition.claim if unfilled else fill(proposition.claim, variables),
+        claim,
         proposition.weight,
         proposition.inverted,
         proposition.recommendations,
@@ -277,7 +329,7 @@ def _columns(proposition: Proposition, variables: dict[str, str]) -> tuple[Any, 
 def propositions_asked(
     target: Agent | Channel, dimension: str, *, hard: bool = False, files: Sequence[LoadedFile] | None = None
 ) -> list[Proposition]:
-    """The propositions of a run about an agent or a channel, as files and traits are now; in a hard run all that can be hard are.
+    """Load the propositions of a run about an agent or a channel, as files and traits are now; in a hard run all that can be hard are.
 
     Raises:
         PropositionError: Proposition files cannot be used.
@@ -289,11 +341,15 @@ def propositions_asked(
         asked = with_traits(asked, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
     if not hard or dimension in COUNTED:
         return asked
-    return [p if p.inverted or p.rule else replace(p, hard=True) for p in asked]
+    hardened: list[Proposition] = []
+    for proposition in asked:
+        can_be_hard = not proposition.inverted and not proposition.rule
+        hardened.append(replace(proposition, hard=True) if can_be_hard else proposition)
+    return hardened
 
 
 def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
-    """The agent or channel as this run looks at it; the same when the run resumes later.
+    """Return the agent or channel as this run looks at it; the same when the run resumes later.
 
     Raises:
         ValueError: The run has no target, or its dimensions are not those of a channel.
@@ -322,17 +378,17 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
     )
 
 
-def _columns_of(spec: RunSpec) -> dict[str, Any]:
-    """What a spec asks for, as the columns of a run."""
-    return {f.name: getattr(spec, f.name) for f in fields(spec) if f.name != "scope"} | {
-        "dimensions": list(spec.dimensions),
-        "judge": spec.judge_model,
-        "window": spec.window.spec,
-        "history": spec.history.spec,
-        "additional_context": dict(spec.additional_context),
-        "position_bins": [list(pair) for pair in spec.position_bins],
-        "situations": [dict(one) for one in spec.situations],
-    }
+def _columns_of_run(spec: RunSpec) -> dict[str, Any]:
+    """Return what a spec asks for as the columns of a run."""
+    columns = {field.name: getattr(spec, field.name) for field in fields(spec) if field.name != "scope"}
+    columns["dimensions"] = list(spec.dimensions)
+    columns["judge"] = spec.judge_model
+    columns["window"] = spec.window.spec
+    columns["history"] = spec.history.spec
+    columns["additional_context"] = dict(spec.additional_context)
+    columns["position_bins"] = [list(bounds) for bounds in spec.position_bins]
+    columns["situations"] = [dict(situation) for situation in spec.situations]
+    return columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,18 +403,19 @@ class Plan:
 
     @property
     def spec_digest(self) -> str:
-        """Equal for two requests that would judge the same things in the same way; finds the run to resume."""
-        s = self.spec
-        asked = _columns_of(s) | {
-            "batch": None,  # the same question, asked in another way
-            "agent": s.agent.pk if s.agent else None,
-            "channel": s.channel.pk if s.channel else None,
-            "dimensions": sorted(s.dimensions),
-            # Each firing is one of its own.
-            "schedule": (s.schedule.pk, s.schedule.last_fired_at) if s.schedule else None,
-            "scope": s.scope,
-            "digests": (self.persona_digest, self.proposition_digest),
-        }
+        """Return a digest that is equal for requests that judge the same things in the same way; it finds the run to resume."""
+        spec = self.spec
+        asked = _columns_of_run(spec)
+        asked["batch"] = None  # a batch asks the same questions in another way
+        asked["agent"] = spec.agent.pk if spec.agent else None
+        asked["channel"] = spec.channel.pk if spec.channel else None
+        asked["dimensions"] = sorted(spec.dimensions)
+        asked["schedule"] = None
+        if spec.schedule:
+            # Each time a schedule fires, it asks for a new evaluation.
+            asked["schedule"] = (spec.schedule.pk, spec.schedule.last_fired_at)
+        asked["scope"] = spec.scope
+        asked["digests"] = (self.persona_digest, self.proposition_digest)
         return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -368,11 +425,15 @@ def make_plan(spec: RunSpec, *, files: Sequence[LoadedFile] | None = None) -> Pl
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    files = load_all() if files is None else files
-    propositions = {d: propositions_asked(spec.target, d, hard=spec.hard, files=files) for d in spec.own_dimensions}
-    flat = [p for group in propositions.values() for p in group]
+    if files is None:
+        files = load_all()
+    propositions: dict[str, list[Proposition]] = {}
+    loaded: list[Proposition] = []
+    for dimension in spec.own_dimensions:
+        propositions[dimension] = propositions_asked(spec.target, dimension, hard=spec.hard, files=files)
+        loaded += propositions[dimension]
     persona = current_digest(spec.agent) if spec.agent is not None else ""
-    return Plan(spec, propositions, persona, propositions_digest(flat), files)
+    return Plan(spec, propositions, persona, propositions_digest(loaded), files)
 
 
 def with_usable_files(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], dict[str, PropositionError]]:
@@ -395,76 +456,109 @@ def with_usable_files(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], dict[str
     return usable, broken
 
 
-Prepared = list[tuple[RunSpec, EvaluationRun]]
+class PreparedRun(NamedTuple):
+    """The stored run for a spec, and whether it is an earlier one that is resumed."""
+
+    run: EvaluationRun
+    resumed: bool
 
 
-def prepare_run(spec: RunSpec, *, channels: Prepared | None = None) -> tuple[EvaluationRun, bool]:
-    """The run for a spec: an unfinished one of the last 24 hours (paused for a budget: 7 days) that asked for the same, else a new one.
+@dataclass(frozen=True, slots=True)
+class PreparedChannel:
+    """The stored run for a channel. Agents that are prepared together share it."""
+
+    spec: RunSpec
+    run: EvaluationRun
+
+
+def prepare_run(spec: RunSpec, *, channels: list[PreparedChannel] | None = None) -> PreparedRun:
+    """Return the unfinished run of the last 24 hours (paused for a budget: 7 days) that asked for the same, else a new one.
 
     Args:
-        channels: The runs of channels prepared so far; agents that are prepared together share them.
-
-    Returns:
-        The run, and whether it is resumed.
+        channels: The runs of channels prepared so far, to which new ones are added; agents that are prepared together share them.
     """
     return prepare_plan(make_plan(spec), channels=channels)
 
 
-def prepare_plan(plan: Plan, *, channels: Prepared | None = None) -> tuple[EvaluationRun, bool]:
-    """The same for a plan that was made before."""
+def prepare_plan(plan: Plan, *, channels: list[PreparedChannel] | None = None) -> PreparedRun:
+    """Return the run for a plan that was made before; see `prepare_run`."""
     with transaction.atomic():
         wait_for_other_plans()
-        unfinished = EvaluationRun.objects.filter(spec_digest=plan.spec_digest, status__in=UNFINISHED).order_by("-pk")
-        since = timezone.now() - RESUMABLE_FOR
-        waits = Q(status="paused_budget", created_at__gte=timezone.now() - PAUSED_FOR)
-        earlier = unfinished.filter(Q(created_at__gte=since) | waits).first()
-        earlier = earlier or _with_failed_calls(plan.spec_digest, since)
+        earlier = _earlier_run(plan.spec_digest)
         run = earlier or create_run(plan)
         # The same questions, asked in another way from now on.
         if run.batch != plan.spec.batch and not is_waiting(run.work_id):
             run.batch = plan.spec.batch
             run.save(update_fields=["batch"])
     link_channels(run, plan, [] if channels is None else channels)
-    return run, earlier is not None
+    return PreparedRun(run, resumed=earlier is not None)
 
 
-def link_channels(run: EvaluationRun, plan: Plan, prepared: Prepared) -> None:
-    """Have the channel dimensions of an agent's run measured in the channels it spoke in, each once for all its agents."""
+def _earlier_run(spec_digest: str) -> EvaluationRun | None:
+    """Return the newest run that asked for the same and is not finished, or whose calls failed."""
+    now = timezone.now()
+    unfinished = EvaluationRun.objects.filter(spec_digest=spec_digest, status__in=UNFINISHED)
+    recent = Q(created_at__gte=now - RESUMABLE_FOR)
+    paused = Q(status="paused_budget", created_at__gte=now - PAUSED_FOR)
+    run: EvaluationRun | None = unfinished.filter(recent | paused).order_by("-pk").first()
+    return run or _with_failed_calls(spec_digest, now - RESUMABLE_FOR)
+
+
+def link_channels(run: EvaluationRun, plan: Plan, channels: list[PreparedChannel]) -> None:
+    """Have the channel dimensions of an agent's run measured in the channels it spoke in, each once for all its agents.
+
+    Args:
+        channels: As for `prepare_run`.
+    """
     wanted = channel_specs(plan.spec)
     if not wanted or run.channel_shares.exists():
         return
-    shares = []
+    shares: list[ChannelShare] = []
     for channel_spec, messages in wanted:
-        channel_run = next((made for asked, made in prepared if asked == channel_spec), None)
-        if channel_run is None:
-            channel_run, _ = prepare_plan(make_plan(channel_spec, files=plan.files))
-            prepared.append((channel_spec, channel_run))
+        channel_run = _channel_run(channel_spec, channels, plan.files)
         shares.append(ChannelShare(agent_run=run, channel_run=channel_run, messages=messages))
     ChannelShare.objects.bulk_create(shares, ignore_conflicts=True)  # another process may prepare the same run
 
 
+def _channel_run(spec: RunSpec, channels: list[PreparedChannel], files: Sequence[LoadedFile]) -> EvaluationRun:
+    """Return the run for a channel from those prepared so far; prepare it if it is not among them."""
+    for prepared in channels:
+        if prepared.spec == spec:
+            return prepared.run
+    run = prepare_plan(make_plan(spec, files=files)).run
+    channels.append(PreparedChannel(spec, run))
+    return run
+
+
 def _with_failed_calls(spec_digest: str, since: datetime) -> EvaluationRun | None:
-    """The newest run, when it ended with judgements whose call failed; made pending again, so that only these are asked."""
+    """Return the newest run if it completed with judgements whose call failed; these are pending again, so that only they are asked."""
     runs = EvaluationRun.objects.filter(spec_digest=spec_digest, created_at__gte=since).exclude(status="cancelled")
     run: EvaluationRun | None = runs.order_by("-pk").first()
     if run is None or run.status != EvaluationRun.Status.COMPLETED:
         return None
-    own = reopen_failed(run)
-    linked = [r for r in run.channel_runs.all() if r.status in UNFINISHED or (reopen_failed(r) and _await(r))]
-    return _await(run) if own or linked else None
-
-
-def _await(run: EvaluationRun) -> EvaluationRun:
-    run.status = EvaluationRun.Status.PENDING
-    run.save(update_fields=["status"])
+    is_open = bool(reopen_failed(run))
+    for channel_run in run.channel_runs.all():
+        if channel_run.status in UNFINISHED:
+            is_open = True
+        elif reopen_failed(channel_run):
+            _make_pending(channel_run)
+            is_open = True
+    if not is_open:
+        return None
+    _make_pending(run)
     return run
 
 
+def _make_pending(run: EvaluationRun) -> None:
+    run.status = EvaluationRun.Status.PENDING
+    run.save(update_fields=["status"])
+
+
 def new_run(plan: Plan) -> EvaluationRun:
-    """A run as it would be stored; nothing is written."""
+    """Return a run as it would be stored; nothing is written."""
     spec = plan.spec
     return EvaluationRun(
-        **_columns_of(spec),
+        **_columns_of_run(spec),
         window_start=spec.window.start,
         window_end=spec.window.end,
         history_start=spec.history.start,
@@ -477,7 +571,7 @@ def new_run(plan: Plan) -> EvaluationRun:
 
 
 def create_run(plan: Plan) -> EvaluationRun:
-    """A new run with its items as pending rows, in one transaction; one that waits for a simulation has none yet."""
+    """Store a new run with its items as pending rows; one that waits for a simulation has none yet."""
     run = new_run(plan)
     with transaction.atomic():
         run.save()
@@ -486,7 +580,7 @@ def create_run(plan: Plan) -> EvaluationRun:
     return run
 
 
-_PLANNED_LATER = (
+_COLUMNS_PLANNED_LATER = (  # of a run that waited for a simulation
     *("simulated", "actor_model", "repeats", "where", "samples", "window", "window_start", "window_end"),
     *("history", "history_start", "history_end", "history_where"),
     *("persona_digest", "proposition_digest", "proposition_digests", "spec_digest"),
@@ -501,7 +595,7 @@ def plan_later(run: EvaluationRun, spec: RunSpec, *, owner: str) -> bool:
     """
     plan = make_plan(spec)
     planned = new_run(plan)
-    values = {name: getattr(planned, name) for name in _PLANNED_LATER}
+    values = {name: getattr(planned, name) for name in _COLUMNS_PLANNED_LATER}
     with transaction.atomic():
         wait_for_other_plans()
         if not run.finish(owner=owner, status=EvaluationRun.Status.PENDING, **values):
@@ -511,10 +605,11 @@ def plan_later(run: EvaluationRun, spec: RunSpec, *, owner: str) -> bool:
     return True
 
 
-# -- what it may cost
+# -- how long answers are
 OUTPUT_TOKENS_PER_CLAIM = 160  # a few sentences of reasoning; an assumption, said so where it is shown
-ENOUGH_CALLS = 20  # of a judge, whose mean is better than the assumption
-NEWEST_RUNS, NEWEST_CALLS = 50, 2_000  # whose answers are looked at
+ENOUGH_CALLS = 20  # of a judge: from here on the mean of its answers is better than the assumption
+NEWEST_RUNS = 50  # of a judge, whose answers are measured
+NEWEST_CALLS = 2_000  # of these runs
 
 
 class AnswerLength(BaseModel):
@@ -527,7 +622,7 @@ class AnswerLength(BaseModel):
 
 
 def answer_length(judge: str) -> AnswerLength:
-    """How long this judge's answers to a proposition were in its newest evaluations; assumed where there are too few calls."""
+    """Measure how long this judge's answers to a proposition were in its newest evaluations; assume it where there are too few calls."""
     if provider_of(judge) != "anthropic":
         return AnswerLength()
     runs = EvaluationRun.objects.filter(judge=judge).order_by("-pk").values_list("pk", flat=True)[:NEWEST_RUNS]
@@ -542,5 +637,7 @@ def answer_length(judge: str) -> AnswerLength:
     rows = list(claims.values_list("output_tokens", "claims")[:NEWEST_CALLS])
     if len(rows) < ENOUGH_CALLS:
         return AnswerLength()
-    tokens = round(sum(tokens or 0 for tokens, _ in rows) / sum(number for _, number in rows))
+    total_tokens = sum(output_tokens or 0 for output_tokens, _ in rows)
+    total_claims = sum(number for _, number in rows)
+    tokens = round(total_tokens / total_claims)
     return AnswerLength(tokens=tokens, measured_calls=len(rows))

@@ -1,4 +1,4 @@
-"""What is asked to be measured: one request, from which commands, pages and routes are made (`agents.kit.use_cases`).
+"""The request to measure, from which commands, pages and routes are made (`agents.kit.use_cases`).
 
 A request says what is measured and how; its door adds of whom, and `EvaluationRequest.spec` makes of both what is planned. Limits are the
 same at all doors: what a request plans is stored in one transaction, in which SQLite lets no other process write, and 4,000 judgements of
@@ -21,10 +21,10 @@ from agents.kit.bodies import ABSENT, Anything, Body, OneOf, Reads, Refused, Tag
 from agents.kit.llm.endpoints import OFFLINE_MODELS, model_of, problem_of, provider_of
 from agents.kit.use_cases import FromFile, Shown
 from agents.models import Agent, Channel
-from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method
+from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method
 from evaluation.propositions.files import YamlProblems, default_dimensions
 from evaluation.runs.control import judges_offered, queue_run
-from evaluation.runs.planning import ENOUGH, MOST_REPEATS, RunSpec
+from evaluation.runs.planning import ENOUGH_MESSAGES, MOST_REPEATS, PreparedRun, RunSpec
 from evaluation.scorers.subjects import ALLOWED_BINS, DEFAULT_BINS, Bin, parse_bins
 from evaluation.simulation.situations import Situation, load_situations
 from evaluation.windows import ALLOWED, BEFORE, MessageWindow, parse_history, parse_window
@@ -33,7 +33,10 @@ MOST_SAMPLES = 2_000
 MOST_JUDGED = 4_000  # samples, or lines of situations, times repeats
 MOST_CONTEXT = 10_000  # characters of JSON: every call to the judge carries it
 MOST_YAML = 100_000  # characters
-NEVER, AUTO, ALWAYS = "never", "auto", "always"
+# When conversations are simulated before an evaluation.
+NEVER = "never"
+AUTO = "auto"
+ALWAYS = "always"
 
 
 def check_judge(name: str, info: ValidationInfo) -> str:
@@ -51,11 +54,12 @@ def check_judge(name: str, info: ValidationInfo) -> str:
 
 def refuse_judge(name: str, *, field: str = "judge") -> None:
     """Refuse a judge that a field names and that cannot be asked, such as a model without a key."""
-    if name and (problem := problem_of("judge", name)):
+    problem = problem_of("judge", name) if name else ""
+    if problem:
         raise Refused({field: f"{field} {name!r}: {problem}"})
 
 
-def _actor(name: str, info: ValidationInfo) -> str:
+def _check_actor(name: str, info: ValidationInfo) -> str:
     """Refuse, but on the command line, an actor that is a file on this machine."""
     is_file = provider_of(name) not in ("anthropic", "offline")
     if is_file and name != model_of("actor") and not is_local(info):
@@ -63,7 +67,7 @@ def _actor(name: str, info: ValidationInfo) -> str:
     return name
 
 
-def _context(context: dict[str, Any]) -> dict[str, Any]:
+def _check_context_size(context: dict[str, Any]) -> dict[str, Any]:
     if len(json.dumps(context, ensure_ascii=False)) > MOST_CONTEXT:
         raise PydanticCustomError("context", f"a JSON object of at most {MOST_CONTEXT:,} characters")
     return context
@@ -71,14 +75,18 @@ def _context(context: dict[str, Any]) -> dict[str, Any]:
 
 def judge_choices() -> list[tuple[str, str]]:
     """Return the judges that may be chosen from outside of this machine, with labels; the configured one first."""
-    return [(name, f"{name} (configured)" if name == settings.JUDGE_MODEL else name) for name in judges_offered()]
+    choices: list[tuple[str, str]] = []
+    for name in judges_offered():
+        label = f"{name} (configured)" if name == settings.JUDGE_MODEL else name
+        choices.append((name, label))
+    return choices
 
 
 Judge = Annotated[str, AfterValidator(check_judge), Shown(choices=judge_choices, metavar="MODEL")]
 Simulate = Annotated[str, OneOf(NEVER, AUTO, ALWAYS), Shown(label="Simulate conversations first")]
 SIMULATE = (
     f"simulate conversations with the agent first and measure what it says in them: {NEVER}, {ALWAYS}, or {AUTO}: where it has fewer than "
-    f"{ENOUGH} messages"
+    f"{ENOUGH_MESSAGES} messages"
 )
 
 
@@ -111,7 +119,7 @@ class EvaluationRequest(Body):
         description="simulate these situations with the agent first and measure what it says in them: YAML as docs/how-to/fail-a-build.md "
         "describes it",
     )
-    actor_model: Annotated[str, AfterValidator(_actor), Shown(label="Model that acts", metavar="MODEL")] = Field(
+    actor_model: Annotated[str, AfterValidator(_check_actor), Shown(label="Model that acts", metavar="MODEL")] = Field(
         "",
         max_length=200,
         description="who acts in simulated conversations (default: the agent's model, or ACTOR_MODEL)",
@@ -158,7 +166,7 @@ class EvaluationRequest(Body):
         description="send the questions as Message Batches: half the price, an answer within a day; a command waits for it, and after "
         "Ctrl-C the same command, or a worker, resumes",
     )
-    additional_context: Annotated[Anything, AfterValidator(_context)] = Field(
+    additional_context: Annotated[Anything, AfterValidator(_check_context_size)] = Field(
         {}, description="shown to the judge as data"
     )
 
@@ -172,7 +180,8 @@ class EvaluationRequest(Body):
         if self.is_simulated and (self.where or self.window.spec != "all"):
             sentence = "measures all that was simulated; where and window are for what was said before"
             raise fault("situations" if self.situations else "simulate", f"simulate {sentence}")
-        if (lines := self.repeats * sum(len(situation.lines) for situation in self.situations)) > MOST_JUDGED:
+        lines = self.repeats * sum(len(situation.lines) for situation in self.situations)
+        if lines > MOST_JUDGED:
             sentence = f"situations of {lines:,} lines with {self.repeats} repeats; at most {MOST_JUDGED:,}"
             raise fault("situations", sentence)
         if self.actor_model and not self.is_simulated:
@@ -181,12 +190,12 @@ class EvaluationRequest(Body):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether simulated speech is measured, whatever the agent has said."""
+        """Return whether simulated speech is measured, whatever the agent has said."""
         return self.simulate == ALWAYS or bool(self.situations)
 
     @property
     def bins(self) -> tuple[Bin, ...]:
-        """The stretches of positions to sample from; empty where it is not by position."""
+        """Return the stretches of positions to sample from; empty where it is not by position."""
         if self.by and not self.position_bins:
             return parse_bins(DEFAULT_BINS)
         return self.position_bins
@@ -213,12 +222,18 @@ class EvaluationRequest(Body):
             simulated=self.is_simulated,
             situations=tuple(situation.model_dump(mode="json") for situation in self.situations),
             position_bins=self.bins,
-            **{name: getattr(self, name) for name in _AS_THEY_ARE},
+            **{name: getattr(self, name) for name in _FIELDS_OF_BOTH},
         )
 
 
-_MADE = ("agent", "channel", "dimensions", "situations", "position_bins")  # by `spec`
-_AS_THEY_ARE = {field.name for field in fields(RunSpec)}.intersection(EvaluationRequest.model_fields).difference(_MADE)
+_CONVERTED = {
+    "agent",
+    "channel",
+    "dimensions",
+    "situations",
+    "position_bins",
+}  # fields of `RunSpec` that `spec` makes itself
+_FIELDS_OF_BOTH = {field.name for field in fields(RunSpec)} & set(EvaluationRequest.model_fields) - _CONVERTED
 
 
 class AgentsRequest(EvaluationRequest, NamedAgents):
@@ -241,21 +256,25 @@ class RunRequest(EvaluationRequest):
     channel: ChannelSlug = Field(ABSENT, description="slug of what is measured")
 
     @model_validator(mode="after")
-    def _one_of_them(self) -> Self:
+    def _check_target(self) -> Self:
         if (self.agent is None) == (self.channel is None):
             given = "none is given" if self.agent is None else "both are given"
             raise fault("agent", f"give the slug of an agent or of a channel, exactly one of them; {given}")
         if self.channel is not None:
-            wrong = [name for name in self.dimensions if name not in CHANNEL_DIMENSIONS]
-            if wrong:
-                allowed = ", ".join(CHANNEL_DIMENSIONS)
-                raise fault(
-                    "dimensions",
-                    f"dimensions {', '.join(wrong)}: measured of an agent; allowed for a channel: {allowed}",
-                )
-            if self.is_simulated:
-                raise fault("simulate", "simulate is for agents, not for a channel")
+            self._check_fits_channel()
         return self
+
+    def _check_fits_channel(self) -> None:
+        """Refuse what can be measured of agents only."""
+        of_agents = [name for name in self.dimensions if name not in CHANNEL_DIMENSIONS]
+        if of_agents:
+            allowed = ", ".join(CHANNEL_DIMENSIONS)
+            raise fault(
+                "dimensions",
+                f"dimensions {', '.join(of_agents)}: measured of an agent; allowed for a channel: {allowed}",
+            )
+        if self.is_simulated:
+            raise fault("simulate", "simulate is for agents, not for a channel")
 
 
 class CaptureRequest(EvaluationRequest):
@@ -271,11 +290,11 @@ class CaptureRequest(EvaluationRequest):
 
 def request_evaluation(
     request: EvaluationRequest, *, agent: Agent | None = None, channel: Channel | None = None, is_baseline: bool = False
-) -> tuple[EvaluationRun, bool]:
+) -> PreparedRun:
     """Have a worker measure what is asked for.
 
     Returns:
-        The run, and whether it is one that asked for the same within 24 hours and had not ended: that one goes on instead.
+        The run; it is resumed if it asked for the same within 24 hours and had not ended.
 
     Raises:
         Refused: As `EvaluationRequest.spec`, or the judge cannot be asked.

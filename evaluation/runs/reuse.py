@@ -1,6 +1,8 @@
-"""What was measured before, so that it need not be measured again."""
+"""Find what was measured before, so that it need not be measured again."""
 
 from __future__ import annotations
+
+from django.db.models import QuerySet
 
 from agents.models import Message
 from evaluation.models import EvaluationRun
@@ -10,7 +12,7 @@ from evaluation.scorers.subjects import synthetic_only
 
 
 def reusable(spec: RunSpec) -> EvaluationRun | None:
-    """The newest completed run that judged just this; None when there is none, a call of it failed, or more was said since.
+    """Return the newest completed run that judged just this; None when there is none, a call of it failed, or more was said since.
 
     A window that moves with the clock (``7d``) is measured again.
     """
@@ -20,13 +22,19 @@ def reusable(spec: RunSpec) -> EvaluationRun | None:
     run: EvaluationRun | None = runs.order_by("-pk").first()
     if run is None:
         return None
-    if any(r.status != EvaluationRun.Status.COMPLETED or failed_call(r) for r in (run, *run.channel_runs.all())):
+    for part in (run, *run.channel_runs.all()):
+        if part.status != EvaluationRun.Status.COMPLETED or failed_call(part):
+            return None
+    if _messages_since(run, spec).exists():
         return None
-    since = Message.objects.filter(created_at__gt=run.created_at)
+    return run
+
+
+def _messages_since(run: EvaluationRun, spec: RunSpec) -> QuerySet[Message]:
+    """Return what was said since the run was made, in the channel, or in the channels in which the agent speaks."""
+    later = Message.objects.filter(created_at__gt=run.created_at)
     if spec.channel is not None:
-        since = since.filter(channel=spec.channel)
-    else:
-        kind = synthetic_only(spec.where, spec.simulated)
-        own = Message.objects.filter(agent=spec.agent, **kind).order_by().values("channel")
-        since = since.filter(channel__in=own, **kind)
-    return None if since.exists() else run
+        return later.filter(channel=spec.channel)
+    kind = synthetic_only(spec.where, spec.simulated)
+    channels = Message.objects.filter(agent=spec.agent, **kind).order_by().values("channel")
+    return later.filter(channel__in=channels, **kind)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -15,27 +16,29 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared_list
+from agents.kit.text.wording import counted
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.planning import Prepared, RunSpec, prepare_run
+from evaluation.runs.planning import PreparedChannel, RunSpec, prepare_run
 from evaluation.windows import parse_window
 
 log = logging.getLogger("evaluation.runs.schedules")
 
-LEAST_MINUTES, MOST_MINUTES = 5, 366 * 24 * 60
+LEAST_MINUTES = 5
+MOST_MINUTES = 366 * 24 * 60
 ALLOWED_EVERY = "minutes, hours, days or weeks such as 30m, 6h, 1d, 1w; from 5m to 366d"
-_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+_TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _EVERY = re.compile(r"(\d{1,6})([mhdw])")
-_MINUTES = {"m": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
+_MINUTES_OF_UNIT = {"m": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
 EXPECTED = (PropositionError, ValueError)  # what is asked for cannot be measured
-_WAITS = (EvaluationRun.Status.PENDING, EvaluationRun.Status.RUNNING, EvaluationRun.Status.PAUSED_BUDGET)
+_NOT_DONE = (EvaluationRun.Status.PENDING, EvaluationRun.Status.RUNNING, EvaluationRun.Status.PAUSED_BUDGET)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fired:
-    """What came of a schedule that was due.
+    """The outcome of firing a schedule.
 
     Attributes:
         runs: The evaluations that wait for a worker now.
@@ -48,36 +51,38 @@ class Fired:
 
     @property
     def outcome(self) -> str:
-        """In a sentence, as it is stored with the schedule."""
-        made = f"{len(self.runs)} evaluation{'s' if len(self.runs) != 1 else ''} queued"
-        left = "; ".join(f"{slug} skipped: {why}" for slug, why in self.skipped.items())
-        return f"{made}; {left}" if left else made
+        """Say it in a sentence, as it is stored with the schedule."""
+        parts = [f"{counted(len(self.runs), 'evaluation')} queued"]
+        parts += [f"{slug} skipped: {why}" for slug, why in self.skipped.items()]
+        return "; ".join(parts)
 
 
 def parse_every(text: str) -> int:
-    """Minutes between two measurements, as people write them.
+    """Read the minutes between two measurements, as people write them.
 
     Raises:
         ValueError: Names the value and what is allowed.
     """
     match = _EVERY.fullmatch(text.strip().lower())
-    minutes = int(match[1]) * _MINUTES[match[2]] if match else 0
+    minutes = 0
+    if match:
+        minutes = int(match[1]) * _MINUTES_OF_UNIT[match[2]]
     if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
         raise ValueError(f"every {text!r}: allowed: {ALLOWED_EVERY}")
     return minutes
 
 
 def every_name(minutes: int) -> str:
-    """As `parse_every` reads it, in the largest unit that fits."""
-    unit = next(unit for unit in "wdhm" if minutes % _MINUTES[unit] == 0)
-    return f"{minutes // _MINUTES[unit]}{unit}"
+    """Write minutes as `parse_every` reads them, in the largest unit that fits."""
+    unit = next(unit for unit in "wdhm" if minutes % _MINUTES_OF_UNIT[unit] == 0)
+    return f"{minutes // _MINUTES_OF_UNIT[unit]}{unit}"
 
 
 def work_one(*, owner: str) -> bool:
-    """Fire a schedule that is due, or look at a run that ended (`after_schedules` in the `apps.py` of the apps above).
+    """Fire a schedule that is due, or have the apps above look at a run that ended (`after_schedules` in their `apps.py`).
 
     Returns:
-        Whether there was one. What `manage.py work` calls.
+        Whether there was one.
     """
     now = timezone.now()
     due = EvaluationSchedule.objects.filter(is_active=True, next_at__lte=now).order_by("next_at", "pk").first()
@@ -87,22 +92,26 @@ def work_one(*, owner: str) -> bool:
 
 
 def fire_if_due(schedule: EvaluationSchedule, *, now: datetime | None = None) -> Fired | None:
-    """Fire a schedule unless another worker did; None then.
+    """Fire a schedule unless another worker did; return None then.
 
     `next_at` moves on in the statement that takes the firing, to its next regular time after now: what was missed while no worker
     ran is measured once, not once per period. The runs are made in the same transaction, so a worker that dies leaves it due.
     """
     now = now or timezone.now()
-    was_due, following = schedule.next_at, next_after(schedule, now)
+    was_due = schedule.next_at
+    following = next_after(schedule, now)
     due = EvaluationSchedule.objects.filter(pk=schedule.pk, is_active=True, next_at=was_due, next_at__lte=now)
-    return _fire(
-        schedule, lambda: bool(due.update(next_at=following, last_fired_at=now)), until=following - schedule.every
-    )
+
+    def take() -> bool:
+        return bool(due.update(next_at=following, last_fired_at=now))
+
+    return _fire(schedule, take, until=following - schedule.every)
 
 
 def fire_now(schedule: EvaluationSchedule) -> Fired:
     """Fire a schedule by hand, whether or not it is due or active; its timetable stays as it is."""
-    now, rows = timezone.now(), EvaluationSchedule.objects.filter(pk=schedule.pk)
+    now = timezone.now()
+    rows = EvaluationSchedule.objects.filter(pk=schedule.pk)
 
     def take() -> bool:
         rows.select_for_update().get()  # a second click waits, and sees the runs of the first
@@ -112,13 +121,18 @@ def fire_now(schedule: EvaluationSchedule) -> Fired:
 
 
 def next_after(schedule: EvaluationSchedule, now: datetime) -> datetime:
-    """The schedule's first regular time after `now`."""
+    """Return the schedule's first regular time after `now`."""
     periods = max(0, (now - schedule.next_at) // schedule.every + 1)
     return schedule.next_at + periods * schedule.every
 
 
 def _fire(schedule: EvaluationSchedule, take: Callable[[], bool], *, until: datetime) -> Fired | None:
-    """Make the runs in the transaction of `take`; one that cannot be fired moves on, too, with the reason as its outcome."""
+    """Make the runs in the transaction of `take`; one that cannot be fired moves on, too, with the reason as its outcome.
+
+    Args:
+        take: Takes the firing; returns False where another worker did.
+        until: The end of the window that is measured.
+    """
     failure: Exception | None = None
     with transaction.atomic():
         if not take():
@@ -139,22 +153,27 @@ def _fire(schedule: EvaluationSchedule, take: Callable[[], bool], *, until: date
         transaction.on_commit(wake_workers)
     if failure is not None and not isinstance(failure, EXPECTED):
         raise failure
-    level = logging.ERROR if failure else logging.WARNING if fired.skipped else logging.INFO
+    level = logging.INFO
+    if failure:
+        level = logging.ERROR
+    elif fired.skipped:
+        level = logging.WARNING
     log.log(level, "schedule %r: %s", schedule.name, outcome)
     return fired
 
 
 def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
-    """A pending run for each agent but those whose last one is not done, and those whose proposition files cannot be used."""
+    """Make a pending run for each agent but those whose last one is not done, and those whose proposition files cannot be used."""
     dimensions = tuple(schedule.dimensions) or default_dimensions()
-    waiting = {
-        run.agent_id: run
-        for run in EvaluationRun.objects.filter(schedule=schedule, agent__isnull=False, status__in=_WAITS)
-    }
-    runs, skipped, channels = [], {}, Prepared()
+    unfinished = EvaluationRun.objects.filter(schedule=schedule, agent__isnull=False, status__in=_NOT_DONE)
+    unfinished_by_agent = {run.agent_id: run for run in unfinished}
+    runs: list[EvaluationRun] = []
+    skipped: dict[str, str] = {}
+    channels: list[PreparedChannel] = []
     for agent in agents_of(schedule):
-        if (held := waiting.get(agent.pk)) is not None:
-            skipped[agent.slug] = f"evaluation {held.pk} of {held.created_at:%Y-%m-%d %H:%M} is {held.status}"
+        earlier = unfinished_by_agent.get(agent.pk)
+        if earlier is not None:
+            skipped[agent.slug] = f"evaluation {earlier.pk} of {earlier.created_at:%Y-%m-%d %H:%M} is {earlier.status}"
             continue
         spec = RunSpec(
             agent=agent,
@@ -167,7 +186,7 @@ def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
             batch=schedule.batch,
         )
         try:
-            runs.append(prepare_run(spec, channels=channels)[0])
+            runs.append(prepare_run(spec, channels=channels).run)
         except PropositionError as error:
             skipped[agent.slug] = f"proposition files cannot be used: {error.problems[0]}"
     if not runs and not skipped:
@@ -176,13 +195,15 @@ def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
 
 
 def agents_of(schedule: EvaluationSchedule) -> list[Agent]:
-    """The agents that a schedule measures: those named, or all, as far as they are active."""
-    named = schedule.agents.all() if schedule.agents.exists() else Agent.objects.listed()
-    return list(named.filter(is_active=True).order_by("slug"))
+    """Return the agents that a schedule measures: those named, or all, as far as they are active."""
+    agents = Agent.objects.listed()
+    if schedule.agents.exists():
+        agents = schedule.agents.all()
+    return list(agents.filter(is_active=True).order_by("slug"))
 
 
 def overlap_note(schedule: EvaluationSchedule) -> str:
-    """Why drift is tested more rarely than the schedule measures, or not at all; empty when each evaluation counts."""
+    """Return why drift is tested more rarely than the schedule measures, or not at all; empty when each evaluation counts."""
     window = parse_window(schedule.window)
     if window.start is None or window.end is None:
         return (
@@ -190,12 +211,13 @@ def overlap_note(schedule: EvaluationSchedule) -> str:
             f"{every_name(schedule.every_minutes)} would be."
         )
     length: timedelta = window.end - window.start
-    if length > schedule.every:
-        return (
-            f"Window {schedule.window} is longer than {every_name(schedule.every_minutes)}: only evaluations that share no messages "
-            f"are tested for drift, about one in {-(-length // schedule.every)}."
-        )
-    return ""
+    if length <= schedule.every:
+        return ""
+    tested = ceil(length / schedule.every)
+    return (
+        f"Window {schedule.window} is longer than {every_name(schedule.every_minutes)}: only evaluations that share no messages "
+        f"are tested for drift, about one in {tested}."
+    )
 
 
 class UnknownSchedule(ValueError):
@@ -203,7 +225,7 @@ class UnknownSchedule(ValueError):
 
 
 def find_schedule(name: str) -> EvaluationSchedule:
-    """The schedule of that name.
+    """Return the schedule of that name.
 
     Raises:
         UnknownSchedule: There is none; says which there are.
@@ -238,30 +260,44 @@ def save_schedule(schedule: EvaluationSchedule, *, agents: Sequence[Agent] | Non
 
 
 def default_window(every_minutes: int) -> str:
-    """The window that joins the one before: as long as the time between two measurements, in whole hours or days."""
-    hours = -(-every_minutes // 60)
-    return f"{hours // 24}d" if hours % 24 == 0 else f"{hours}h"
+    """Return the window that joins the one before: as long as the time between two measurements, in whole hours or days."""
+    hours = ceil(every_minutes / 60)
+    if hours % 24 == 0:
+        return f"{hours // 24}d"
+    return f"{hours}h"
 
 
 def first_time(at: str, *, now: datetime | None = None) -> datetime:
-    """The next time the clock shows ``HH:MM`` in the configured time zone.
+    """Return the next time the clock shows ``HH:MM`` in the configured time zone.
 
     Raises:
         ValueError: Names the value and what is allowed.
     """
-    match = _TIME.fullmatch(at.strip())
+    match = _TIME_OF_DAY.fullmatch(at.strip())
     if match is None:
         raise ValueError(f"at {at!r}: allowed: a time of day such as 03:30")
     local = timezone.localtime(now)
     today = local.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
-    return today if today > local else today + timedelta(days=1)
+    if today > local:
+        return today
+    return today + timedelta(days=1)
 
 
 def schedule_json(schedule: EvaluationSchedule) -> dict[str, Any]:
-    """A schedule as commands print it. `agents` null: every active one; `dimensions` null: all with propositions."""
-    same = ("name", "window", "where", "samples", "every_minutes", "drift_limit", "batch", "is_active", "last_outcome")
+    """Dump a schedule as commands print it. `agents` null: every active one; `dimensions` null: all with propositions."""
+    columns = (
+        "name",
+        "window",
+        "where",
+        "samples",
+        "every_minutes",
+        "drift_limit",
+        "batch",
+        "is_active",
+        "last_outcome",
+    )
     return {
-        **{name: getattr(schedule, name) for name in same},
+        **{name: getattr(schedule, name) for name in columns},
         "agents": [agent.slug for agent in schedule.agents.all()] or None,
         "dimensions": schedule.dimensions or None,
         "judge": schedule.judge or None,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents.kit.models.lease import LeaseLost
 from agents.kit.work.queues import carry_out
@@ -41,14 +41,21 @@ def simulation_spec(spec: RunSpec, simulation: Simulation) -> RunSpec:
     )
 
 
+class SimulatedSpecs(NamedTuple):
+    """Specs of what is measured after simulating, and the simulations that were made for them."""
+
+    specs: list[RunSpec]
+    simulations: list[Simulation]
+
+
 def simulate_specs(
     specs: Sequence[RunSpec],
     *,
     situations: Sequence[Situation] = (),
     actor_model: str = "",
     progress: Callable[[str, int, int], None] = lambda agent, done, total: None,
-) -> tuple[list[RunSpec], list[Simulation]]:
-    """Simulate conversations with agents, and return the specs that measure these, and the simulations.
+) -> SimulatedSpecs:
+    """Simulate conversations with agents.
 
     Args:
         situations: Simulated with every agent, `RunSpec.repeats` times each; each line is judged once. Without any: our own, with the
@@ -57,31 +64,35 @@ def simulate_specs(
         progress: Called with an agent's slug, the number of lines done, and of all lines.
 
     Returns:
-        The specs, those of simulated agents changed to measure the simulation. With our own situations an agent that was silent
-        throughout is measured by its own messages, however few. Other agents that said nothing to measure are left out: the same call
-        continues with those whose actor failed.
+        The simulations, and the specs, those of simulated agents changed to measure the simulation. With our own situations an agent
+        that was silent throughout is measured by its own messages, however few. Other agents that said nothing to measure are left
+        out: the same call continues with those whose actor failed.
     """
-    ours = () if situations else load_situations()
+    with_own_situations = not situations
+    if with_own_situations:
+        situations = load_situations()
     measured: list[RunSpec] = []
     simulations: list[Simulation] = []
     for spec in specs:
-        if spec.agent is None or (ours and not has_little_speech(spec)):
+        if spec.agent is None or (with_own_situations and not has_little_speech(spec)):
             measured.append(spec)
             continue
         simulation = simulate(
             agent=spec.agent,
-            situations=situations or ours,
+            situations=situations,
             actor_model=actor_model,
-            repeats=1 if ours else spec.repeats,
+            repeats=1 if with_own_situations else spec.repeats,
             progress=partial(progress, spec.agent.slug),
-            reuse=bool(ours),
+            reuse=with_own_situations,
         )
         simulations.append(simulation)
         if simulation.usable:
-            measured.append(simulation_spec(spec if ours else replace(spec, repeats=1), simulation))
-        elif ours and simulation.complete:  # silent throughout, or skipped
+            # The repeats of a team's situations were simulated: each line is judged once.
+            judged = spec if with_own_situations else replace(spec, repeats=1)
+            measured.append(simulation_spec(judged, simulation))
+        elif with_own_situations and simulation.complete:  # silent throughout, or skipped
             measured.append(spec)
-    return measured, simulations
+    return SimulatedSpecs(measured, simulations)
 
 
 LEASE = timedelta(minutes=10)  # longer than a line takes; extended with every line
@@ -94,11 +105,11 @@ def simulate_for(run: EvaluationRun, *, owner: str) -> None:
     Where the actor failed the run is failed, where the agent's budget is used up paused, each with the reason; an agent that was silent
     throughout is measured by its own messages, however few.
     """
-    carry_out(run, partial(_simulated, owner=owner), owner=owner)
+    carry_out(run, partial(_simulate_and_plan, owner=owner), owner=owner)
 
 
-def _simulated(run: EvaluationRun, *, owner: str) -> dict[str, Any] | None:
-    """Simulate and plan; returns the columns of the run's end, None where it goes on."""
+def _simulate_and_plan(run: EvaluationRun, *, owner: str) -> dict[str, Any] | None:
+    """Simulate what a run measures and plan what to judge; return the columns of the run's end, None where it is to be judged now."""
 
     def renew(done: int, total: int) -> None:
         if not run.extend_lease(owner=owner, lease=LEASE):
@@ -106,7 +117,8 @@ def _simulated(run: EvaluationRun, *, owner: str) -> dict[str, Any] | None:
 
     assert run.agent is not None  # noqa: S101 (only an agent's run is simulated)
     renew(0, 0)
-    chosen, spec = [Situation.model_validate(one) for one in run.situations], _spec_of(run)
+    chosen = [Situation.model_validate(situation) for situation in run.situations]
+    spec = _spec_of(run)
     try:
         simulation = simulate(
             agent=run.agent,
@@ -117,18 +129,22 @@ def _simulated(run: EvaluationRun, *, owner: str) -> dict[str, Any] | None:
             reuse=not chosen,
         )
         if simulation.failed:
-            if why := why_over_budget(run.agent, actor_of(run.agent, run.actor_model)):
-                return {"status": Status.PAUSED_BUDGET, "error": why}
+            over_budget = why_over_budget(run.agent, actor_of(run.agent, run.actor_model))
+            if over_budget:
+                return {"status": Status.PAUSED_BUDGET, "error": over_budget}
             return {"status": Status.FAILED, "error": f"not simulated: {simulation.problem}"[:1000]}
-        spec = replace(spec, repeats=1) if chosen else spec
-        plan_later(run, simulation_spec(spec, simulation) if simulation.usable else spec, owner=owner)
+        if chosen:  # their repeats were simulated: each line is judged once
+            spec = replace(spec, repeats=1)
+        if simulation.usable:
+            spec = simulation_spec(spec, simulation)
+        plan_later(run, spec, owner=owner)
     except PropositionError as error:
         return {"status": Status.FAILED, "error": str(error)}
     return None
 
 
 def _spec_of(run: EvaluationRun) -> RunSpec:
-    """What a run that waits for its simulation asks for, as a spec of real speech."""
+    """Return what a run that waits for its simulation asks for, as a spec of real speech."""
     same = ("agent", "samples", "seed", "per_call", "judge", "is_baseline", "repeats", "hard", "double_check", "method")
     return RunSpec(
         **{name: getattr(run, name) for name in (*same, "additional_context")},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -44,20 +43,20 @@ def reopen_failed(run: EvaluationRun) -> int:
 
 
 def failed_call(run: EvaluationRun) -> str:
-    """Why one of the run's calls failed; empty when none did."""
+    """Return why one of the run's calls failed; empty when none did."""
     return run.scores.filter(CALL_FAILED).values_list("reason", flat=True).first() or ""
 
 
 def judge_answered(run: EvaluationRun) -> bool:
-    """Whether the judge answered any call: what rules and preconditions settle needs no judge."""
+    """Return whether the judge answered any call: what rules and preconditions settle needs no judge."""
     return run.scores.filter(judge=run.judge).exclude(CALL_FAILED).exists()
 
 
-ANSWERED = ~CALL_FAILED & ~Q(judge__in=["", RULE_JUDGE])  # by the judge, be it that it cannot tell
+ANSWERED = ~CALL_FAILED & ~Q(judge__in=["", RULE_JUDGE])  # by the judge; "cannot tell" is an answer
 
 
 def unanswered(runs: Sequence[EvaluationRun]) -> set[tuple[int, str]]:
-    """Run and dimension where the judge was asked and answered nothing: what rules score there is no score of this judge."""
+    """Return run and dimension where the judge was asked and answered nothing: what rules score there is no score of this judge."""
     rows = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs]).order_by()
     per_dimension = rows.values("evaluation_run", "dimension").annotate(
         failed=Count("pk", filter=CALL_FAILED), answered=Count("pk", filter=ANSWERED)
@@ -66,7 +65,7 @@ def unanswered(runs: Sequence[EvaluationRun]) -> set[tuple[int, str]]:
 
 
 def refusal(runs: Iterable[EvaluationRun]) -> str:
-    """Why the judge refused every question of these runs, and would again: key, model or address are wrong; else empty."""
+    """Return why the judge refused every question of these runs, and would again: key, model or address are wrong; else empty."""
     keys = {run.pk for run in runs}
     keys.update(ChannelShare.objects.filter(agent_run__in=keys).values_list("channel_run", flat=True))
     rows = EvaluationScore.objects.filter(evaluation_run__in=keys)
@@ -77,19 +76,18 @@ def refusal(runs: Iterable[EvaluationRun]) -> str:
 
 
 MESSAGES = Q(dimension__in=BY_MESSAGE, over_window=False)  # judged message by message, not once over the window
-# Settled, and of messages not out of reach; a window is asked few claims, and one of five that is scored is not all of it. A trivial
-# judgement is left out: it could not be false there, so nothing is missing.
-COVERABLE = Q(status="scored") | (
-    Q(status="unscored") & ~Q(judge="") & (~Q(cause=OUT_OF_REACH) | ~Q(dimension__in=BY_MESSAGE))
-)
+# What a share is counted of. A claim about a message that this judge cannot reach is left out. One about a window is counted: a window is
+# asked few claims, and one of five that is scored is not all of it. A trivial judgement is left out: it could not be false there.
+_REACHABLE = ~Q(cause=OUT_OF_REACH) | ~Q(dimension__in=BY_MESSAGE)
+COVERABLE = Q(status="scored") | (Q(status="unscored") & ~Q(judge="") & _REACHABLE)
 STATISTICS = Q(judge__startswith="offline:", served_model=STATISTIC)
 
 TOO_LITTLE = "not enough data"
-FEW = 8  # judgements of which no percentage is shown
+FEW = 8  # judgements; of fewer no percentage is shown
 
 
 def share_counts() -> dict[str, Any]:
-    """Annotations for `EvaluationScore` rows: what was scored of what this judge can score (`asked`); of repeats the first."""
+    """Return annotations for `EvaluationScore` rows: what was scored of what this judge can score (`asked`); of repeats the first."""
     once = Q(repeat=1)
     return {"scored_once": Count("pk", filter=once & Q(status="scored")), "asked": Count("pk", filter=once & COVERABLE)}
 
@@ -103,12 +101,14 @@ class Share:
 
     @property
     def value(self) -> float | None:
-        """0 to 1; None when there was nothing to score."""
-        return self.scored / self.asked if self.asked else None
+        """Return 0 to 1; None when there was nothing to score."""
+        if not self.asked:
+            return None
+        return self.scored / self.asked
 
     @property
     def rounded(self) -> float | None:
-        """As JSON holds it."""
+        """Return the value as JSON holds it."""
         return None if self.value is None else round(self.value, 4)
 
     def __add__(self, other: Share) -> Share:
@@ -123,34 +123,38 @@ ShareShown = Annotated[Share | None, PlainSerializer(lambda share: share and sha
 
 
 def total(shares: Iterable[Share]) -> Share:
+    """Add up shares."""
     return sum(shares, NOTHING)
 
 
 def percent(share: Share | None) -> str:
-    """E.g. ``24 %``, of a few ``1 of 5``; empty where there was nothing to score. Only all is 100 %, and only nothing is 0 %."""
+    """Write a share, e.g. ``24 %``, of a few ``1 of 5``; empty where there was nothing to score. Only all is 100 %, only nothing 0 %."""
     if share is None or share.value is None:
         return ""
     if share.asked < FEW:
         return str(share)
-    shown = round(100 * share.value)
+    percentage = round(100 * share.value)
     if 0 < share.scored < share.asked:
-        shown = min(99, max(1, shown))
-    return f"{shown} %"
+        percentage = min(99, max(1, percentage))
+    return f"{percentage} %"
 
 
 def with_share(score: str, share: Share | None, *, between: str = " · ") -> str:
-    """A score and the share behind it, as every cell has them: ``8.3 · 24 %``."""
-    return between.join(filter(None, (score, percent(share))))
+    """Write a score and the share behind it, as every cell has them: ``8.3 · 24 %``."""
+    return between.join(part for part in (score, percent(share)) if part)
 
 
 def words_or_share(score: str, share: Share | None, *, of_words: bool, between: str = " · ") -> str:
-    """A score of a comparison: ``8.3 · 24 %``; by the statistic of repeated words, which no judge gave, ``8.3 · words``."""
-    return f"{score}{between}words" if of_words else with_share(score, share, between=between)
+    """Write a score of a comparison: ``8.3 · 24 %``; by the statistic of repeated words, which no judge gave, ``8.3 · words``."""
+    if of_words:
+        return f"{score}{between}words"
+    return with_share(score, share, between=between)
 
 
 def why_too_little(share: Share) -> str:
-    """Why these judgements of single messages make no score; empty when they do, and where there was nothing to score."""
-    needed, least = settings.SCORE_MIN_JUDGEMENTS, settings.SCORE_MIN_COVERAGE
+    """Return why these judgements of single messages make no score; empty when they do, and where there was nothing to score."""
+    needed = settings.SCORE_MIN_JUDGEMENTS
+    least = settings.SCORE_MIN_COVERAGE
     if not share.asked:
         return ""
     if share.scored < needed:
@@ -161,39 +165,50 @@ def why_too_little(share: Share) -> str:
 
 
 def shares_of(runs: Collection[int]) -> dict[int, dict[str, Share]]:
-    """The share scored per evaluation and dimension, an agent's channel dimensions from its channels' evaluations; in two queries."""
-    agent_runs: dict[int, list[int]] = {pk: [pk] for pk in runs}  # by the evaluation that has the judgements
+    """Return the share scored per evaluation and dimension, in two queries.
+
+    An agent's channel dimensions are in its channels' evaluations.
+
+    Args:
+        runs: Primary keys.
+    """
+    # The evaluations to which the judgements of an evaluation count: itself, or the agents' that are linked to a channel's.
+    counted_in: dict[int, list[int]] = {run: [run] for run in runs}
     links = ChannelShare.objects.filter(agent_run__in=runs).order_by().values_list("agent_run", "channel_run")
     for run, channel_run in links:
-        agent_runs.setdefault(channel_run, []).append(run)
-    rows = EvaluationScore.objects.filter(evaluation_run__in=list(agent_runs), repeat=1).order_by()
-    shares: dict[int, dict[str, Share]] = {pk: {} for pk in runs}
-    for part, dimension, scored, asked in rows.values_list("evaluation_run", "dimension").annotate(**share_counts()):
-        for run in agent_runs[part]:
-            shares[run][dimension] = shares[run].get(dimension, NOTHING) + Share(scored, asked)
+        counted_in.setdefault(channel_run, []).append(run)
+    judgements = EvaluationScore.objects.filter(evaluation_run__in=list(counted_in), repeat=1).order_by()
+    counts = judgements.values_list("evaluation_run", "dimension").annotate(**share_counts())
+    shares: dict[int, dict[str, Share]] = {run: {} for run in runs}
+    for judged_run, dimension, scored, asked in counts:
+        for run in counted_in[judged_run]:
+            before = shares[run].get(dimension, NOTHING)
+            shares[run][dimension] = before + Share(scored, asked)
     return shares
 
 
 def window_statistics(stored: Mapping[str, Any]) -> dict[str, dict[str, list[Observation]]]:
-    """By dimension and proposition the exact statistic of a window, message by message, from `EvaluationRun.figures`.
+    """Return by dimension and proposition the exact statistic of a window, message by message, from `EvaluationRun.figures`.
 
     Comparisons go by it, also where the claim itself is unscored: see `evaluation.scorers.fluency.figures`.
     """
-    return {
-        dimension: {
-            proposition: [Observation(score, of["weight"], key) for key, score in of["scores"].items()]
-            for proposition, of in figures["phrases"].items()
-        }
-        for dimension, figures in stored.items()
-        if "phrases" in figures
-    }
+    statistics: dict[str, dict[str, list[Observation]]] = {}
+    for dimension, figures in stored.items():
+        if "phrases" not in figures:
+            continue
+        statistics[dimension] = {}
+        for proposition, phrases in figures["phrases"].items():
+            weight = phrases["weight"]
+            observations = [Observation(score, weight, message) for message, score in phrases["scores"].items()]
+            statistics[dimension][proposition] = observations
+    return statistics
 
 
 Usd = Annotated[Decimal | None, PlainSerializer(lambda usd: None if usd is None else float(usd))]
 
 
 class Numbers(BaseModel):
-    """What was judged of a proposition or a dimension.
+    """The numbers of a proposition or a dimension.
 
     Attributes:
         score: Mean over its items of their scored judgements, 0 to 9; None when none was scored.
@@ -222,7 +237,7 @@ class PropositionSummary(Numbers):
 
 
 class ChannelScore(BaseModel):
-    """What one channel contributes to an agent's dimension. `messages` are the agent's there: its weight in the mean."""
+    """The part of one channel in an agent's dimension. `messages` are the agent's there: its weight in the mean."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
@@ -254,40 +269,48 @@ class DimensionSummary(Numbers):
 
     @property
     def measured(self) -> bool:
-        """Whether there is a number: a score or a count."""
+        """Return whether there is a number: a score or a count."""
         return self.score is not None or self.count is not None
 
     @property
     def weakest(self) -> PropositionSummary | None:
-        """The proposition with the lowest mean; None when nothing was scored."""
-        return min((p for p in self.propositions if p.score is not None), key=lambda p: (p.score, p.id), default=None)
+        """Return the proposition with the lowest mean; None when nothing was scored."""
+        scored = [proposition for proposition in self.propositions if proposition.score is not None]
+        return min(scored, key=lambda proposition: (proposition.score, proposition.id), default=None)
 
     @property
     def fell_short(self) -> bool:
-        """Whether there were judgements enough for a score, and too few of them were scored; with fewer there was little to judge."""
+        """Return whether there were judgements enough for a score, and too few of them were scored."""
         return bool(self.reason) and self.share.asked >= settings.SCORE_MIN_JUDGEMENTS
 
     @model_serializer
-    def _dumped(self) -> dict[str, Any]:
+    def _dump(self) -> dict[str, Any]:
         number = "count" if self.dimension in COUNTED else "score"
-        channels = [
-            {
-                "channel": part.run.channel.slug if part.run.channel else None,
-                "evaluation_run": part.run.pk,
-                "messages": part.messages,
-                number: getattr(part, number),
-                "coverage": part.share.rounded,
-            }
-            for part in self.channels
-        ]
-        return {
+        document: dict[str, Any] = {
             number: getattr(self, number),
-            **{name: getattr(self, name) for name in ("scored", "trivial", "unscored")},
+            "scored": self.scored,
+            "trivial": self.trivial,
+            "unscored": self.unscored,
             "coverage": self.share.rounded,
-            "propositions": {p.id: getattr(p, number) for p in self.propositions},
-            **({} if self.noise is None else {"noise": self.noise}),
-            **({"channels": channels} if channels else {}),
-            **({"reason": self.reason} if self.reason else {}),
+            "propositions": {proposition.id: getattr(proposition, number) for proposition in self.propositions},
+        }
+        if self.noise is not None:
+            document["noise"] = self.noise
+        if self.channels:
+            document["channels"] = [self._dump_channel(channel, number) for channel in self.channels]
+        if self.reason:
+            document["reason"] = self.reason
+        return document
+
+    @staticmethod
+    def _dump_channel(channel_score: ChannelScore, number: str) -> dict[str, Any]:
+        channel = channel_score.run.channel
+        return {
+            "channel": channel.slug if channel else None,
+            "evaluation_run": channel_score.run.pk,
+            "messages": channel_score.messages,
+            number: getattr(channel_score, number),
+            "coverage": channel_score.share.rounded,
         }
 
 
@@ -302,8 +325,18 @@ class Spending(BaseModel):
     cost_usd: Usd = None
 
 
+def sum_if_all_priced(costs: Iterable[Decimal | None]) -> Decimal | None:
+    """Return the sum of the costs; None when one of them is unpriced."""
+    total = Decimal(0)
+    for cost in costs:
+        if cost is None:
+            return None
+        total += cost
+    return total
+
+
 class Used(Spending):
-    """What calls that were made used. `unpriced_calls`: how many of them the cost leaves out."""
+    """Sums over calls that were made. `unpriced_calls`: how many of them the cost leaves out."""
 
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
@@ -312,8 +345,10 @@ class Used(Spending):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def cache_read_share(self) -> float | None:
-        """Share of the input tokens that was read from the prompt cache, 0 to 1; None when nothing was sent."""
-        return round(self.cache_read_tokens / self.input_tokens, 4) if self.input_tokens else None
+        """Return the share of the input tokens that was read from the prompt cache, 0 to 1; None when nothing was sent."""
+        if not self.input_tokens:
+            return None
+        return round(self.cache_read_tokens / self.input_tokens, 4)
 
 
 class RunSummary(Used):
@@ -330,364 +365,536 @@ class RunSummary(Used):
 
     @property
     def share(self) -> Share:
-        """How much was scored over all dimensions."""
-        return total(d.share for d in self.dimensions.values())
+        """Return how much was scored over all dimensions."""
+        return total(dimension.share for dimension in self.dimensions.values())
 
     @property
     def measured(self) -> bool:
-        """Whether any dimension has a number. A count is one, and is in no `overall_score`."""
-        return any(d.measured for d in self.dimensions.values())
+        """Return whether any dimension has a number. A count is one, and is in no `overall_score`."""
+        return any(dimension.measured for dimension in self.dimensions.values())
 
     @property
     def comparable(self) -> bool:
-        """Whether it can be compared: any dimension has a number, or a statistic."""
+        """Return whether it can be compared: any dimension has a number, or a statistic."""
         return self.measured or bool(window_statistics(self.run.figures))
 
     @property
     def searched(self) -> bool:
-        """Whether an offline judge searched messages for cues, be it in vain: the share with a hit compares."""
+        """Return whether an offline judge searched messages for cues, be it in vain: the share with a hit compares."""
         by_message = [dimension for name, dimension in self.dimensions.items() if name in BY_MESSAGE]
         return is_heuristic(self.run.judge) and any(dimension.share.asked for dimension in by_message)
 
     @model_serializer
-    def _dumped(self) -> dict[str, Any]:
+    def _dump(self) -> dict[str, Any]:
         run = self.run
-        usual = run.procedure == "plumbline" and run.repeats == 1
-        return {
-            **({"channel": run.channel.slug} if run.channel else {"agent": run.agent.slug if run.agent else None}),
-            "evaluation_run": run.pk,
-            "status": run.status,
-            "error": run.error,
-            **({} if usual else {"procedure": run.procedure, "repeats": run.repeats}),
-            **({"simulated": True, "actor_model": run.actor_model} if run.simulated else {}),
-            **({"swap_test": run.swap_test} if run.swap_test else {}),
-            "persona_digest": run.persona_digest,
-            "overall_score": self.overall_score,
-            "coverage": self.share.rounded,
-            "dimensions": {
-                name: (self.dimensions.get(name) or DimensionSummary(dimension=name)).model_dump()
-                for name in run.dimensions
-            },
-            **{name: getattr(self, name) for name in ("calls", "tokens")},
-            "cost_usd": None if self.cost_usd is None else float(self.cost_usd),
-            **{name: getattr(self, name) for name in ("unpriced_calls", "cache_read_share")},
-        }
+        document: dict[str, Any] = {}
+        if run.channel:
+            document["channel"] = run.channel.slug
+        else:
+            document["agent"] = run.agent.slug if run.agent else None
+        document["evaluation_run"] = run.pk
+        document["status"] = run.status
+        document["error"] = run.error
+        if run.procedure != "plumbline" or run.repeats != 1:
+            document["procedure"] = run.procedure
+            document["repeats"] = run.repeats
+        if run.simulated:
+            document["simulated"] = True
+            document["actor_model"] = run.actor_model
+        if run.swap_test:
+            document["swap_test"] = run.swap_test
+        document["persona_digest"] = run.persona_digest
+        document["overall_score"] = self.overall_score
+        document["coverage"] = self.share.rounded
+        document["dimensions"] = {}
+        for name in run.dimensions:
+            dimension = self.dimensions.get(name) or DimensionSummary(dimension=name)
+            document["dimensions"][name] = dimension.model_dump()
+        document["calls"] = self.calls
+        document["tokens"] = self.tokens
+        document["cost_usd"] = None if self.cost_usd is None else float(self.cost_usd)
+        document["unpriced_calls"] = self.unpriced_calls
+        document["cache_read_share"] = self.cache_read_share
+        return document
 
 
 def rounded(value: float | None) -> float | None:
-    """As scores are stored and shown: four decimals."""
+    """Round a score to four decimals, as it is stored and shown."""
     return None if value is None else round(value, 4)
 
 
 _STATUSES = ("scored", "trivial", "unscored", "pending")
-_BY_STATUS = {status: Count("pk", filter=Q(status=status)) for status in _STATUSES}
-# What they have is partial.
+_COUNTS_BY_STATUS = {status: Count("pk", filter=Q(status=status)) for status in _STATUSES}
+# The judgements of these are only a part, so they have no score.
 WITHOUT_SCORE = (EvaluationRun.Status.FAILED, EvaluationRun.Status.ERRORED, EvaluationRun.Status.CANCELLED)
 
 
 # -- sums of judgements
-def dimension_summaries(scores: Iterable[Mapping[str, Any]]) -> dict[str, DimensionSummary]:
-    """Dimensions from a row per dimension and proposition.
+@dataclass(slots=True)
+class _PropositionSums:
+    """Sums over the judgements of one proposition in one run.
 
-    A row has `dimension`, `proposition_id`, `weight`, `inverted`, the judgements by status, `total` (the sum of the means of its
-    `items`; without repeats each scored judgement is one), `scored_once` and `asked` (see `share_counts`), `of_messages` (how many are
-    judged message by message), `statistics` (how many an offline judge computes), `why` (the reason of one of these without a score),
-    `count` (None where it is scored); with repeats also `squares` and `freedom` for the noise.
+    Attributes:
+        scored, trivial, unscored, pending: Judgements in that status.
+        items: What was scored: a message, a pair, or the window judged at once; its repeats are one item.
+        total: Sum of the items' mean scores.
+        squares: Sum of the squared deviations of scores from their item's mean; ÷ `freedom` it is the variance of one judgement.
+        scored_once, asked: See `share_counts`.
+        of_messages: Judgements of single messages.
+        statistics: Judgements that an offline judge computes.
+        why: The reason of one of these without a score.
+        count: What was counted; None where it is scored.
     """
-    grouped: dict[str, list[Mapping[str, Any]]] = {}
-    for row in scores:
-        grouped.setdefault(str(row["dimension"]), []).append(row)
-    return {dimension: _dimension(dimension, rows) for dimension, rows in sorted(grouped.items())}
 
+    run: int
+    dimension: str
+    proposition_id: str
+    weight: float = 0.0
+    inverted: bool = False
+    scored: int = 0
+    trivial: int = 0
+    unscored: int = 0
+    pending: int = 0
+    items: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    freedom: int = 0
+    scored_once: int = 0
+    asked: int = 0
+    of_messages: int = 0
+    statistics: int = 0
+    why: str = ""
+    count: int | None = None
 
-def _dimension(dimension: str, rows: list[Mapping[str, Any]]) -> DimensionSummary:
-    propositions = []
-    weighted = weights = 0.0
-    for row in sorted(rows, key=lambda r: str(r["proposition_id"])):
-        items, points, weight = row.get("items", row["scored"]), float(row["total"]), float(row["weight"])
-        if (count := row["count"]) is None:
-            weighted += weight * points
-            weights += weight * items
-        propositions.append(
-            PropositionSummary(
-                id=str(row["proposition_id"]),
-                score=rounded(points / items) if items and count is None else None,
-                weight=weight,
-                inverted=bool(row["inverted"]),
-                count=count,
-                share=Share(row["scored_once"], row["asked"]),
-                **{status: row[status] for status in _STATUSES},
-            )
+    @property
+    def share(self) -> Share:
+        return Share(self.scored_once, self.asked)
+
+    def summary(self) -> PropositionSummary:
+        """Return what was judged of the proposition."""
+        score = None
+        if self.items and self.count is None:
+            score = rounded(self.total / self.items)
+        return PropositionSummary(
+            id=self.proposition_id,
+            score=score,
+            weight=self.weight,
+            inverted=self.inverted,
+            count=self.count,
+            share=self.share,
+            scored=self.scored,
+            trivial=self.trivial,
+            unscored=self.unscored,
+            pending=self.pending,
         )
-    of_messages = total(Share(row["scored_once"], row["asked"]) for row in rows if row["of_messages"])
-    reason = why_too_little(of_messages)
-    if reason and not of_messages.scored:
-        why = next((row["why"] for row in rows if row.get("why")), "")
-        reason = f"{TOO_LITTLE}: {why}" if why else reason
-    freedom = sum(row.get("freedom", 0) for row in rows)
+
+
+def _dimension_summaries(sums: Iterable[_PropositionSums]) -> dict[str, DimensionSummary]:
+    """Sum up the dimensions of one run from the sums of its propositions."""
+    by_dimension: dict[str, list[_PropositionSums]] = {}
+    for proposition in sums:
+        by_dimension.setdefault(proposition.dimension, []).append(proposition)
+    return {dimension: _dimension(dimension, group) for dimension, group in sorted(by_dimension.items())}
+
+
+def _dimension(dimension: str, sums: Sequence[_PropositionSums]) -> DimensionSummary:
+    """Sum up one dimension of one run."""
+    ordered = sorted(sums, key=lambda proposition: proposition.proposition_id)
+    propositions = tuple(proposition.summary() for proposition in ordered)
+    reason = _why_no_score(ordered)
+    numbers = _numbers_together([(1, proposition) for proposition in propositions])
     return DimensionSummary(
         dimension=dimension,
-        propositions=tuple(propositions),
-        noise=rounded(sqrt(sum(row.get("squares", 0.0) for row in rows) / freedom)) if freedom else None,
+        propositions=propositions,
+        score=None if reason else _weighted_mean(ordered),
+        count=numbers.count,
+        scored=numbers.scored,
+        trivial=numbers.trivial,
+        unscored=numbers.unscored,
+        pending=numbers.pending,
+        share=numbers.share,
+        noise=_noise(ordered),
         reason=reason,
-        statistics=sum(row.get("statistics", 0) for row in rows),
-        **{
-            **_together([(1, p) for p in propositions]),
-            "score": rounded(weighted / weights) if weights and not reason else None,
-        },
+        statistics=sum(proposition.statistics for proposition in ordered),
     )
 
 
-def _together(parts: Sequence[tuple[int, Numbers]]) -> dict[str, Any]:
-    """The numbers of several parts: the mean of their scores, weighted; the sums of their counts and judgements."""
-    scored = [(n, part.score) for n, part in parts if part.score is not None]
-    counts = [part.count for _, part in parts if part.count is not None]
-    return {
-        "score": rounded(sum(n * score for n, score in scored) / sum(n for n, _ in scored)) if scored else None,
-        "count": sum(counts) if counts else None,
-        "share": total(part.share for _, part in parts),
-        **{status: sum(getattr(part, status) for _, part in parts) for status in _STATUSES},
-    }
+def _weighted_mean(sums: Sequence[_PropositionSums]) -> float | None:
+    """Return the mean over all items, each weighted by its proposition; None when none was scored (AC-6.0.9)."""
+    points = weights = 0.0
+    for proposition in sums:
+        if proposition.count is None:
+            points += proposition.weight * proposition.total
+            weights += proposition.weight * proposition.items
+    if not weights:
+        return None
+    return rounded(points / weights)
+
+
+def _noise(sums: Sequence[_PropositionSums]) -> float | None:
+    """Return the standard deviation of a judgement around the mean of its item's repeats; None without repeats."""
+    freedom = sum(proposition.freedom for proposition in sums)
+    if not freedom:
+        return None
+    squares = sum(proposition.squares for proposition in sums)
+    return rounded(sqrt(squares / freedom))
+
+
+def _why_no_score(sums: Sequence[_PropositionSums]) -> str:
+    """Return why a dimension has no score although there was something to score; empty when it has one."""
+    share = total(proposition.share for proposition in sums if proposition.of_messages)
+    reason = why_too_little(share)
+    if not reason or share.scored:
+        return reason
+    for proposition in sums:
+        if proposition.why:
+            return f"{TOO_LITTLE}: {proposition.why}"
+    return reason
+
+
+def _numbers_together(parts: Sequence[tuple[int, Numbers]]) -> Numbers:
+    """Return the numbers of several parts: the mean of their scores, weighted; the sums of their counts and judgements.
+
+    Args:
+        parts: Each with its weight.
+    """
+    points = 0.0
+    weights = 0
+    counts: list[int] = []
+    for weight, part in parts:
+        if part.score is not None:
+            points += weight * part.score
+            weights += weight
+        if part.count is not None:
+            counts.append(part.count)
+    return Numbers(
+        score=rounded(points / weights) if weights else None,
+        count=sum(counts) if counts else None,
+        scored=sum(part.scored for _, part in parts),
+        trivial=sum(part.trivial for _, part in parts),
+        unscored=sum(part.unscored for _, part in parts),
+        pending=sum(part.pending for _, part in parts),
+        share=total(part.share for _, part in parts),
+    )
 
 
 def _linked_dimension(dimension: str, parts: Sequence[tuple[ChannelShare, DimensionSummary]]) -> DimensionSummary:
-    """One dimension of an agent from its channels: the mean of their scores weighted by its messages there, the sum of their counts."""
-    noises = [part.noise for _, part in parts if part.noise is not None]
+    """Sum up one dimension of an agent over its channels: the mean of their scores, weighted by its messages; the sum of counts."""
+    noises: list[float] = []
+    channels: list[ChannelScore] = []
     by_id: dict[str, list[tuple[int, PropositionSummary]]] = {}
-    for share, part in parts:
-        for proposition in part.propositions:
-            by_id.setdefault(proposition.id, []).append((share.messages, proposition))
+    for link, summary in parts:
+        if summary.noise is not None:
+            noises.append(summary.noise)
+        channels.append(
+            ChannelScore(
+                run=link.channel_run,
+                messages=link.messages,
+                score=summary.score,
+                count=summary.count,
+                share=summary.share,
+            )
+        )
+        for proposition in summary.propositions:
+            by_id.setdefault(proposition.id, []).append((link.messages, proposition))
+    propositions: list[PropositionSummary] = []
+    for _, group in sorted(by_id.items()):
+        first = group[0][1]
+        propositions.append(first.model_copy(update=dict(_numbers_together(group))))
+    noise = None
+    if noises:
+        noise = rounded(sqrt(sum(noise_of_channel**2 for noise_of_channel in noises) / len(noises)))
     return DimensionSummary(
         dimension=dimension,
-        propositions=tuple(group[0][1].model_copy(update=_together(group)) for _, group in sorted(by_id.items())),
-        noise=rounded(sqrt(sum(noise**2 for noise in noises) / len(noises))) if noises else None,
-        statistics=sum(part.statistics for _, part in parts),
-        channels=tuple(
-            ChannelScore(
-                run=share.channel_run, messages=share.messages, score=part.score, count=part.count, share=part.share
-            )
-            for share, part in parts
-        ),
-        **_together([(share.messages, part) for share, part in parts]),
+        propositions=tuple(propositions),
+        noise=noise,
+        statistics=sum(summary.statistics for _, summary in parts),
+        channels=tuple(channels),
+        **dict(_numbers_together([(link.messages, summary) for link, summary in parts])),
     )
 
 
-def _repeated_rows(runs: Collection[int]) -> Iterator[dict[str, Any]]:
-    """Rows for `dimension_summaries` from the repeats of each item (a message, a pair, or the window judged at once).
+_PROPOSITION_OF_RUN = ("evaluation_run", "dimension", "proposition_id")
 
-    `squares` (squared deviations from the items' means) ÷ `freedom` is the variance of one judgement.
-    """
+
+def _sums_by_run(runs: Sequence[EvaluationRun]) -> dict[int, list[_PropositionSums]]:
+    """Sum up the judgements of each proposition, by run; in as many queries as for one run."""
+    by_run: dict[int, list[_PropositionSums]] = {run.pk: [] for run in runs}
+    without_repeats = [run.pk for run in runs if run.repeats == 1]
+    with_repeats = [run.pk for run in runs if run.repeats > 1]
+    for sums in _sums_without_repeats(without_repeats):
+        by_run[sums.run].append(sums)
+    if with_repeats:
+        for sums in _sums_of_repeats(with_repeats):
+            by_run[sums.run].append(sums)
+    return by_run
+
+
+def _sums_without_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
+    """Sum up the judgements of runs that judged each item once: each scored judgement is an item."""
+    judgements = EvaluationScore.objects.filter(evaluation_run__in=runs).order_by()
+    rows: Any = judgements.values(*_PROPOSITION_OF_RUN).annotate(
+        heaviest=Max("weight"),
+        with_inverted=Count("pk", filter=Q(inverted=True)),
+        total=Coalesce(Sum("score", filter=Q(status="scored")), 0),
+        **share_counts(),
+        **_COUNTS_BY_STATUS,
+        of_messages=Count("pk", filter=MESSAGES),
+        statistics=Count("pk", filter=STATISTICS),
+        why=Min("reason", filter=STATISTICS & Q(status="unscored")),
+        counted=Sum("count"),  # of one row: nothing is repeated
+    )
+    for row in rows:
+        yield _PropositionSums(
+            run=row["evaluation_run"],
+            dimension=row["dimension"],
+            proposition_id=row["proposition_id"],
+            weight=float(row["heaviest"]),
+            inverted=bool(row["with_inverted"]),
+            scored=row["scored"],
+            trivial=row["trivial"],
+            unscored=row["unscored"],
+            pending=row["pending"],
+            items=row["scored"],
+            total=float(row["total"]),
+            scored_once=row["scored_once"],
+            asked=row["asked"],
+            of_messages=row["of_messages"],
+            statistics=row["statistics"],
+            why=row["why"] or "",
+            count=row["counted"],
+        )
+
+
+def _sums_of_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
+    """Sum up the judgements of runs that judged each item several times: an item's score is the mean of its repeats."""
     scored = Q(status="scored", score__isnull=False)
     judgements = EvaluationScore.objects.filter(evaluation_run__in=runs).order_by()
-    items: Any = judgements.values(*_ABOUT, "message").annotate(
+    items: Any = judgements.values(*_PROPOSITION_OF_RUN, "message").annotate(
         heaviest=Max("weight"),
-        inverted=Count("pk", filter=Q(inverted=True)),
+        with_inverted=Count("pk", filter=Q(inverted=True)),
         points=Coalesce(Sum("score", filter=scored), 0),
         squared=Coalesce(Sum(F("score") * F("score"), filter=scored), 0),
         with_score=Count("pk", filter=scored),
         of_messages=Count("pk", filter=MESSAGES),
         statistics=Count("pk", filter=STATISTICS),
         **share_counts(),
-        **_BY_STATUS,
+        **_COUNTS_BY_STATUS,
     )
-    sums: dict[tuple[Any, ...], Counter[str]] = {}
+    by_proposition: dict[tuple[int, str, str], _PropositionSums] = {}
     for item in items.iterator(chunk_size=2000):
-        row = sums.setdefault(tuple(item[name] for name in _ABOUT), Counter(dict.fromkeys(_SUMS, 0)))
-        row.update(
-            {name: item[name] for name in (*_STATUSES, "scored_once", "asked", "inverted", "of_messages", "statistics")}
-        )
-        row["weight"] = max(row["weight"], item["heaviest"])
-        if n := item["with_score"]:
-            mean = item["points"] / n
-            row.update({"items": 1, "freedom": n - 1})
-            row["total"] += mean
-            row["squares"] += max(0.0, item["squared"] - n * mean**2)
-    counts: dict[tuple[Any, ...], list[int]] = {}
-    for *about, count in judgements.filter(status="scored", count__isnull=False).values_list(*_ABOUT, "count"):
-        counts.setdefault(tuple(about), []).append(count or 0)
-    for key, row in sums.items():  # the median; of two middle ones the smaller
-        yield {
-            **dict(zip(_ABOUT, key, strict=True)),
-            "count": median_low(counts[key]) if key in counts else None,
-            **row,
-        }
+        key = (item["evaluation_run"], item["dimension"], item["proposition_id"])
+        if key not in by_proposition:
+            by_proposition[key] = _PropositionSums(*key)
+        _add_item(by_proposition[key], item)
+    counts: dict[tuple[int, str, str], list[int]] = {}
+    counted = judgements.filter(status="scored", count__isnull=False)
+    for run, dimension, proposition_id, count in counted.values_list(*_PROPOSITION_OF_RUN, "count"):
+        counts.setdefault((run, dimension, proposition_id), []).append(count or 0)
+    for key, sums in by_proposition.items():
+        if key in counts:
+            sums.count = median_low(counts[key])  # of two middle ones the smaller
+        yield sums
 
 
-_ABOUT = ("evaluation_run", "dimension", "proposition_id")
-_SUMS = (
-    *_STATUSES,
-    "scored_once",
-    "asked",
-    "inverted",
-    "of_messages",
-    "statistics",
-    "weight",
-    "items",
-    "freedom",
-    "total",
-    "squares",
-)
+def _add_item(sums: _PropositionSums, item: Mapping[str, Any]) -> None:
+    """Add the repeats of one item to the sums of its proposition."""
+    sums.scored += item["scored"]
+    sums.trivial += item["trivial"]
+    sums.unscored += item["unscored"]
+    sums.pending += item["pending"]
+    sums.scored_once += item["scored_once"]
+    sums.asked += item["asked"]
+    sums.of_messages += item["of_messages"]
+    sums.statistics += item["statistics"]
+    sums.weight = max(sums.weight, float(item["heaviest"]))
+    if item["with_inverted"]:
+        sums.inverted = True
+    repeats = item["with_score"]
+    if repeats:
+        mean = item["points"] / repeats
+        sums.items += 1
+        sums.freedom += repeats - 1
+        sums.total += mean
+        sums.squares += max(0.0, item["squared"] - repeats * mean**2)
 
 
 # -- evaluations
 def overall(dimensions: Iterable[DimensionSummary]) -> float | None:
-    """Mean of the dimensions that have a score of 0 to 9; None when none has, or one fell short of what a score needs.
+    """Return the mean of the dimensions that have a score of 0 to 9; None when none has, or one fell short of what a score needs.
 
     A statistic proves that something is repeated or unlike, never that a persona is kept: dimensions scored by one are left out.
     """
-    dimensions = [d for d in dimensions if not d.statistics]
-    if any(d.fell_short for d in dimensions):
+    scores: list[float] = []
+    for dimension in dimensions:
+        if dimension.statistics:
+            continue
+        if dimension.fell_short:
+            return None
+        if dimension.score is not None and dimension.dimension not in COUNTED:
+            scores.append(dimension.score)
+    if not scores:
         return None
-    scores = [d.score for d in dimensions if d.score is not None and d.dimension not in COUNTED]
-    return rounded(sum(scores) / len(scores)) if scores else None
+    return rounded(sum(scores) / len(scores))
 
 
 def summarize(run: EvaluationRun) -> RunSummary:
-    """The numbers of one run."""
+    """Sum up one run."""
     return summarize_all([run])[0]
 
 
 def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
-    """The numbers of several runs, in their order, in as many queries as for one."""
-    rows, used = _rows(runs), ledger.totals_of_work([run.work_id for run in runs])
-    silent = unanswered([run for run in runs if any(row["unscored"] for row in rows[run.pk])])
-    linked = linked_dimensions([run for run in runs if set(run.dimensions) - set(run.own_dimensions)])
-    summaries = []
+    """Sum up several runs, in their order, in as many queries as for one."""
+    sums_by_run = _sums_by_run(runs)
+    spent_by_work = ledger.totals_of_work([run.work_id for run in runs])
+    with_unscored = [run for run in runs if any(sums.unscored for sums in sums_by_run[run.pk])]
+    unanswered_dimensions = unanswered(with_unscored)
+    linked_by_run = linked_dimensions([run for run in runs if set(run.dimensions) - set(run.own_dimensions)])
+    summaries: list[RunSummary] = []
     for run in runs:
-        dimensions = dimension_summaries(rows[run.pk])
+        dimensions = _dimension_summaries(sums_by_run[run.pk])
         for name, dimension in dimensions.items():
-            if (run.pk, name) in silent:  # what is left is of exact rules, and no score of this judge
+            if (run.pk, name) in unanswered_dimensions:  # what is left is of exact rules, and no score of this judge
                 dimensions[name] = dimension.model_copy(update={"score": None})
-        dimensions |= linked.get(run.pk, {})
-        spent = used[run.work_id]
-        sent = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
-        summaries.append(
-            RunSummary(
-                run=run,
-                overall_score=None if run.status in WITHOUT_SCORE else overall(dimensions.values()),
-                dimensions=dimensions,
-                calls=spent.calls,
-                tokens=sent + spent.output_tokens,
-                cost_usd=spent.cost_usd if spent.unpriced < spent.calls or not spent.calls else None,
-                unpriced_calls=spent.unpriced,
-                input_tokens=sent,
-                output_tokens=spent.output_tokens,
-                cache_read_tokens=spent.cache_read_tokens,
-                cache_write_tokens=spent.cache_write_tokens,
-            )
-        )
+        dimensions |= linked_by_run.get(run.pk, {})
+        summaries.append(_run_summary(run, dimensions, spent_by_work[run.work_id]))
     return summaries
 
 
-def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
-    """Rows for `dimension_summaries`, by run; in as many queries as for one."""
-    by_run: dict[int, list[dict[str, Any]]] = {run.pk: [] for run in runs}
-    rows: Any = (
-        EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs if run.repeats == 1])
-        .order_by()
-        .values(*_ABOUT)
-        .annotate(
-            weight=Max("weight"),
-            inverted=Count("pk", filter=Q(inverted=True)),
-            total=Coalesce(Sum("score", filter=Q(status="scored")), 0),
-            **share_counts(),
-            **_BY_STATUS,
-            of_messages=Count("pk", filter=MESSAGES),
-            statistics=Count("pk", filter=STATISTICS),
-            why=Min("reason", filter=STATISTICS & Q(status="unscored")),
-            counted=Sum("count"),  # of one row: nothing is repeated
-        )
+def _run_summary(run: EvaluationRun, dimensions: dict[str, DimensionSummary], spent: ledger.Totals) -> RunSummary:
+    """Put together a run, its dimensions and what it used."""
+    sent = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
+    overall_score = None
+    if run.status not in WITHOUT_SCORE:
+        overall_score = overall(dimensions.values())
+    has_price = not spent.calls or spent.unpriced < spent.calls
+    return RunSummary(
+        run=run,
+        overall_score=overall_score,
+        dimensions=dimensions,
+        calls=spent.calls,
+        tokens=sent + spent.output_tokens,
+        cost_usd=spent.cost_usd if has_price else None,
+        unpriced_calls=spent.unpriced,
+        input_tokens=sent,
+        output_tokens=spent.output_tokens,
+        cache_read_tokens=spent.cache_read_tokens,
+        cache_write_tokens=spent.cache_write_tokens,
     )
-    for row in rows:
-        by_run[row["evaluation_run"]].append({**row, "count": row["counted"]})
-    if several := [run.pk for run in runs if run.repeats > 1]:
-        for row in _repeated_rows(several):
-            by_run[row["evaluation_run"]].append(row)
-    return by_run
 
 
 def dimension_scores(runs: Collection[EvaluationRun]) -> dict[int, dict[str, float]]:
-    """The scores by run and dimension of what was judged in the runs themselves, where enough was scored.
+    """Return the scores by run and dimension of what was judged in the runs themselves, where enough was scored.
 
     Of a run of one dimension the overall score, where it has one, is its score and not read again.
     """
-    rows = _rows([run for run in runs if len(run.dimensions) > 1 or run.overall_score is None])
-    summaries = {pk: dimension_summaries(of_run).values() for pk, of_run in rows.items()}
-    scores = {pk: {d.dimension: d.score for d in of_run if d.score is not None} for pk, of_run in summaries.items()}
+    to_read: list[EvaluationRun] = []
+    scores: dict[int, dict[str, float]] = {}
     for run in runs:
         if len(run.dimensions) == 1 and run.overall_score is not None:
             scores[run.pk] = {run.dimensions[0]: run.overall_score}
+        else:
+            to_read.append(run)
+    for pk, sums in _sums_by_run(to_read).items():
+        summaries = _dimension_summaries(sums).values()
+        scores[pk] = {summary.dimension: summary.score for summary in summaries if summary.score is not None}
     return scores
 
 
 def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, DimensionSummary]]:
-    """Agents' channel dimensions by run, from the runs of their channels that are not failed.
+    """Return agents' channel dimensions by run, from the runs of their channels that are not failed.
 
     A score is the mean of the channels' scores, weighted by how much the agent said in each; a count is the sum.
     """
     if not runs:
         return {}
-    shares: dict[int, list[ChannelShare]] = {run.pk: [] for run in runs}
-    there = ChannelShare.objects.filter(agent_run__in=runs).exclude(channel_run__status__in=WITHOUT_SCORE)
-    for share in there.select_related("channel_run__channel"):
-        shares[share.agent_run_id].append(share)
-    channel_runs = {share.channel_run_id: share.channel_run for group in shares.values() for share in group}
-    parts = {pk: dimension_summaries(rows) for pk, rows in _rows(list(channel_runs.values())).items()}
-    return {
-        run.pk: {
-            name: _linked_dimension(
-                name, [(s, parts[s.channel_run_id][name]) for s in shares[run.pk] if name in parts[s.channel_run_id]]
-            )
-            for name in run.dimensions
-            if name not in run.own_dimensions
-        }
-        for run in runs
-    }
+    links_by_run: dict[int, list[ChannelShare]] = {run.pk: [] for run in runs}
+    channel_runs: dict[int, EvaluationRun] = {}
+    links = ChannelShare.objects.filter(agent_run__in=runs).exclude(channel_run__status__in=WITHOUT_SCORE)
+    for link in links.select_related("channel_run__channel"):
+        links_by_run[link.agent_run_id].append(link)
+        channel_runs[link.channel_run_id] = link.channel_run
+    sums_by_run = _sums_by_run(list(channel_runs.values()))
+    summaries = {pk: _dimension_summaries(sums) for pk, sums in sums_by_run.items()}
+    linked: dict[int, dict[str, DimensionSummary]] = {}
+    for run in runs:
+        linked[run.pk] = {}
+        for name in run.dimensions:
+            if name in run.own_dimensions:
+                continue
+            parts = [
+                (link, summaries[link.channel_run_id][name])
+                for link in links_by_run[run.pk]
+                if name in summaries[link.channel_run_id]
+            ]
+            linked[run.pk][name] = _linked_dimension(name, parts)
+    return linked
 
 
 def worst_judgement(run: EvaluationRun, dimension: str, proposition_id: str) -> EvaluationScore | None:
-    """The lowest scored judgement of a proposition, the oldest of equals."""
+    """Return the lowest scored judgement of a proposition, the oldest of equals."""
     scored = run.scores.filter(dimension=dimension, proposition_id=proposition_id, status="scored")
     return scored.order_by("score", "pk").first()
 
 
 def pending_count(run: EvaluationRun) -> int:
-    """Judgements of a run that are still to be made."""
+    """Count the judgements of a run that are still to be made."""
     return run.scores.filter(status=EvaluationScore.Status.PENDING).count()
 
 
 def channels_of(summaries: Iterable[RunSummary]) -> list[RunSummary]:
-    """The evaluations of channels that stand behind these of agents, each once, by channel."""
-    runs = {c.run.pk: c.run for summary in summaries for d in summary.dimensions.values() for c in d.channels}
-    return summarize_all(sorted(runs.values(), key=lambda run: str(run.channel)))
+    """Sum up the evaluations of channels from which those of agents have numbers, each once, by channel."""
+    channel_runs: dict[int, EvaluationRun] = {}
+    for summary in summaries:
+        for dimension in summary.dimensions.values():
+            for channel in dimension.channels:
+                channel_runs[channel.run.pk] = channel.run
+    return summarize_all(sorted(channel_runs.values(), key=lambda run: str(run.channel)))
 
 
 def spent_on(summaries: Iterable[RunSummary]) -> Used:
-    """What these evaluations used, with those of their channels, each once."""
+    """Add up what these evaluations used, with those of their channels, each once."""
     summaries = list(summaries)
-    used = {summary.run.pk: summary for summary in (*summaries, *channels_of(summaries))}.values()
-    costs = [one.cost_usd for one in used if one.cost_usd is not None and one.calls]
-    counted = ("calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "unpriced_calls")
+    by_run = {summary.run.pk: summary for summary in (*summaries, *channels_of(summaries))}
+    # One that made no call costs nothing; it must not give the others a price.
+    with_calls = [summary for summary in by_run.values() if summary.calls]
+    costs = [summary.cost_usd for summary in with_calls if summary.cost_usd is not None]
+    cost = sum(costs, Decimal(0)) if costs or not with_calls else None
     return Used(
-        **{name: sum(getattr(one, name) for one in used) for name in counted},
-        cost_usd=sum(costs, Decimal(0)) if costs or not any(one.calls for one in used) else None,
+        calls=sum(summary.calls for summary in with_calls),
+        input_tokens=sum(summary.input_tokens for summary in with_calls),
+        output_tokens=sum(summary.output_tokens for summary in with_calls),
+        cache_read_tokens=sum(summary.cache_read_tokens for summary in with_calls),
+        cache_write_tokens=sum(summary.cache_write_tokens for summary in with_calls),
+        unpriced_calls=sum(summary.unpriced_calls for summary in with_calls),
+        cost_usd=cost,
     )
 
 
 def spending_json(estimate: Spending | None, actual: Used) -> dict[str, Any]:
-    """``estimate`` (null where nothing was estimated: an offline judge costs nothing) and ``actual``, each over all runs and channels."""
+    """Dump ``estimate`` (null where nothing was estimated: an offline judge costs nothing) and ``actual``, over all runs and channels."""
     return {"estimate": estimate and estimate.model_dump(), "actual": actual.model_dump()}
 
 
 def waiting_words(runs: Sequence[EvaluationRun]) -> dict[int, str]:
-    """What each run waits for, by primary key, its channels' batches included; one query for any number of runs. Others are left out."""
-    by_work = {run.work_id: run.pk for run in runs}
+    """Say what each run waits for, by primary key, in one query. Runs that wait for no batch are left out."""
+    keys = {run.work_id: run.pk for run in runs}
     waiting: dict[int, str] = {}
-    for batch in LLMBatch.objects.filter(work_id__in=list(by_work), status__in=LLMBatch.OPEN).order_by("pk"):
-        name, run = batch.batch_id or "(being submitted)", by_work[batch.work_id]
-        words = f"waiting for batch {name}: {batch.answered} of {batch.requests} answered"
-        if batch.cancel_requested_at is not None:
-            words = f"batch {name} is being cancelled"
-        words += f" ({batch.error})" if batch.error else ""
-        waiting[run] = f"{waiting[run]}; {words}" if run in waiting else words
+    for batch in LLMBatch.objects.filter(work_id__in=list(keys), status__in=LLMBatch.OPEN).order_by("pk"):
+        run = keys[batch.work_id]
+        words = _batch_words(batch)
+        if run in waiting:
+            words = f"{waiting[run]}; {words}"
+        waiting[run] = words
     return waiting
+
+
+def _batch_words(batch: LLMBatch) -> str:
+    """Say how far a batch is."""
+    name = batch.batch_id or "(being submitted)"
+    words = f"waiting for batch {name}: {batch.answered} of {batch.requests} answered"
+    if batch.cancel_requested_at is not None:
+        words = f"batch {name} is being cancelled"
+    if batch.error:
+        words += f" ({batch.error})"
+    return words

@@ -13,17 +13,22 @@ if TYPE_CHECKING:
 
 
 def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Every proposition on every sampled message (AC-6.1.2, AC-6.1.4); those about the full window once, after these."""
+    """Plan every proposition on every sampled message (AC-6.1.2, AC-6.1.4); those about the full window once, after these."""
     sampled = subject.sample()
-    each = [p for p in propositions if not p.over_window]
-    once = [Item(p) for p in propositions if p.over_window and sampled]
-    return [*(Item(proposition, message_id) for message_id in sampled for proposition in each), *once]
+    items: list[Item] = []
+    for message_id in sampled:
+        for proposition in propositions:
+            if not proposition.over_window:
+                items.append(Item(proposition, message_id))
+    if sampled:
+        items += [Item(proposition) for proposition in propositions if proposition.over_window]
+    return items
 
 
 def context(
     subject: Subject, proposition: Proposition, message: Message | None, earlier: Message | None = None
 ) -> Context:
-    """The message judged, amid what happened in its channel; for a proposition about the full window all that the agent said in it.
+    """Return the message judged, amid what happened in its channel; for a proposition about the full window all that the agent said in it.
 
     All messages of a stretch have the same trajectory, so that the prompt up to there can be cached.
     """
@@ -48,5 +53,5 @@ def context(
 
 
 def not_evaluable(subject: Subject) -> str:
-    """Why nothing can be judged for this dimension; empty when it can."""
+    """Return why nothing can be judged for this dimension; empty when it can."""
     return subject.why_silent()

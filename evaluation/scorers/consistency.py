@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import log
 from typing import TYPE_CHECKING, Any
 
@@ -16,89 +17,121 @@ from agents.kit.text.tokens import tokenize
 from agents.kit.text.wording import counted
 from agents.models import Agent, Message
 from evaluation.scorers.foils import load_foils
-from evaluation.scorers.subjects import Context, Event, Halves, Item, Subject, Window, said, synthetic_only
+from evaluation.scorers.subjects import (
+    Context,
+    Event,
+    Halves,
+    Item,
+    Subject,
+    Window,
+    read_plain_messages,
+    synthetic_only,
+)
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
 
 SAID_BEFORE = 2  # messages of the channel shown before each message of a pair
-NEAR, READ_AHEAD = 8, 50  # positions looked at before a message; messages that share a query
-
+NEAR = 8  # positions looked at before a message
+READ_AHEAD = 50  # messages that share a query
 
 MOST_PAIRS = 10
 POOL = 500  # most earlier messages of a channel that are looked at, drawn with the seed: any history costs the same
 
 
 def find_pairs(halves: Halves, *, seed: int) -> list[tuple[int, int]]:
-    """Up to ten pairs of ids: messages of now drawn with the seed, each with the nearest of its channel's history, none used twice.
+    """Return up to ten pairs of ids: messages of now drawn with the seed, each with the nearest of its channel's history, none used twice.
 
     Nearness is the share of words two messages have in common, rare words counting more (weighted Jaccard, weights
     ``log((1 + n) / df)`` over the channel's pool). Of equally near messages the latest is chosen.
     """
     channel_of = halves.channel_of
-    pools: dict[int, list[int]] = defaultdict(list)
+    history: dict[int, list[int]] = defaultdict(list)
     for pk in halves.history:
-        pools[channel_of[pk]].append(pk)
-    comparable = [pk for pk in halves.current if channel_of[pk] in pools]
+        history[channel_of[pk]].append(pk)
+    comparable = [pk for pk in halves.current if channel_of[pk] in history]
     rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
-    drawn = _drawn(comparable, MOST_PAIRS, rng)
-    by_channel: dict[int, list[int]] = defaultdict(list)
-    for pk in drawn:
-        by_channel[channel_of[pk]].append(pk)
-    pools = {channel: _drawn(pools[channel], POOL, rng) for channel in by_channel}
-    needed = [*drawn, *(pk for pool in pools.values() for pk in pool)]  # at most 10 and 10 times POOL
-    texts = Message.objects.filter(pk__in=needed).order_by().values_list("pk", "text")
-    words = {pk: frozenset(tokenize(text)) for pk, text in texts}
-    pairs = [pair for channel, current in by_channel.items() for pair in _match(current, pools[channel], words)]
+    current: dict[int, list[int]] = defaultdict(list)
+    for pk in _draw(comparable, MOST_PAIRS, rng):
+        current[channel_of[pk]].append(pk)
+    pools = {channel: _draw(history[channel], POOL, rng) for channel in current}
+    words = _words_of([*chain(*current.values()), *chain(*pools.values())])  # at most 10 and 10 times POOL
+    pairs: list[tuple[int, int]] = []
+    for channel, keys in current.items():
+        pairs += _match(keys, pools[channel], words)
     return sorted(pairs, key=lambda pair: halves.current.index(pair[0]))
 
 
-def _drawn(ids: list[int], most: int, rng: random.Random) -> list[int]:
-    if len(ids) <= most:
-        return ids
-    return [ids[i] for i in sorted(rng.sample(range(len(ids)), most))]
+def _draw(keys: list[int], most: int, rng: random.Random) -> list[int]:
+    """Draw at most so many at random, in their order."""
+    if len(keys) <= most:
+        return keys
+    return [keys[index] for index in sorted(rng.sample(range(len(keys)), most))]
+
+
+def _words_of(keys: Sequence[int]) -> dict[int, frozenset[str]]:
+    """Return the words of messages, by primary key."""
+    texts = Message.objects.filter(pk__in=keys).order_by().values_list("pk", "text")
+    return {pk: frozenset(tokenize(text)) for pk, text in texts}
 
 
 def _match(current: list[int], pool: list[int], words: Mapping[int, frozenset[str]]) -> list[tuple[int, int]]:
-    frequency = Counter(word for pk in pool for word in words[pk])
-    weight = {word: log((1 + len(pool)) / count) for word, count in frequency.items()}
-    rarest = log(1 + len(pool))
-    left, pairs = dict.fromkeys(pool), []
+    """Pair each current message with the nearest of the pool, as long as there are any; see `find_pairs`."""
+    frequency: Counter[str] = Counter()
+    for pk in pool:
+        frequency.update(words[pk])
+    weights = {word: log((1 + len(pool)) / count) for word, count in frequency.items()}
+    weight_of_unknown = log(1 + len(pool))
 
-    def nearness(a: frozenset[str], b: frozenset[str]) -> float:
-        shared, all_words = (sum(weight.get(word, rarest) for word in sorted(group)) for group in (a & b, a | b))
-        return shared / all_words if all_words else 0.0
+    def total_weight(group: frozenset[str]) -> float:
+        return sum(weights.get(word, weight_of_unknown) for word in sorted(group))
 
+    def nearness(pk: int, other: int) -> float:
+        all_words = total_weight(words[pk] | words[other])
+        if not all_words:
+            return 0.0
+        return total_weight(words[pk] & words[other]) / all_words
+
+    unused = list(pool)
+    pairs: list[tuple[int, int]] = []
     for pk in current:
-        if not left:
+        if not unused:
             break
-        _, _, nearest = max((nearness(words[pk], words[other]), place, other) for place, other in enumerate(left))
-        left.pop(nearest)
-        pairs.append((pk, nearest))
+        place = max(range(len(unused)), key=lambda index: (nearness(pk, unused[index]), index))
+        pairs.append((pk, unused.pop(place)))
     return pairs
 
 
 def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Every proposition on every pair (AC-6.2.3, AC-6.2.4); with no pair once each, to say why it cannot be judged (AC-6.2.6)."""
+    """Plan every proposition on every pair (AC-6.2.3, AC-6.2.4); with no pair once each, to say why it cannot be judged (AC-6.2.6)."""
     halves = subject.halves()
+    if not halves.current:
+        return []
     pairs = find_pairs(halves, seed=subject.seed)
     if not pairs:
-        return [Item(proposition) for proposition in propositions] if halves.current else []
-    return [Item(p, current, earlier) for current, earlier in pairs for p in propositions]
+        return [Item(proposition) for proposition in propositions]
+    items: list[Item] = []
+    for current, earlier in pairs:
+        items += [Item(proposition, current, earlier) for proposition in propositions]
+    return items
 
 
 def context(
     subject: Subject, proposition: Proposition, message: Message | None, earlier: Message | None = None
 ) -> Context:
-    """The two messages, each after what was said just before it; never the persona (AC-6.2.4)."""
+    """Return the two messages, each after what was said just before it; never the persona (AC-6.2.4)."""
     if message is None or earlier is None:
         raise ValueError("consistency is judged pair by pair")
-    before, now = _moment(subject, earlier), _moment(subject, message)
+    before = _moment(subject, earlier)
+    now = _moment(subject, message)
+    measured = None
+    if subject.heuristic:
+        measured = {"voice": _measure_voice(now.events[-1].text, subject)}
     return Context(
         agent_name=subject.agent.display_name,
         pair=(before, now),
         channel_name=str(message.channel),
-        measured={"voice": _voice_of(now.events[-1].text, subject)} if subject.heuristic else None,
+        measured=measured,
     )
 
 
@@ -106,16 +139,17 @@ def context(
 # Earlier messages of the agent: fewer do not tell own messages from swapped ones (`make bench`, section voice).
 LEAST_OWN = 10
 LEAST_EACH = 5  # messages of another speaker that make a voice
-LEAST_VOICES = (
-    2  # other speakers: against one outsider, or stock voices alone, all that a model writes looks like its own
-)
-MOST_OWN, MOST_HEARD, MOST_CHANNELS = 200, 100, 20  # newest messages of the agent, of each channel, and channels
+# Other speakers: against one outsider, or stock voices alone, all that a model writes looks like its own.
+LEAST_VOICES = 2
+MOST_OWN = 200  # newest messages of the agent
+MOST_HEARD = 100  # newest messages of others in each channel
+MOST_CHANNELS = 20
 MOST_CHARACTERS = 2_000  # of a message
 
 
 @dataclass(frozen=True, slots=True)
 class Voices:
-    """How an agent spoke before the window, beside the other speakers of its channels. Without a `voice`, `why` there is none."""
+    """The voice of an agent before the window, against the other speakers of its channels. Without a `voice`, `why` there is none."""
 
     voice: Voice | None
     mask: NameMask
@@ -123,66 +157,133 @@ class Voices:
     why: str = ""
 
 
-def _voice_of(text: str, subject: Subject) -> dict[str, Any]:
-    """How surely the agent said this: ``own`` (0 to 1) with what that rests on, or ``why`` it cannot be said."""
-    heard = subject.voices = subject.voices or _hear(subject)
-    if (voice := heard.voice) is None:
-        return {"why": heard.why}
-    own, deviations = own_voice(_masked(text, heard.mask), voice)
-    odd = [name for name, spreads in deviations.items() if spreads >= 2][:3]
-    return {"own": own, "odd": odd, "messages": voice.messages, "others": voice.others, "beside": heard.beside}
+def _measure_voice(text: str, subject: Subject) -> dict[str, Any]:
+    """Measure how surely the agent said this.
+
+    Returns:
+        ``own`` (0 to 1) with what that rests on, or ``why`` it cannot be said.
+    """
+    if subject.voices is None:
+        subject.voices = _learn_voices(subject)
+    voices = subject.voices
+    if voices.voice is None:
+        return {"why": voices.why}
+    own, deviations = own_voice(_masked(text, voices.mask), voices.voice)
+    unusual = [name for name, spreads in deviations.items() if spreads >= 2]
+    return {
+        "own": own,
+        "odd": unusual[:3],
+        "messages": voices.voice.messages,
+        "others": voices.voice.others,
+        "beside": voices.beside,
+    }
 
 
-def _hear(subject: Subject) -> Voices:
+Speaker = tuple[int | None, str]  # an agent's id, or None and the name of an outsider
+
+
+def _learn_voices(subject: Subject) -> Voices:
     """Learn the agent's voice from its newest earlier messages, and the others' from what was said in the same channels until then.
 
     Others are agents and outsiders. Where fewer than two of them are agents, foils join them: people write unlike any agent.
     """
     history = subject.halves().history[-MOST_OWN:]
-    rows = Message.objects.filter(pk__in=history).order_by("pk").values_list("text", "channel", "position")
-    own = [text[:MOST_CHARACTERS] for text, _, _ in rows]
-    until: dict[int, int] = {}
-    for _, channel, position in rows:
-        until[channel] = max(position, until.get(channel, 0))
-    busiest = Counter(channel for _, channel, _ in rows).most_common(MOST_CHANNELS)
-    judged = {(text or "")[:MOST_CHARACTERS] for text in subject.swapped.values()}  # what is tested is not learned from
-    by_speaker: dict[tuple[int | None, str], list[str]] = defaultdict(list)  # agents by their id, others by name
-    for channel, _ in busiest:
-        there = Message.objects.filter(channel=channel, position__lt=until[channel], text__regex=r"\S")
-        there = there.filter(**synthetic_only(subject.history_where, simulated=False)).order_by("-position")
-        for message in said(there.exclude(agent=subject.agent)[:MOST_HEARD]):
-            text = message.text[:MOST_CHARACTERS]
-            if text not in judged:
-                speaker = "" if message.agent_id else message.author_name
-                by_speaker[message.agent_id, speaker].append(text)
-    heard = {speaker: texts for speaker, texts in by_speaker.items() if len(texts) >= LEAST_EACH}
-    agents = sum(agent is not None for agent, _ in heard)
-    named = Agent.objects.filter(pk__in=[subject.agent.pk, *(agent for agent, _ in by_speaker if agent)])
-    names = [name for both in named.values_list("slug", "display_name") for name in both]
-    mask = NameMask([*names, *(name for _, name in by_speaker)])
+    spoken = list(Message.objects.filter(pk__in=history).order_by("pk").values_list("text", "channel", "position"))
+    own = [text[:MOST_CHARACTERS] for text, _, _ in spoken]
+    # What is tested is not learned from.
+    tested = {(text or "")[:MOST_CHARACTERS] for text in subject.swapped.values()}
+    texts_by_speaker = _hear_others(subject, [(channel, position) for _, channel, position in spoken], tested)
+    mask = _name_mask(subject, texts_by_speaker)
     if len(own) < LEAST_OWN:
         why = f"a voice shows across at least {LEAST_OWN} earlier messages, there are {len(own)}"
         return Voices(None, mask, why=why)
-    if not agents and len(heard) < LEAST_VOICES:
-        why = (
-            f"a voice is told apart from another agent's, or from {LEAST_VOICES} other speakers', with {LEAST_EACH} earlier messages each "
-            f"in the agent's channels; here {'only 1 outsider has so many' if heard else 'nobody has so many'}"
-        )
-        return Voices(None, mask, why=why)
-    others = [counted(agents, "other agent")] if agents else []
-    if outsiders := len(heard) - agents:
-        others.append(counted(outsiders, "outsider"))
-    voices = list(heard.values())
+    others = {speaker: texts for speaker, texts in texts_by_speaker.items() if len(texts) >= LEAST_EACH}
+    agents = sum(agent is not None for agent, _ in others)
+    if not agents and len(others) < LEAST_VOICES:
+        return Voices(None, mask, why=_why_no_others(len(others)))
+    stock: list[list[str]] = []
     if agents < LEAST_VOICES:
-        stock = [[text for text in texts if text not in judged] for texts in load_foils().values()]
-        stock = [texts for texts in stock if len(texts) >= LEAST_EACH]
-        voices += stock
-        others += [counted(len(stock), "stock voice")] if stock else []
-    beside = " and ".join(others)
-    masked = [[_masked(text, mask) for text in texts] for texts in (own, *voices)]
-    voice = learn_voice(masked[0], masked[1:])
-    why = "" if voice else f"the agent's earlier messages cannot be told from those of {beside} by how they are written"
-    return Voices(voice, mask, beside, why)
+        stock = _stock_voices(tested)
+    beside = _name_others(agents=agents, outsiders=len(others) - agents, stock=len(stock))
+    masked_own = [_masked(text, mask) for text in own]
+    masked_others: list[list[str]] = []
+    for texts in (*others.values(), *stock):
+        masked_others.append([_masked(text, mask) for text in texts])
+    voice = learn_voice(masked_own, masked_others)
+    if voice is None:
+        why = f"the agent's earlier messages cannot be told from those of {beside} by how they are written"
+        return Voices(None, mask, beside, why)
+    return Voices(voice, mask, beside)
+
+
+def _why_no_others(outsiders: int) -> str:
+    """Return why an agent has no voice, where no other agent and too few outsiders speak."""
+    there = "only 1 outsider has so many" if outsiders else "nobody has so many"
+    return (
+        f"a voice is told apart from another agent's, or from {LEAST_VOICES} other speakers', with {LEAST_EACH} earlier messages each "
+        f"in the agent's channels; here {there}"
+    )
+
+
+def _hear_others(
+    subject: Subject, spoken: Sequence[tuple[int, int]], tested: Collection[str]
+) -> dict[Speaker, list[str]]:
+    """Return what others said in the agent's busiest channels before its last message there.
+
+    Args:
+        spoken: Channel and position of the agent's messages.
+        tested: Texts to leave out.
+    """
+    last_position: dict[int, int] = {}
+    for channel, position in spoken:
+        last_position[channel] = max(position, last_position.get(channel, 0))
+    busiest = Counter(channel for channel, _ in spoken).most_common(MOST_CHANNELS)
+    by_speaker: dict[Speaker, list[str]] = defaultdict(list)
+    for channel, _ in busiest:
+        messages = Message.objects.filter(channel=channel, position__lt=last_position[channel], text__regex=r"\S")
+        messages = messages.filter(**synthetic_only(subject.history_where, simulated=False)).order_by("-position")
+        for message in read_plain_messages(messages.exclude(agent=subject.agent)[:MOST_HEARD]):
+            text = message.text[:MOST_CHARACTERS]
+            if text not in tested:
+                outsider = "" if message.agent_id else message.author_name
+                by_speaker[message.agent_id, outsider].append(text)
+    return by_speaker
+
+
+def _name_mask(subject: Subject, speakers: Iterable[Speaker]) -> NameMask:
+    """Return the mask of the names of all who speak: they would give a speaker away."""
+    keys = [subject.agent.pk]
+    names: list[str] = []
+    for agent, outsider in speakers:
+        if agent:
+            keys.append(agent)
+        names.append(outsider)
+    agent_names: list[str] = []
+    for slug, display_name in Agent.objects.filter(pk__in=keys).values_list("slug", "display_name"):
+        agent_names += [slug, display_name]
+    return NameMask([*agent_names, *names])
+
+
+def _stock_voices(tested: Collection[str]) -> list[list[str]]:
+    """Return the texts of the foils without those that are tested."""
+    stock: list[list[str]] = []
+    for texts in load_foils().values():
+        usable = [text for text in texts if text not in tested]
+        if len(usable) >= LEAST_EACH:
+            stock.append(usable)
+    return stock
+
+
+def _name_others(*, agents: int, outsiders: int, stock: int) -> str:
+    """Say how many voices of each kind the agent's is compared with."""
+    parts: list[str] = []
+    if agents:
+        parts.append(counted(agents, "other agent"))
+    if outsiders:
+        parts.append(counted(outsiders, "outsider"))
+    if stock:
+        parts.append(counted(stock, "stock voice"))
+    return " and ".join(parts)
 
 
 def _masked(text: str, mask: NameMask) -> str:
@@ -203,30 +304,34 @@ def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:
     near = Q()
     for channel, looked_at in positions.items():
         near |= Q(channel=channel, position__in=sorted(looked_at))
-    shown = synthetic_only(subject.where, subject.simulated)
-    around = said(Message.objects.filter(near, **shown).order_by("position"))
+    kind = synthetic_only(subject.where, subject.simulated)
+    neighbours = read_plain_messages(Message.objects.filter(near, **kind).order_by("position"))
     for message in wanted:
-        there = (s for s in around if s.channel_id == message.channel_id)
-        near_it = [s for s in there if 0 < message.position - s.position <= NEAR]
+        just_before = [
+            neighbour
+            for neighbour in neighbours
+            if neighbour.channel_id == message.channel_id and 0 < message.position - neighbour.position <= NEAR
+        ]
         # Else something was deleted: `context` looks further.
-        if len(near_it) >= SAID_BEFORE or message.position <= NEAR:
-            subject.before[message.pk] = tuple(map(subject.event, near_it[-SAID_BEFORE:]))
+        if len(just_before) >= SAID_BEFORE or message.position <= NEAR:
+            subject.before[message.pk] = tuple(subject.event(neighbour) for neighbour in just_before[-SAID_BEFORE:])
 
 
 def _moment(subject: Subject, message: Message) -> Window:
+    """Return a message after what was said just before it."""
     before = subject.before.get(message.pk)
     if before is None:
-        around = Message.objects.filter(
+        earlier = Message.objects.filter(
             channel=message.channel_id, position__lt=message.position, synthetic=message.synthetic
         )
-        newest = said(around.order_by("-position")[:SAID_BEFORE])
-        before = tuple(subject.event(one) for one in reversed(newest))
+        newest = read_plain_messages(earlier.order_by("-position")[:SAID_BEFORE])
+        before = tuple(subject.event(neighbour) for neighbour in reversed(newest))
     own = Event("action", subject.agent.display_name, message.text)
     return Window((*before, own), 0, ())
 
 
 def not_evaluable(subject: Subject) -> str:
-    """Why nothing can be judged for this dimension; empty when it can. A beginner has no past to be true to (AC-6.2.6)."""
+    """Return why nothing can be judged for this dimension; empty when it can. A beginner has no past to be true to (AC-6.2.6)."""
     halves = subject.halves()
     if not halves.current:
         return subject.why_silent()

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 
 def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Every proposition once, on the full window."""
-    return [Item(proposition) for proposition in propositions] if subject.spoken().exists() else []
+    """Plan every proposition once, on the full window."""
+    if not subject.messages().exists():
+        return []
+    return [Item(proposition) for proposition in propositions]
 
 
 def context(
     subject: Subject, proposition: Proposition, message: Message | None, earlier: Message | None = None
 ) -> Context:
-    """What the agent said, with its repetition statistics as data; never the persona (AC-6.3.3 to AC-6.3.5)."""
+    """Return what the agent said, with its repetition statistics as data; never the persona (AC-6.3.3 to AC-6.3.5)."""
     window = subject.own_window(proposition.first_n, proposition.last_n)
     return Context(
         agent_name=subject.agent.display_name,
@@ -35,12 +37,12 @@ def context(
 
 
 def repetition_value(share: float) -> float:
-    """``9 * (1 - share)**2``: 9 where no 3-gram recurs, 0 where all do."""
+    """Return ``9 * (1 - share)**2``: 9 where no 3-gram recurs, 0 where all do."""
     return 9 * (1 - share) ** 2
 
 
 def figures(subject: Subject, propositions: Sequence[Proposition]) -> dict[str, Any]:
-    """What comparisons of claims about phrases go by offline: the statistic is exact, so that its interval comes from the messages alone.
+    """Measure what offline comparisons of claims about phrases go by: the statistic is exact, its interval comes from the messages alone.
 
     A message's figure is its jackknife pseudo-value (Tukey 1958), within 0 to 9: messages drawn with replacement would be repetition.
 
@@ -48,40 +50,46 @@ def figures(subject: Subject, propositions: Sequence[Proposition]) -> dict[str, 
         ``phrases``: by proposition its weight, and the figure of each message under the key of its text. Empty for a model as judge,
         and for fewer than five messages.
     """
-    by_window: dict[tuple[int, int], dict[str, float]] = {}
-    measured = {}
-    for proposition in propositions if subject.heuristic else ():
+    if not subject.heuristic:
+        return {}
+    measured: dict[str, Any] = {}
+    for proposition in propositions:
         if proposition.measure != "phrases" or proposition.hard:
             continue
-        shown = proposition.first_n, proposition.last_n
-        if shown not in by_window:
-            by_window[shown] = _by_message([event.text for event in subject.own_window(*shown).events])
-        scores = {key: 9 - value if proposition.inverted else value for key, value in by_window[shown].items()}
-        if scores:
-            measured[proposition.id] = {"weight": proposition.weight, "scores": scores}
+        window = subject.own_window(proposition.first_n, proposition.last_n)
+        by_message = _pseudo_values([event.text for event in window.events])
+        if proposition.inverted:
+            by_message = {key: 9 - value for key, value in by_message.items()}
+        if by_message:
+            measured[proposition.id] = {"weight": proposition.weight, "scores": by_message}
     return {"phrases": measured} if measured else {}
 
 
-def _by_message(texts: Sequence[str]) -> dict[str, float]:
+def _pseudo_values(texts: Sequence[str]) -> dict[str, float]:
+    """Return the figure of each message; see `figures`. Empty for too few messages."""
     if len(texts) < AMONG:
         return {}
-    share, without = typical_recurrence([comparable_ngrams(text, 3) for text in texts])
-    values = [repetition_value(one) for one in without]
-    mean = sum(values) / len(values)
+    share, shares_without = typical_recurrence([comparable_ngrams(text, 3) for text in texts])
+    values_without = [repetition_value(share_without) for share_without in shares_without]
+    mean = sum(values_without) / len(values_without)
     seen: Counter[str] = Counter()
-    by_message = {}
-    for text, value in zip(texts, values, strict=True):
-        key = hashlib.blake2s(text.encode(errors="replace"), digest_size=6).hexdigest()
-        seen[key] += 1
-        again = f"/{seen[key]}" if seen[key] > 1 else ""  # the same was said before
-        figure = repetition_value(share) + (len(texts) - 1) * (mean - value)
-        by_message[f"message:{key}{again}"] = round(min(9.0, max(0.0, figure)), 4)
+    by_message: dict[str, float] = {}
+    for text, value_without in zip(texts, values_without, strict=True):
+        pseudo_value = repetition_value(share) + (len(texts) - 1) * (mean - value_without)
+        digest = hashlib.blake2s(text.encode(errors="replace"), digest_size=6).hexdigest()
+        seen[digest] += 1
+        key = f"message:{digest}"
+        if seen[digest] > 1:  # the same was said before
+            key += f"/{seen[digest]}"
+        by_message[key] = round(min(9.0, max(0.0, pseudo_value)), 4)
     return by_message
 
 
 def not_evaluable(subject: Subject) -> str:
-    """Why nothing can be judged for this dimension; empty when it can. Repetition needs two messages."""
-    count = subject.spoken()[:2].count()
+    """Return why nothing can be judged for this dimension; empty when it can. Repetition needs two messages."""
+    count = subject.messages()[:2].count()
     if count == 0:
         return subject.why_silent()
-    return "" if count == 2 else "one message only: fluency is judged across messages"
+    if count == 1:
+        return "one message only: fluency is judged across messages"
+    return ""

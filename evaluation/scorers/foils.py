@@ -1,4 +1,4 @@
-"""Foils: voices of nobody in particular, for teams whose persona has no others to be told apart from. Texts of our own, as data."""
+"""Load the foils: stock voices, for teams whose persona has no others to be told apart from."""
 
 from __future__ import annotations
 
@@ -13,4 +13,5 @@ FOILS = Path(__file__).with_name("foils.yaml")
 @cache
 def load_foils() -> dict[str, tuple[str, ...]]:
     """Return what each foil says, by its name: a generic assistant and three stock characters, 20 messages each."""
-    return {name: tuple(texts) for name, texts in yaml.safe_load(FOILS.read_text(encoding="utf-8")).items()}
+    foils = yaml.safe_load(FOILS.read_text(encoding="utf-8"))
+    return {name: tuple(texts) for name, texts in foils.items()}

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Every proposition once, on the full conversation."""
-    return [Item(proposition) for proposition in propositions] if subject.said().exists() else []
+    """Plan every proposition once, on the full conversation."""
+    if not subject.messages().exists():
+        return []
+    return [Item(proposition) for proposition in propositions]
 
 
 def context(
@@ -28,24 +30,27 @@ def context(
 
 
 def not_evaluable(subject: ChannelSubject) -> str:
-    """Why nothing can be counted; empty when it can. People's ideas are counted beside agents', but not without any agent."""
+    """Return why nothing can be counted; empty when it can. People's ideas are counted beside agents', but not without any agent."""
     silent = subject.why_silent()
     return f"not evaluable: {silent}" if silent else ""
 
 
 def stretches(subject: ChannelSubject) -> Iterator[tuple[int, int]]:
-    """First and last position of each part of the conversation: as many messages as fit `IDEAS_PART_CHARACTERS`, none left out.
+    """Yield first and last position of each part of the conversation: as many messages as fit `IDEAS_PART_CHARACTERS`, none left out.
 
     Lengths are read in portions, texts not at all.
     """
-    most, size, first, last = int(settings.IDEAS_PART_CHARACTERS), 0, 0, 0
-    lengths = subject.said().annotate(characters=Length("text")).values_list("position", "characters")
+    most = int(settings.IDEAS_PART_CHARACTERS)
+    size = 0
+    first = last = 0
+    lengths = subject.messages().annotate(characters=Length("text")).values_list("position", "characters")
     for position, characters in lengths.iterator(chunk_size=5000):
         if size and size + characters > most:
             yield first, last
             size = 0
         if not size:
             first = position
-        size, last = size + characters + 1, position
+        size += characters + 1
+        last = position
     if size:
         yield first, last

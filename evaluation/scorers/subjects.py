@@ -1,4 +1,4 @@
-"""What a measurement is about: windows and positions of messages, an agent or a channel as a run sees it, and what the judge is shown."""
+"""Choose what a measurement is about: windows and positions of messages, an agent or a channel, and the context that the judge is shown."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import random
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.db import models
@@ -31,7 +30,7 @@ NO_MESSAGE = "no message of the agent in the window"  # why nothing of an agent 
 
 
 def with_tags(messages: QuerySet[Message], where: Mapping[str, str]) -> QuerySet[Message]:
-    """The messages that carry every one of these tags."""
+    """Return the messages that carry every one of these tags."""
     for number, (key, value) in enumerate(sorted(where.items())):
         # KeyTextTransform takes the key as it is; a lookup such as tags__KEY would read meaning into underscores. The Cast makes
         # the comparison one of texts: without it SQLite reads the value as JSON and "41" is a number.
@@ -41,7 +40,7 @@ def with_tags(messages: QuerySet[Message], where: Mapping[str, str]) -> QuerySet
 
 
 def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Message]:
-    """The messages inside the window's stretch of time."""
+    """Return the messages inside the window's stretch of time."""
     if window.start is not None:
         messages = messages.filter(sent_at__gte=window.start)
     if window.end is not None:
@@ -52,38 +51,44 @@ def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Me
 
 
 def why_outside(messages: QuerySet[Message], window: MessageWindow) -> str:
-    """Why a stretch of time holds none of `messages` (all there are, whatever their time), as the end of a sentence.
+    """Return why a stretch of time holds none of `messages` (all there are, whatever their time), as the end of a sentence.
 
     Empty where the window is no stretch of time, or where there are no messages at all.
     """
     if window.start is None and window.end is None:
         return ""
     counts = messages.order_by().aggregate(all=Count("pk"), dated=Count("sent_at"), newest=Max("sent_at"))
-    reasons = []
-    if undated := counts["all"] - counts["dated"]:
+    reasons: list[str] = []
+    undated = counts["all"] - counts["dated"]
+    if undated:
         reasons.append(f"{undated:,} of {counts['all']:,} messages have no time, which only all and last:N count")
     if counts["newest"]:
         reasons.append(f"the newest with a time is from {timezone.localtime(counts['newest']):%Y-%m-%d}")
-    return f"; {window.spec}: {'; '.join(reasons)}" if reasons else ""
+    if not reasons:
+        return ""
+    return f"; {window.spec}: {'; '.join(reasons)}"
 
 
 def synthetic_only(where: Mapping[str, str], simulated: bool) -> dict[str, bool]:
-    """The filter for real messages, or with `simulated` for synthetic ones; none where a tag names one conversation, such as a debate.
+    """Return the filter for real messages, or with `simulated` for synthetic ones; none where a tag names one conversation.
 
     Debates are synthetic unless they were started as real ones, and are measured only when they are named.
     """
-    return {} if _conversation_tags(where) else {"synthetic": simulated}
+    if _conversation_tags(where):
+        return {}
+    return {"synthetic": simulated}
 
 
 def _conversation_tags(where: Mapping[str, str]) -> dict[str, str]:
-    """Those of the tags that name one conversation, as the installed apps declare them (`conversation_tags`)."""
-    return {key: value for key, value in where.items() if key in declared_list("conversation_tags")}
+    """Return those of the tags that name one conversation, as the installed apps declare them (`conversation_tags`)."""
+    declared_tags = declared_list("conversation_tags")
+    return {key: value for key, value in where.items() if key in declared_tags}
 
 
-def spoken_by(
+def messages_of_agent(
     *, agent: Agent, window: MessageWindow, where: Mapping[str, str] | None = None, simulated: bool = False
 ) -> QuerySet[Message]:
-    """What an agent really said: committed messages with a text, never drafts, never synthetic ones, oldest first (by `said_at`).
+    """Return what an agent really said: committed messages with a text, never drafts, never synthetic ones, oldest first (by `said_at`).
 
     With `simulated`, what it was made to say for a measurement, and nothing else: the two never mix (AC-6.5.2). With the tag of a
     debate, what it said in that debate.
@@ -97,10 +102,10 @@ def spoken_by(
     return Message.objects.filter(pk__in=list(newest)).order_by("said_at", "pk")
 
 
-def said_in(
+def messages_in_channel(
     *, channel: Channel, window: MessageWindow, where: Mapping[str, str] | None = None, agents_only: bool = False
 ) -> QuerySet[Message]:
-    """What was said in a channel, in its order; simulated speech only where the channel was simulated.
+    """Return what was said in a channel, in its order; simulated speech only where the channel was simulated.
 
     ``last:N`` are the channel's last N messages.
     """
@@ -114,10 +119,10 @@ def said_in(
     return messages.order_by("position")
 
 
-def said_before(message: Message, *, agent: Agent, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
-    """What the agent said before a message of its own, in the order of `spoken_by`."""
+def messages_before(message: Message, *, agent: Agent, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
+    """Return what the agent said before a message of its own, in the order of `messages_of_agent`."""
     # Not "earlier, or at the same time and stored earlier": SQLite would look for both, and sort all that it finds.
-    spoken = spoken_by(agent=agent, window=MessageWindow(), where=where).filter(said_at__lte=message.said_at)
+    spoken = messages_of_agent(agent=agent, window=MessageWindow(), where=where).filter(said_at__lte=message.said_at)
     return spoken.exclude(said_at=message.said_at, pk__gte=message.pk)
 
 
@@ -126,7 +131,7 @@ Bin = tuple[int, int | None]  # first and last position, from 1; None = no end
 DEFAULT_BINS = "1-5,6-15,16-30,31+"
 MOST_BINS = 12
 ALLOWED_BINS = f"up to {MOST_BINS} stretches of positions, rising and apart, such as {DEFAULT_BINS}"
-_BIN = re.compile(r"(\d{1,6})(?:-(\d{1,6})|(\+))?")
+_BIN = re.compile(r"(?P<first>\d{1,6})(?:-(?P<last>\d{1,6})|(?P<open_end>\+))?")
 
 
 def parse_bins(text: str) -> tuple[Bin, ...]:
@@ -136,12 +141,15 @@ def parse_bins(text: str) -> tuple[Bin, ...]:
         ValueError: Names the value and what is allowed.
     """
     bins: list[Bin] = []
-    for part in (piece.strip() for piece in text.split(",")):
-        match = _BIN.fullmatch(part)
+    for part in text.split(","):
+        match = _BIN.fullmatch(part.strip())
         if match is None:
-            raise ValueError(f"bins {text!r}: {part!r} is not understood; allowed: {ALLOWED_BINS}")
-        first, last, open_end = match.groups()
-        bins.append((int(first), None if open_end else int(last or first)))
+            raise ValueError(f"bins {text!r}: {part.strip()!r} is not understood; allowed: {ALLOWED_BINS}")
+        first = int(match["first"])
+        if match["open_end"]:
+            bins.append((first, None))
+        else:
+            bins.append((first, int(match["last"] or first)))
     check_bins(bins)
     return tuple(bins)
 
@@ -154,44 +162,52 @@ def check_bins(bins: Sequence[Bin]) -> None:
     """
     if len(bins) > MOST_BINS:
         raise ValueError(f"{len(bins)} bins; allowed: {ALLOWED_BINS}")
-    before: int | None = 0
+    end_before: int | None = 0
     for bin_ in bins:
         first, last = bin_
-        if before is None or first <= before or (last is not None and last < first):
+        overlaps = end_before is None or first <= end_before
+        is_backwards = last is not None and last < first
+        if overlaps or is_backwards:
             raise ValueError(f"bin {bin_name(bin_)} of {', '.join(map(bin_name, bins))}; allowed: {ALLOWED_BINS}")
-        before = last
+        end_before = last
 
 
 def bin_name(bin_: Bin) -> str:
-    """As `parse_bins` reads it."""
+    """Write a stretch of positions as `parse_bins` reads it."""
     first, last = bin_
-    return f"{first}+" if last is None else str(first) if first == last else f"{first}-{last}"
+    if last is None:
+        return f"{first}+"
+    if first == last:
+        return str(first)
+    return f"{first}-{last}"
 
 
 def bin_of(position: int, bins: Sequence[Bin]) -> int | None:
-    """The index of the stretch a position lies in; None for one between or after them."""
-    within = (i for i, (first, last) in enumerate(bins) if position >= first and (last is None or position <= last))
-    return next(within, None)
+    """Return the index of the stretch a position lies in; None for one between or after them."""
+    for index, (first, last) in enumerate(bins):
+        if first <= position and (last is None or position <= last):
+            return index
+    return None
 
 
-def numbered(*, agent: Agent, simulated: bool = False, where: Mapping[str, str] | None = None) -> Any:
-    """Everything the agent said, as messages, each with its position as `own_position`; channel by channel, each in its order.
+def messages_with_positions(*, agent: Agent, simulated: bool = False, where: Mapping[str, str] | None = None) -> Any:
+    """Return everything the agent said, as messages, each with its position as `own_position`; channel by channel, each in its order.
 
     Of `where` only the tag of a debate counts.
     """
     own = models.Window(RowNumber(), partition_by=F("channel_id"), order_by=F("position").asc())
     named = _conversation_tags(where or {})
-    said = spoken_by(agent=agent, window=MessageWindow(), where=named, simulated=simulated)
-    return said.annotate(own_position=own).order_by("channel_id", "position")
+    messages = messages_of_agent(agent=agent, window=MessageWindow(), where=named, simulated=simulated)
+    return messages.annotate(own_position=own).order_by("channel_id", "position")
 
 
 def positions_of(
     messages: Collection[int], *, agent: Agent, simulated: bool = False, where: Mapping[str, str] | None = None
 ) -> dict[int, tuple[int, int]]:
-    """Channel and position of some of the agent's messages, by primary key; those that are gone are left out."""
+    """Return channel and position of some of the agent's messages, by primary key; those that are gone are left out."""
     wanted = set(messages)
     channels = Message.objects.filter(pk__in=wanted).values("channel_id")
-    rows = numbered(agent=agent, simulated=simulated, where=where).filter(channel_id__in=channels)
+    rows = messages_with_positions(agent=agent, simulated=simulated, where=where).filter(channel_id__in=channels)
     positions = rows.values_list("pk", "channel_id", "own_position").iterator()
     return {pk: (channel, position) for pk, channel, position in positions if pk in wanted}
 
@@ -219,54 +235,78 @@ def sample_by_position(
         simulated: Whether `eligible` is simulated speech. `where`: the tags it was chosen by.
     """
     rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
-    may = set(eligible.order_by().values_list("pk", flat=True))
-    by_place: dict[tuple[int, int], list[int]] = {}  # by channel and stretch
-    said = numbered(agent=agent, simulated=simulated, where=where)
-    for pk, channel, position in said.values_list("pk", "channel_id", "own_position").iterator():
-        if pk in may and (place := bin_of(position, bins)) is not None:
-            by_place.setdefault((channel, place), []).append(pk)
-    counts = {key: len(ids) for key, ids in by_place.items()}
-    sizes: Counter[int] = Counter()
-    for (_, place), count in counts.items():
-        sizes[place] += count
+    eligible_keys = set(eligible.order_by().values_list("pk", flat=True))
+    keys_by_channel_and_bin: dict[tuple[int, int], list[int]] = {}
+    spoken = messages_with_positions(agent=agent, simulated=simulated, where=where)
+    for pk, channel, position in spoken.values_list("pk", "channel_id", "own_position").iterator():
+        bin_index = bin_of(position, bins)
+        if pk in eligible_keys and bin_index is not None:
+            keys_by_channel_and_bin.setdefault((channel, bin_index), []).append(pk)
+    counts = {key: len(keys) for key, keys in keys_by_channel_and_bin.items()}
+    bin_sizes: Counter[int] = Counter()
+    for (_, bin_index), count in counts.items():
+        bin_sizes[bin_index] += count
     channels = sorted({channel for channel, _ in counts})
     rng.shuffle(channels)
-    through = spanning(counts)
+    spanning_channels = spanning(counts)
+    preferred = [channel for channel in channels if channel in spanning_channels]
+    others = [channel for channel in channels if channel not in spanning_channels]
     drawn: list[int] = []
-    for place, share in sorted(_shares(sizes, samples).items()):
-        first = _one_by_one([c for c in channels if c in through], place, counts, share)
-        then = _one_by_one([c for c in channels if c not in through], place, counts, share - sum(first.values()))
-        for channel, number in {**first, **then}.items():
-            drawn += rng.sample(by_place[channel, place], number)
-    order = {pk: number for number, pk in enumerate(pk for ids in by_place.values() for pk in ids)}
+    for bin_index, share in sorted(_share_equally(bin_sizes, samples).items()):
+        numbers = _numbers_to_draw(preferred, bin_index, counts, share)
+        rest = share - sum(numbers.values())
+        numbers |= _numbers_to_draw(others, bin_index, counts, rest)
+        for channel, number in numbers.items():
+            drawn += rng.sample(keys_by_channel_and_bin[channel, bin_index], number)
+    order: dict[int, int] = {}
+    for keys in keys_by_channel_and_bin.values():
+        for pk in keys:
+            order[pk] = len(order)
     return sorted(drawn, key=order.__getitem__)
 
 
 def spanning(counts: Mapping[tuple[int, int], int]) -> set[int]:
-    """Of (conversation, stretch) → messages, the conversations with messages in the first and in the last stretch that has any."""
-    places = {place for _, place in counts}
-    ends = {min(places), max(places)} if places else set()
-    return {channel for channel, _ in counts if all(counts.get((channel, end)) for end in ends)}
+    """Return the conversations with messages in the first and in the last stretch that has any.
+
+    Args:
+        counts: Messages by conversation and stretch.
+    """
+    stretches = {stretch for _, stretch in counts}
+    if not stretches:
+        return set()
+    first, last = min(stretches), max(stretches)
+    channels = {channel for channel, _ in counts}
+    return {channel for channel in channels if counts.get((channel, first)) and counts.get((channel, last))}
 
 
-def _shares(sizes: Mapping[int, int], samples: int) -> dict[int, int]:
-    """How many to draw from each stretch: equally many, and what one has not goes to the others."""
+def _share_equally(sizes: Mapping[int, int], samples: int) -> dict[int, int]:
+    """Return how many to draw from each group: equally many; what a small one has not goes to the others.
+
+    Args:
+        sizes: The size of each group.
+    """
     shares = dict.fromkeys(sizes, 0)
-    while samples and (open_ := [place for place in sorted(sizes) if shares[place] < sizes[place]]):
-        each = max(1, samples // len(open_))
-        for place in open_[:samples]:
-            more = min(each, sizes[place] - shares[place])
-            shares[place] += more
+    while samples:
+        not_exhausted = [group for group in sorted(sizes) if shares[group] < sizes[group]]
+        if not not_exhausted:
+            break
+        each = max(1, samples // len(not_exhausted))
+        for group in not_exhausted[:samples]:
+            more = min(each, sizes[group] - shares[group])
+            shares[group] += more
             samples -= more
     return shares
 
 
-def _one_by_one(
-    channels: Sequence[int], place: int, counts: Mapping[tuple[int, int], int], share: int
+def _numbers_to_draw(
+    channels: Sequence[int], bin_index: int, counts: Mapping[tuple[int, int], int], share: int
 ) -> dict[int, int]:
-    """How many messages to take from each conversation in a stretch: one from each after the other, until the share is drawn."""
-    sizes = {rank: counts[channel, place] for rank, channel in enumerate(channels) if (channel, place) in counts}
-    return {channels[rank]: number for rank, number in _shares(sizes, share).items() if number}
+    """Return how many messages to take from each conversation in a stretch: one from each after the other, until the share is drawn."""
+    size_by_rank: dict[int, int] = {}
+    for rank, channel in enumerate(channels):
+        if (channel, bin_index) in counts:
+            size_by_rank[rank] = counts[channel, bin_index]
+    return {channels[rank]: number for rank, number in _share_equally(size_by_rank, share).items() if number}
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,14 +337,18 @@ class Window:
         return self.first + self.last
 
     def with_event(self, number: int, event: Event) -> Window:
-        """The same with another event under a number that is shown."""
-        shown = list(self.events)
-        shown[number - 1 - (self.omitted if number > len(self.first) else 0)] = event
-        return replace(self, first=tuple(shown[: len(self.first)]), last=tuple(shown[len(self.first) :]))
+        """Return the window with another event under a number that is shown."""
+        if number <= len(self.first):
+            first = list(self.first)
+            first[number - 1] = event
+            return replace(self, first=tuple(first))
+        last = list(self.last)
+        last[number - 1 - len(self.first) - self.omitted] = event
+        return replace(self, last=tuple(last))
 
 
 def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
-    """The first `first_n` and last `last_n` events, in order. Where the two would overlap everything is shown, once."""
+    """Return the first `first_n` and last `last_n` events, in order. Where the two would overlap everything is shown, once."""
     if first_n + last_n >= len(events):
         return Window(tuple(events), 0, ())
     last_start = len(events) - last_n
@@ -345,7 +389,7 @@ class Context:
     measured: Mapping[str, Any] | None = None
 
     def variables(self) -> dict[str, str]:
-        """Values of the variables that claims may use here, each on one line: no name can add a claim."""
+        """Return the values of the variables that claims may use here, each on one line: no name can add a claim."""
         values = {"agent_name": one_line(self.agent_name)}
         if self.channel_name:
             values["channel_name"] = one_line(self.channel_name)
@@ -354,7 +398,7 @@ class Context:
         return values
 
     def judged_texts(self) -> list[str]:
-        """The texts the claims are about: the draft, the one message, or everything said in the window."""
+        """Return the texts the claims are about: the draft, the one message, or everything said in the window."""
         if self.action is not None:
             return [self.action]
         if self.message is not None:
@@ -364,8 +408,10 @@ class Context:
         return [event.text for event in self.window.events if event.kind == "action"]
 
     def history(self) -> list[str] | None:
-        """What the agent said before the draft; None where no draft is judged."""
-        return None if self.action is None else [e.text for e in self.window.events if e.kind == "action"]
+        """Return what the agent said before the draft; None where no draft is judged."""
+        if self.action is None:
+            return None
+        return [event.text for event in self.window.events if event.kind == "action"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +423,7 @@ class Halves:
     channel_of: Mapping[int, int]
 
 
-HISTORY = 1_000  # earlier messages that are looked at from each end: the oldest and the newest
+MOST_HISTORY = 1_000  # earlier messages that are looked at from each end: the oldest and the newest
 STRETCH = 20  # most consecutive events of a channel whose messages are shown the same window
 STRETCHES = 3  # most neighbouring stretches whose windows begin with the same events, for the prompt cache
 SEEN_BEFORE = 10  # events shown before each judged message, where the channel and `last_n` have them
@@ -424,33 +470,41 @@ class Subject:
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
 
-    def spoken(self) -> QuerySet[Message]:
-        return spoken_by(agent=self.agent, window=self.window, where=self.where, simulated=self.simulated)
+    def messages(self) -> QuerySet[Message]:
+        """Return what the agent said in the window, oldest first."""
+        return messages_of_agent(agent=self.agent, window=self.window, where=self.where, simulated=self.simulated)
 
     def why_silent(self) -> str:
-        """Why there is no message of the agent to measure; empty when there is one."""
-        if self.spoken().exists():
+        """Return why there is no message of the agent to measure; empty when there is one."""
+        if self.messages().exists():
             return ""
         return NO_MESSAGE + self.why_outside()
 
     def why_outside(self) -> str:
-        """Why the window's stretch of time holds nothing of what the agent said, as the end of a sentence; empty where it does not say."""
-        everything = spoken_by(agent=self.agent, window=MessageWindow(), where=self.where, simulated=self.simulated)
+        """Return why the window's stretch of time holds nothing of what the agent said, as the end of a sentence; or empty."""
+        everything = messages_of_agent(
+            agent=self.agent, window=MessageWindow(), where=self.where, simulated=self.simulated
+        )
         return why_outside(everything, self.window)
 
     def sample(self) -> list[int]:
-        """Ids of up to `samples` messages, drawn at random with the seed (AC-6.1.2), by turn evenly over its stretches."""
+        """Draw up to `samples` messages at random with the seed (AC-6.1.2), by turn evenly over its stretches; return their ids."""
         if self.position_bins:
-            same: dict[str, Any] = {
-                name: getattr(self, name) for name in ("agent", "samples", "seed", "simulated", "where")
-            }
-            return sample_by_position(eligible=self.spoken(), bins=self.position_bins, **same)
-        ids = list(self.spoken().values_list("pk", flat=True))
-        if len(ids) <= self.samples:
-            return ids
+            return sample_by_position(
+                agent=self.agent,
+                eligible=self.messages(),
+                bins=self.position_bins,
+                samples=self.samples,
+                seed=self.seed,
+                simulated=self.simulated,
+                where=self.where,
+            )
+        keys = list(self.messages().values_list("pk", flat=True))
+        if len(keys) <= self.samples:
+            return keys
         # Sampling needs to be repeatable, not unpredictable.
-        chosen = sorted(random.Random(self.seed).sample(range(len(ids)), self.samples))  # noqa: S311
-        return [ids[i] for i in chosen]
+        chosen = random.Random(self.seed).sample(range(len(keys)), self.samples)  # noqa: S311
+        return [keys[index] for index in sorted(chosen)]
 
     def halves(self) -> Halves:
         """Return what the agent says now, and the past that self-consistency compares it with; simulated speech has none.
@@ -460,99 +514,121 @@ class Subject:
         Of a long history the two ends are looked at: a window costs the same after a million messages.
         """
         if self._halves is None:
-            current, history = list(self.spoken().values_list("pk", "channel_id")), self.history
-            past = Message.objects.none()
-            if current and not self.simulated:
-                if history.spec != BEFORE:
-                    past = spoken_by(agent=self.agent, window=history, where=self.history_where)
-                elif self.window.spec == "all" and not self.where:
-                    current = current[len(current) // 2 :]
-                    past = spoken_by(agent=self.agent, window=self.window, where=self.history_where)
-                else:
-                    first = Message.objects.get(pk=current[0][0])
-                    past = said_before(first, agent=self.agent, where=self.history_where)
-            now = {pk for pk, _ in current}
-            most = HISTORY + len(now)  # `past` may hold what is said now
-            both = past.values_list("pk", "channel_id")
-            oldest, newest = both.order_by("said_at", "pk")[:most], both.order_by("-said_at", "-pk")[:most]
-            ends = dict([*oldest, *list(newest)[::-1]])
-            history_ids = [pk for pk in ends if pk not in now]
-            self._halves = Halves(tuple(pk for pk, _ in current), tuple(history_ids), {**ends, **dict(current)})
+            self._halves = self._read_halves()
         return self._halves
 
-    def window_around(self, message: Message, first_n: int, last_n: int) -> tuple[Window, int | None]:
-        """The events around a message: the first ones of its channel and the last ones up to the end of its stretch (AC-6.0.12).
+    def _read_halves(self) -> Halves:
+        """Read what `halves` returns."""
+        current = list(self.messages().values_list("pk", "channel_id"))
+        if self._is_split():
+            current = current[len(current) // 2 :]
+        past = Message.objects.none()
+        if current:
+            past = self._past(first_now=current[0][0])
+        channel_now = dict(current)
+        most = MOST_HISTORY + len(channel_now)  # `past` may hold what is said now
+        rows = past.values_list("pk", "channel_id")
+        oldest = list(rows.order_by("said_at", "pk")[:most])
+        newest = list(rows.order_by("-said_at", "-pk")[:most])
+        newest.reverse()
+        channel_then = dict([*oldest, *newest])
+        history = tuple(pk for pk in channel_then if pk not in channel_now)
+        return Halves(tuple(channel_now), history, {**channel_then, **channel_now})
+
+    def _is_split(self) -> bool:
+        """Return whether the newer half of the window is compared with its older half."""
+        return not self.simulated and self.history.spec == BEFORE and self.window.spec == "all" and not self.where
+
+    def _past(self, *, first_now: int) -> QuerySet[Message]:
+        """Return the messages of the history; they may include what is said now.
+
+        Args:
+            first_now: Primary key of the first message that is said now.
+        """
+        if self.simulated:
+            return Message.objects.none()
+        if self.history.spec != BEFORE:
+            return messages_of_agent(agent=self.agent, window=self.history, where=self.history_where)
+        if self._is_split():
+            return messages_of_agent(agent=self.agent, window=self.window, where=self.history_where)
+        first_message = Message.objects.get(pk=first_now)
+        return messages_before(first_message, agent=self.agent, where=self.history_where)
+
+    def window_around(self, message: Message, first_n: int, last_n: int) -> ShownWindow:
+        """Return the events around a message: the first ones of its channel and the last ones up to the end of its stretch (AC-6.0.12).
 
         Neighbouring stretches begin with the same events: `last_n` counts back from the end of the first of them. What was said
-        before the evaluation's window belongs to it, what was said after does not. Only the events shown are read.
-
-        Returns:
-            The events, the same for all messages of a stretch, and the number of the message among them; None where it is not shown.
+        before the evaluation's window belongs to it, what was said after does not. Only the events shown are read. They are the same for
+        all messages of a stretch.
         """
         end = stretch_end(message.position, last_n)
-        ends = self._ends(message, end, first_n, last_n)
+        ends = self._read_ends(message, end, first_n, last_n)
         key = (message.channel_id, end, first_n, last_n)
         if key not in self._windows:
             self._windows[key] = ends.window(self.event)
-        window, number = self._windows[key], ends.number_of(message.position)
+        window = self._windows[key]
+        number = ends.number_of(message.position)
         if number is not None and message.pk in self.swapped:  # of all messages only the one that is judged
             window = window.with_event(number, self.event(message))
-        return window, number
+        return ShownWindow(window, number)
 
-    def _ends(self, message: Message, end: int, first_n: int, last_n: int) -> Ends:
+    def _read_ends(self, message: Message, end: int, first_n: int, last_n: int) -> Ends:
         """Read what the messages of the stretch that ends at the position `end` are shown, once for all who speak in the channel."""
         key = (message.channel_id, end, first_n, last_n, self.window.end, self.window.stored_by, message.synthetic)
         if key in self.read:
             return self.read[key]
-        there = Message.objects.filter(channel_id=message.channel_id, synthetic=message.synthetic, position__lte=end)
-        messages = in_window(there, MessageWindow(stored_by=self.window.stored_by))
+        in_channel = Message.objects.filter(
+            channel_id=message.channel_id, synthetic=message.synthetic, position__lte=end
+        )
+        messages = in_window(in_channel, MessageWindow(stored_by=self.window.stored_by))
         if self.window.end is not None:
             messages = messages.exclude(sent_at__gt=self.window.end)  # one without a time is shown
         first_end = first_stretch_end(end, last_n)
-        # Up to SEEN_BEFORE, `last_n` is what is shown before the message; it stands there beside them.
-        ends = read_ends(
-            messages, first_n, last_n + (0 < last_n <= SEEN_BEFORE), upto=first_end, further=end - first_end
-        )
+        shown_before = last_n
+        if 0 < last_n <= SEEN_BEFORE:  # `last_n` is then what is shown before the message, which comes on top
+            shown_before += 1
+        ends = read_ends(messages, first_n, shown_before, upto=first_end, further=end - first_end)
         if stretches_together(last_n) > 1:
-            positions = [row.position for row in (*ends.first, *ends.last)]
-            stretches = range(first_end, end + 1, stretch_length(last_n))
-            shown = dict.fromkeys(bisect_right(positions, stretch) for stretch in stretches)
-            ends = ends._replace(ends=tuple(shown))
+            ends = ends._replace(ends=_shared_ends(ends, range(first_end, end + 1, stretch_length(last_n))))
         self.read[key] = ends
         return ends
 
     def own_window(self, first_n: int, last_n: int) -> Window:
-        """What the agent said in the window, over all channels, in order of time."""
-        key = ("own", first_n, last_n)
-        if key not in self._windows:
-            keys = list(self.spoken().values_list("pk", flat=True))
+        """Return what the agent said in the window, over all channels, in order of time."""
+        cache_key = ("own", first_n, last_n)
+        if cache_key not in self._windows:
+            keys = list(self.messages().values_list("pk", flat=True))
             omitted = max(0, len(keys) - first_n - last_n)
-            cut = first_n if omitted else len(keys)
-            parts = keys[:cut], keys[cut + omitted :]
-            texts = dict(Message.objects.filter(pk__in=[*parts[0], *parts[1]]).values_list("pk", "text"))
-            first, last = (tuple(Event("action", self.agent.display_name, texts[pk]) for pk in part) for part in parts)
-            self._windows[key] = Window(first, omitted, last)
-        return self._windows[key]
+            first_keys, last_keys = keys, []
+            if omitted:
+                first_keys, last_keys = keys[:first_n], keys[first_n + omitted :]
+            messages = Message.objects.filter(pk__in=[*first_keys, *last_keys])
+            texts = dict(messages.values_list("pk", "text"))
+            name = self.agent.display_name
+            first = tuple(Event("action", name, texts[pk]) for pk in first_keys)
+            last = tuple(Event("action", name, texts[pk]) for pk in last_keys)
+            self._windows[cache_key] = Window(first, omitted, last)
+        return self._windows[cache_key]
 
     def swap(self, message: Message) -> bool:
-        """Give a message that is judged the text that stands in for its own, if there is one; False where that was deleted."""
+        """Give a message that is judged the text that stands in for its own, if there is one; return False where that was deleted."""
         text = self.swapped.get(message.pk, message.text)
         message.text = text or ""
         return text is not None
 
-    def event(self, message: Message | Said) -> Event:
+    def event(self, message: Message | PlainMessage) -> Event:
         return event_of(self.agent, message)
 
 
-def event_of(agent: Agent, message: Message | Said) -> Event:
-    """A message as the agent lives it: what it says itself is an action, everything else a stimulus."""
+def event_of(agent: Agent, message: Message | PlainMessage) -> Event:
+    """Return a message as the agent experiences it: what it says itself is an action, everything else a stimulus."""
     if message.agent_id == agent.pk:
         return Event("action", agent.display_name, message.text)
     return Event("stimulus", agent.display_name, message.text, speaker=message.author_name)
 
 
 def stretch_length(last_n: int) -> int:
-    """How many consecutive events are shown the same window.
+    """Return how many consecutive events are shown the same window.
 
     Fewer than usual where `last_n` leaves no room for a full stretch after the events that every message has before it.
     """
@@ -560,23 +636,26 @@ def stretch_length(last_n: int) -> int:
 
 
 def stretch_end(position: int, last_n: int) -> int:
-    """The last position of the stretch that a message is in: cut by position alone, so that every sample and agent has the same ones."""
+    """Return the last position of the stretch that a message is in.
+
+    Stretches are cut by position alone, so that every sample and agent has the same ones.
+    """
     return position + -position % stretch_length(last_n)
 
 
 def stretches_together(last_n: int) -> int:
-    """How many neighbouring stretches begin with the same events: fewer where that would show far more than `last_n` events."""
+    """Return how many neighbouring stretches begin with the same events: fewer where that would show far more than `last_n` events."""
     return min(STRETCHES, max(1, last_n // 30))
 
 
 def first_stretch_end(position: int, last_n: int) -> int:
-    """The last position of the first of the neighbouring stretches whose windows begin with the same events."""
+    """Return the last position of the first of the neighbouring stretches whose windows begin with the same events."""
     length = stretch_length(last_n)
     together = length * stretches_together(last_n)
     return (position - 1) // together * together + length
 
 
-class Said(NamedTuple):
+class PlainMessage(NamedTuple):
     """A message as far as an event shows it: most of what a run reads is read for that."""
 
     position: int
@@ -587,34 +666,58 @@ class Said(NamedTuple):
     channel_id: int
 
 
-_SAID = ("channel_id", "position", "text", "agent_id", "agent__slug", "agent__display_name", "outsider")
-_USER = ("user_id", "user__first_name", "user__last_name", "user__username")
+_COLUMNS_OF_SAID = (
+    *("channel_id", "position", "text", "agent_id", "agent__slug", "agent__display_name", "outsider"),
+    *("user__first_name", "user__last_name", "user__username"),
+)
 
 
-def said(messages: QuerySet[Message]) -> list[Said]:
-    """Messages without making model instances of them, their agents and users."""
-    said_there = []
-    for channel, position, text, agent_id, slug, name, outsider, *user in messages.values_list(*_SAID, *_USER):
-        author = name or outsider or " ".join(filter(None, user[1:3])) or user[3] or ""
-        said_there.append(Said(position, text, agent_id, slug or "", author, channel))
-    return said_there
+def read_plain_messages(messages: QuerySet[Message]) -> list[PlainMessage]:
+    """Read messages without making model instances of them, their agents and users."""
+    read: list[PlainMessage] = []
+    for row in messages.values_list(*_COLUMNS_OF_SAID):
+        channel, position, text, agent_id, slug, agent_name, outsider, first_name, last_name, username = row
+        full_name = " ".join(part for part in (first_name, last_name) if part)
+        author = agent_name or outsider or full_name or username or ""
+        read.append(PlainMessage(position, text, agent_id, slug or "", author, channel))
+    return read
+
+
+class ShownWindow(NamedTuple):
+    """A window, and the number under which it shows the message it was read for; None where that is not shown."""
+
+    window: Window
+    number: int | None
 
 
 class Ends(NamedTuple):
     """First and last messages of a channel, how many lie between, and the `ends` of a `Window`."""
 
-    first: list[Said]
+    first: list[PlainMessage]
     omitted: int
-    last: list[Said]
+    last: list[PlainMessage]
     ends: tuple[int, ...] = ()
 
-    def window(self, event: Callable[[Said], Event]) -> Window:
+    def window(self, event: Callable[[PlainMessage], Event]) -> Window:
+        """Return the window that shows these messages, each as the event that `event` makes of it."""
         return Window(tuple(map(event, self.first)), self.omitted, tuple(map(event, self.last)), self.ends)
 
     def number_of(self, position: int) -> int | None:
-        """The number under which the window shows the message at this position."""
-        rows = chain(enumerate(self.first, 1), enumerate(self.last, 1 + len(self.first) + self.omitted))
-        return next((number for number, row in rows if row.position == position), None)
+        """Return the number under which the window shows the message at this position; None where it is not shown."""
+        for number, message in enumerate(self.first, 1):
+            if message.position == position:
+                return number
+        for number, message in enumerate(self.last, 1 + len(self.first) + self.omitted):
+            if message.position == position:
+                return number
+        return None
+
+
+def _shared_ends(ends: Ends, stretch_ends: Iterable[int]) -> tuple[int, ...]:
+    """Return after how many of the messages shown each of the stretches ends, for those that end at the positions `stretch_ends`."""
+    positions = [message.position for message in (*ends.first, *ends.last)]
+    numbers = [bisect_right(positions, position) for position in stretch_ends]
+    return tuple(dict.fromkeys(numbers))
 
 
 COUNTED_UP_TO = 200  # events left out; of more it is said how many positions they take, which deleted ones take, too
@@ -623,25 +726,36 @@ COUNTED_UP_TO = 200  # events left out; of more it is said how many positions th
 def read_ends(
     messages: QuerySet[Message], first_n: int, last_n: int, *, upto: int | None = None, further: int = 0
 ) -> Ends:
-    """The ends of a channel, without reading or counting what lies between.
+    """Read the ends of a channel, without reading or counting what lies between.
 
     Args:
         messages: Of one channel.
         first_n: How many from the start. `last_n`: how many from the end, or up to the position `upto`.
         further: How many messages after `upto`, at most, are among the last ones, too.
     """
-    newest = said(messages.order_by("-position")[: first_n + last_n + further + 1])[::-1]
-    after = [row for row in newest if upto is not None and row.position > upto]
-    newest = newest[: len(newest) - len(after)][-(first_n + last_n + 1) :]
-    if len(newest) <= first_n + last_n:
-        return Ends(newest, 0, after)
-    first, last = said(messages.order_by("position")[:first_n]), newest[len(newest) - last_n :]
-    begin, end = first[-1].position if first else 0, last[0].position if last else newest[-1].position + 1
+    newest = read_plain_messages(messages.order_by("-position")[: first_n + last_n + further + 1])
+    newest.reverse()
+    before, after = newest, []
+    if upto is not None:
+        before = [message for message in newest if message.position <= upto]
+        after = [message for message in newest if message.position > upto]
+    before = before[-(first_n + last_n + 1) :]
+    if len(before) <= first_n + last_n:
+        return Ends(before, 0, after)
+    first = read_plain_messages(messages.order_by("position")[:first_n])
+    last = before[len(before) - last_n :]
+    first_omitted_after = first[-1].position if first else 0
+    last_omitted_before = last[0].position if last else before[-1].position + 1
+    return Ends(first, _count_between(messages, first_omitted_after, last_omitted_before), last + after)
+
+
+def _count_between(messages: QuerySet[Message], begin: int, end: int) -> int:
+    """Count the messages between two positions, up to a limit; of more, return how many positions they take."""
     between = messages.filter(position__gt=begin, position__lt=end).order_by()
-    omitted = between[:COUNTED_UP_TO].count()
-    if omitted == COUNTED_UP_TO:
-        omitted = end - begin - 1
-    return Ends(first, omitted, last + after)
+    count = between[:COUNTED_UP_TO].count()
+    if count == COUNTED_UP_TO:
+        return end - begin - 1
+    return count
 
 
 EVERYBODY = "everybody"
@@ -655,52 +769,59 @@ class ChannelSubject:
     window: MessageWindow
     where: dict[str, str]
     seed: int
-    _shown: dict[tuple[int, int], tuple[Window, tuple[Said, ...]]] = field(default_factory=dict)
+    _shown: dict[tuple[int, int], tuple[Window, tuple[PlainMessage, ...]]] = field(default_factory=dict)
     _names: dict[int, str] | None = None
 
     @property
     def name(self) -> str:
         return str(self.channel)
 
-    def said(self, *, agents_only: bool = False) -> QuerySet[Message]:
-        return said_in(channel=self.channel, window=self.window, where=self.where, agents_only=agents_only)
+    def messages(self, *, agents_only: bool = False) -> QuerySet[Message]:
+        """Return what was said in the window, in the order of the channel."""
+        return messages_in_channel(channel=self.channel, window=self.window, where=self.where, agents_only=agents_only)
 
     def speakers(self) -> dict[int, str]:
-        """Names of the agents that speak in the window, by id; agents of one name get their slugs."""
+        """Return the names of the agents that speak in the window, by id; agents of one name get their slugs."""
         if self._names is None:
-            ids = self.said(agents_only=True).order_by().values_list("agent_id", flat=True).distinct()
+            ids = self.messages(agents_only=True).order_by().values_list("agent_id", flat=True).distinct()
             agents = list(Agent.objects.filter(pk__in=list(ids)).order_by("slug"))
-            shared = Counter(agent.display_name for agent in agents)
-            self._names = {
-                a.pk: a.display_name if shared[a.display_name] == 1 else f"{a.display_name} ({a.slug})" for a in agents
-            }
+            agents_of_name = Counter(agent.display_name for agent in agents)
+            self._names = {}
+            for agent in agents:
+                name = agent.display_name
+                self._names[agent.pk] = name if agents_of_name[name] == 1 else f"{name} ({agent.slug})"
         return self._names
 
     def personas(self) -> str:
-        """The personas of all agents that speak in the window, each under its name."""
-        agents = Agent.objects.filter(pk__in=self.speakers()).prefetch_related("traits")
-        rendered = {a.pk: render_persona(system_prompt=a.system_prompt, traits=a.traits.all()) for a in agents}
-        return "\n\n".join(f"# {name}\n\n{rendered[pk]}" for pk, name in self.speakers().items())
+        """Return the personas of all agents that speak in the window, each under its name."""
+        agents = Agent.objects.filter(pk__in=self.speakers()).prefetch_related("traits").in_bulk()
+        parts: list[str] = []
+        for pk, name in self.speakers().items():
+            agent = agents[pk]
+            persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
+            parts.append(f"# {name}\n\n{persona}")
+        return "\n\n".join(parts)
 
-    def conversation(self, first_n: int, last_n: int) -> tuple[Window, tuple[Said, ...]]:
-        """The events shown, and their messages. Only these are read, so that a channel of any length costs the same."""
+    def conversation(self, first_n: int, last_n: int) -> tuple[Window, tuple[PlainMessage, ...]]:
+        """Return the events shown, and their messages. Only these are read, so that a channel of any length costs the same."""
         key = (first_n, last_n)
         if key not in self._shown:
-            ends = read_ends(self.said(), first_n, last_n)
+            ends = read_ends(self.messages(), first_n, last_n)
             self._shown[key] = ends.window(self.event), (*ends.first, *ends.last)
         return self._shown[key]
 
-    def event(self, message: Message | Said) -> Event:
-        """An agent acts; what users and outsiders say reaches all."""
-        if message.agent_id is not None:
-            return Event("action", self.speakers().get(message.agent_id, message.author_name), message.text)
-        return Event("stimulus", EVERYBODY, message.text, speaker=message.author_name)
+    def event(self, message: Message | PlainMessage) -> Event:
+        """Return a message as an event: an agent acts; what users and outsiders say reaches all."""
+        if message.agent_id is None:
+            return Event("stimulus", EVERYBODY, message.text, speaker=message.author_name)
+        name = self.speakers().get(message.agent_id, message.author_name)
+        return Event("action", name, message.text)
 
     def why_silent(self) -> str:
-        """Why there is no conversation of agents to measure; empty when there is one."""
+        """Return why there is no conversation of agents to measure; empty when there is one."""
         if self.speakers():
             return ""
-        if self.said().exists():
+        if self.messages().exists():
             return "no agent speaks in the window, only people"
-        everything = said_in(channel=self.channel, window=MessageWindow(), where=self.where)
+        everything = messages_in_channel(channel=self.channel, window=MessageWindow(), where=self.where)
         return f"no message of the channel in the window{why_outside(everything, self.window)}"

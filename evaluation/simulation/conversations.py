@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import sentry_sdk
 from django.conf import settings
@@ -25,21 +25,28 @@ from evaluation.models import SIMULATION, EvaluationRun, is_heuristic
 from evaluation.simulation.situations import Situation, situations_digest
 
 MOST_REPEATS = 20
+MOST_NAMED = 5  # unfinished conversations
 GIVE_UP_AFTER = 3  # failed conversations in a row: the model is down, the others are not tried
-SITUATION, REPEAT, TURN = "situation", "repeat", "turn"  # tags of channels and messages, beside the simulation's
+# Tags of channels and messages, beside the simulation's.
+SITUATION = "situation"
+REPEAT = "repeat"
+TURN = "turn"
 
 Progress = Callable[[int, int], None]
 
 
 def actor_of(agent: Agent, actor_model: str = "") -> str:
-    """The model that acts as an agent, unless another one is asked for."""
+    """Return the model that acts as an agent, unless another one is asked for."""
     return actor_model or agent.model_id or str(settings.ACTOR_MODEL)
 
 
 def why_not_simulated(agent: Agent, actor_model: str = "") -> str:
-    """Why the actor could say nothing as this agent, in a sentence; empty when it could."""
-    speaks = any(line.strip() for line in agent.sample_lines) or not is_heuristic(actor_of(agent, actor_model))
-    return "" if speaks else f"not simulated: {NO_LINES}"
+    """Return why the actor could say nothing as this agent, in a sentence; empty when it could."""
+    if not is_heuristic(actor_of(agent, actor_model)):
+        return ""
+    if any(line.strip() for line in agent.sample_lines):
+        return ""
+    return f"not simulated: {NO_LINES}"
 
 
 class NotSimulated(Exception):
@@ -109,40 +116,46 @@ class Simulation(BaseModel):
 
     @property
     def unfinished(self) -> tuple[Conversation, ...]:
-        """Conversations of which a line is missing, each with its reason."""
+        """Return the conversations of which a line is missing, each with its reason."""
         return tuple(conversation for conversation in self.conversations if not conversation.complete)
 
     @property
     def usable(self) -> bool:
-        """Whether it can be measured: the agent said something, and its model answered."""
+        """Return whether it can be measured: the agent said something, and its model answered."""
         return self.messages > 0 and all(conversation.tried for conversation in self.conversations)
 
     @property
     def failed(self) -> bool:
-        """Whether there is nothing to measure because the actor failed: trying again may help."""
+        """Return whether there is nothing to measure because the actor failed: trying again may help."""
         return not self.complete and not self.usable
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def problem(self) -> str:
-        """Why there is less to measure than there should be, in a sentence; empty when everything was simulated."""
+        """Return why there is less to measure than there should be, in a sentence; empty when everything was simulated."""
         if self.skipped:
             return self.skipped
-        missing = self.unfinished
-        if missing:
-            reasons = "; ".join(dict.fromkeys(conversation.reason for conversation in missing))
-            names = ", ".join(conversation.name for conversation in missing[:5])
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            return f"{len(missing)} of {len(self.conversations)} conversations not finished ({names}{more}): {reasons}"
+        if self.unfinished:
+            return self._why_unfinished()
         if not self.messages:
             return f"the agent said nothing in any of {len(self.conversations)} conversations"
         return ""
 
+    def _why_unfinished(self) -> str:
+        """Say how many conversations are not finished, which, and why."""
+        unfinished = self.unfinished
+        names = ", ".join(conversation.name for conversation in unfinished[:MOST_NAMED])
+        if len(unfinished) > MOST_NAMED:
+            names += f" and {len(unfinished) - MOST_NAMED} more"
+        reasons = "; ".join(dict.fromkeys(conversation.reason for conversation in unfinished))
+        return f"{len(unfinished)} of {len(self.conversations)} conversations not finished ({names}): {reasons}"
+
 
 def simulations_json(simulations: Sequence[Simulation]) -> dict[str, Any]:
-    """The entry ``simulations`` of a command's object; nothing without any."""
-    rows = [one.model_dump(by_alias=True) for one in simulations]
-    return {"simulations": rows} if rows else {}
+    """Return the entry ``simulations`` of a command's object; nothing without any."""
+    if not simulations:
+        return {}
+    return {"simulations": [simulation.model_dump(by_alias=True) for simulation in simulations]}
 
 
 def simulate(
@@ -176,94 +189,146 @@ def simulate(
     if not 1 <= repeats <= MOST_REPEATS:
         raise ValueError(f"repeats {repeats}: 1 to {MOST_REPEATS}")
     model = actor_of(agent, actor_model)
-    if why := why_not_simulated(agent, actor_model):
-        nothing = {"persona_digest": current_digest(agent), "conversations": (), "messages": 0}
-        return Simulation(id="", agent=agent, actor_model=model, skipped=why, **nothing)
+    why_not = why_not_simulated(agent, actor_model)
+    if why_not:
+        return Simulation(
+            id="",
+            agent=agent,
+            actor_model=model,
+            skipped=why_not,
+            persona_digest=current_digest(agent),
+            conversations=(),
+            messages=0,
+        )
     with sentry_sdk.start_span(op="evaluation.simulation", name="simulate conversations") as span:
         span.set_data("agent", agent.pk)
-        ident, scenes, resumed = prepare(agent, situations, model, repeats, reuse=reuse)
-        span.set_data("simulation", ident)
+        prepared = prepare(agent, situations, model, repeats, reuse=reuse)
+        scenes = prepared.scenes
+        span.set_data("simulation", prepared.id)
         conversations = _converse(scenes, progress)
-    spoken = Message.objects.filter(channel__in=[s.channel.pk for s in scenes], agent=agent, synthetic=True)
+    channels = [scene.channel.pk for scene in scenes]
+    spoken = Message.objects.filter(channel__in=channels, agent=agent, synthetic=True)
     return Simulation(
-        id=ident,
+        id=prepared.id,
         agent=agent,
         actor_model=model,
         persona_digest=scenes[0].persona_digest,
         conversations=conversations,
         messages=spoken.filter(text__regex=r"\S").count(),
-        resumed=resumed,
+        resumed=prepared.resumed,
     )
 
 
 # -- the channels
+class PreparedSimulation(NamedTuple):
+    """A simulation's id, its conversations with their channels, and whether it continues an earlier one."""
+
+    id: str
+    scenes: list[Scene]
+    resumed: bool
+
+
 def prepare(
     agent: Agent, situations: Sequence[Situation], model: str, repeats: int, *, reuse: bool | None
-) -> tuple[str, list[_Scene], bool]:
-    """Id and scenes of the newest simulation of the same if it is to be continued, else of a new one; and whether it is continued.
+) -> PreparedSimulation:
+    """Store the channels of a simulation: those of the newest of the same if it is to be continued, else new ones.
 
     It is not continued once a completed evaluation measured it; with `reuse` it always is; with None never.
     """
-    persona = current_digest(agent)
-    parts = [agent.pk, persona, situations_digest(situations), model, repeats]
-    if is_heuristic(model):  # the scripted actor says its sample lines, which are no part of the persona
-        parts.append(agent.sample_lines)
-    same = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
-    prefix = f"{agent.slug[:40]}-talk-{same}-"
+    persona_digest = current_digest(agent)
+    digest = _digest_of_same(agent, persona_digest, situations, model, repeats)
+    prefix = f"{agent.slug[:40]}-talk-{digest}-"
     with transaction.atomic():
         # Two processes that start at once must find each other's channels: SQLite lets one writer in, PostgreSQL locks the agent
         # (not its key: what it says elsewhere refers to that, and does not wait).
         Agent.objects.select_for_update(no_key=True).get(pk=agent.pk)
-        slugs = Channel.objects.filter(slug__startswith=prefix, synthetic=True).values_list("slug", flat=True)
-        numbers = (slug.removeprefix(prefix).partition("-")[0] for slug in slugs)
-        number = max((int(n) for n in numbers if n.isdecimal()), default=0)
-        measured = EvaluationRun.objects.filter(simulated=True, status=EvaluationRun.Status.COMPLETED)
-        resumed = (
-            bool(number)
-            and reuse is not None
-            and (reuse or not measured.filter(where__simulation=f"{same}-{number}").exists())
-        )
-        number += not resumed
-        ident, prefix = f"{same}-{number}", f"{prefix}{number}-"
-        known = {channel.slug: channel for channel in Channel.objects.filter(slug__startswith=prefix, synthetic=True)}
-        scenes, first = [], 0
+        number = _newest_number(prefix)
+        resumed = number > 0 and _is_continued(f"{digest}-{number}", reuse)
+        if not resumed:
+            number += 1
+        simulation_id = f"{digest}-{number}"
+        prefix = f"{prefix}{number}-"
+        channels = {
+            channel.slug: channel for channel in Channel.objects.filter(slug__startswith=prefix, synthetic=True)
+        }
+        scenes: list[Scene] = []
+        first_line = 0
         for repeat in range(1, repeats + 1):
             for place, situation in enumerate(situations, 1):
                 slug = f"{prefix}{place:02}-{repeat}"  # slug and name are shown to the agent: they say nothing of what comes
-                channel = known.get(slug) or Channel(
-                    slug=slug,
-                    name=f"{agent.display_name} and {situation.speaker}"[:200],
-                    kind="private",
-                    synthetic=True,
-                    tags={SIMULATION: ident, SITUATION: situation.id, REPEAT: str(repeat)},
-                )
-                scenes.append(_Scene(agent, model, persona, situation, repeat, channel, first))
-                first += len(situation.lines)
+                channel = channels.get(slug) or _new_channel(slug, agent, situation, repeat, simulation_id)
+                scenes.append(Scene(agent, model, persona_digest, situation, repeat, channel, first_line))
+                first_line += len(situation.lines)
         Channel.objects.bulk_create([scene.channel for scene in scenes if scene.channel.pk is None])
         members = [ChannelMember(channel=scene.channel, agent=agent) for scene in scenes]
         ChannelMember.objects.bulk_create(members, ignore_conflicts=True)
-    return ident, scenes, resumed
+    return PreparedSimulation(simulation_id, scenes, resumed)
+
+
+def _digest_of_same(
+    agent: Agent, persona_digest: str, situations: Sequence[Situation], model: str, repeats: int
+) -> str:
+    """Return a digest that is equal for simulations of the same."""
+    parts = [agent.pk, persona_digest, situations_digest(situations), model, repeats]
+    if is_heuristic(model):  # the scripted actor says its sample lines, which are no part of the persona
+        parts.append(agent.sample_lines)
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+
+def _newest_number(prefix: str) -> int:
+    """Return the number of the newest simulation whose channels have this prefix; 0 when there is none."""
+    newest = 0
+    slugs = Channel.objects.filter(slug__startswith=prefix, synthetic=True).values_list("slug", flat=True)
+    for slug in slugs:
+        number = slug.removeprefix(prefix).partition("-")[0]
+        if number.isdecimal():
+            newest = max(newest, int(number))
+    return newest
+
+
+def _is_continued(simulation_id: str, reuse: bool | None) -> bool:
+    """Return whether an earlier simulation is continued; see `prepare`."""
+    if reuse is None:
+        return False
+    if reuse:
+        return True
+    measured = EvaluationRun.objects.filter(simulated=True, status=EvaluationRun.Status.COMPLETED)
+    return not measured.filter(where__simulation=simulation_id).exists()
+
+
+def _new_channel(slug: str, agent: Agent, situation: Situation, repeat: int, simulation_id: str) -> Channel:
+    """Return a channel for a situation; it is not stored."""
+    return Channel(
+        slug=slug,
+        name=f"{agent.display_name} and {situation.speaker}"[:200],
+        kind="private",
+        synthetic=True,
+        tags={SIMULATION: simulation_id, SITUATION: situation.id, REPEAT: str(repeat)},
+    )
 
 
 # -- the conversations
-def _converse(scenes: Sequence[_Scene], progress: Progress) -> tuple[Conversation, ...]:
-    total, failed = sum(len(scene.situation.lines) for scene in scenes), 0
-    conversations = []
+def _converse(scenes: Sequence[Scene], progress: Progress) -> tuple[Conversation, ...]:
+    """Simulate one conversation after the other, until several in a row failed."""
+    total = sum(len(scene.situation.lines) for scene in scenes)
+    failed_in_a_row = 0
+    conversations: list[Conversation] = []
     for scene in scenes:
-        if failed < GIVE_UP_AFTER:
-            conversation = scene.simulate(lambda line, first=scene.first: progress(first + line, total))  # type: ignore[misc]
-            failed = 0 if conversation.complete else failed + 1
+        if failed_in_a_row < GIVE_UP_AFTER:
+            conversation = scene.simulate(progress, total)
+            failed_in_a_row = 0 if conversation.complete else failed_in_a_row + 1
         else:
-            conversation = scene.conversation(scene.done(), f"not tried after {failed} in a row had failed")
+            reason = f"not tried after {failed_in_a_row} in a row had failed"
+            conversation = scene.conversation(scene.answered_turns(), reason)
             conversation = conversation.model_copy(update={"tried": conversation.complete})
         conversations.append(conversation)
-        progress(scene.first + len(scene.situation.lines), total)
+        progress(scene.first_line + len(scene.situation.lines), total)
     return tuple(conversations)
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
-    """One conversation to simulate, and its channel. `first`: the number of its first line in the simulation, from 0."""
+class Scene:
+    """One conversation to simulate, and its channel. `first_line`: the number of its first line in the simulation, from 0."""
 
     agent: Agent
     model: str
@@ -271,52 +336,64 @@ class _Scene:
     situation: Situation
     repeat: int
     channel: Channel
-    first: int
+    first_line: int
 
-    def simulate(self, progress: Callable[[int], None]) -> Conversation:
-        """Say the lines that are missing, until one fails; `progress` is called after each but the last."""
-        done = self.done()
+    def simulate(self, progress: Progress, total: int) -> Conversation:
+        """Say the lines that are missing, until one fails.
+
+        Args:
+            progress: Called after each line but the last.
+            total: Lines of the whole simulation.
+        """
+        answered = self.answered_turns()
         lines = len(self.situation.lines)
         try:
-            for turn in range(len(done) + 1, lines + 1):
+            for turn in range(len(answered) + 1, lines + 1):
                 if current_digest(Agent.objects.get(pk=self.agent.pk)) != self.persona_digest:
                     raise NotSimulated("the persona was changed meanwhile")
-                if over := why_over_budget(self.agent, self.model):
-                    raise NotSimulated(over)
-                done.append(self._say(turn))
+                over_budget = why_over_budget(self.agent, self.model)
+                if over_budget:
+                    raise NotSimulated(over_budget)
+                answered.append(self._say(turn))
                 if turn < lines:
-                    progress(turn)
+                    progress(self.first_line + turn, total)
         except (NotSimulated, TurnRefused, SendRefused) as error:
-            return self.conversation(done, str(error))
-        return self.conversation(done)
+            return self.conversation(answered, str(error))
+        return self.conversation(answered)
 
-    def conversation(self, done: Sequence[Run], reason: str = "") -> Conversation:
+    def conversation(self, answered: Sequence[Run], reason: str = "") -> Conversation:
+        """Return the conversation as far as it was simulated.
+
+        Args:
+            reason: Why the other lines are missing.
+        """
         lines = len(self.situation.lines)
         return Conversation(
             situation=self.situation.id,
             repeat=self.repeat,
             channel=self.channel.slug,
             lines=lines,
-            done=len(done),
-            silent=sum(not run.messages.exists() for run in done),
-            reason="" if len(done) == lines else reason,
+            done=len(answered),
+            silent=sum(not run.messages.exists() for run in answered),
+            reason="" if len(answered) == lines else reason,
         )
 
-    def done(self) -> list[Run]:
-        """The turns that answered the first lines, or passed over them in silence."""
-        done: list[Run] = []
+    def answered_turns(self) -> list[Run]:
+        """Return the turns that answered the first lines, or passed over them in silence."""
+        answered: list[Run] = []
         for turn in range(1, len(self.situation.lines) + 1):
             run = self._turns(turn).last()
-            if run is None or not _counts(run):
+            if run is None or not _answers_line(run):
                 break
-            done.append(run)
-        return done
+            answered.append(run)
+        return answered
 
     def _key(self, turn: int) -> str:
+        """Return the idempotency key of a line."""
         return f"simulation:{self.channel.pk}:{turn}"
 
     def _turns(self, turn: int) -> QuerySet[Run]:
-        """The turns in which the agent answered a line, or tried to."""
+        """Return the turns in which the agent answered a line, or tried to, oldest first."""
         key = f"{self._key(turn)}:"
         return Run.objects.filter(channel=self.channel, idempotency_key__startswith=key).order_by("pk")
 
@@ -326,7 +403,8 @@ class _Scene:
         Raises:
             NotSimulated: The turn failed.
         """
-        tags = {**{key: self.channel.tags[key] for key in (SIMULATION, SITUATION, REPEAT)}, TURN: str(turn)}
+        tags = {key: self.channel.tags[key] for key in (SIMULATION, SITUATION, REPEAT)}
+        tags[TURN] = str(turn)
         line = receive_message(
             channel=self.channel,
             outsider=self.situation.speaker,
@@ -335,22 +413,26 @@ class _Scene:
             tags=tags,
         )
         earlier = list(self._turns(turn))
-        if earlier and _counts(earlier[-1]):  # meanwhile, by another process that simulates the same
+        if earlier and _answers_line(earlier[-1]):  # meanwhile, by another process that simulates the same
             return earlier[-1]
-        attempt = len(earlier) + (not earlier or earlier[-1].status in Run.FINAL)  # an unfinished one is continued
+        attempt = len(earlier)
+        if not earlier or earlier[-1].status in Run.FINAL:  # an unfinished one is continued
+            attempt += 1
         run = start_turn(
             agent=self.agent,
             channel=self.channel,
             trigger=line,
-            overrides={"stages": [], "model": self.model, "tags": tags, "scene": self.first + turn - 1},
+            overrides={"stages": [], "model": self.model, "tags": tags, "scene": self.first_line + turn - 1},
             idempotency_key=f"{self._key(turn)}:{attempt}",
         )
         run = finish_turn(run)
-        if not _counts(run):
+        if not _answers_line(run):
             raise NotSimulated(run.error or f"the turn ended {run.status}")
         return run
 
 
-def _counts(run: Run) -> bool:
-    """Whether a turn answers its line: it completed, or it failed after something had been said."""
-    return run.status == Run.Status.COMPLETED or (run.status in Run.FINAL and run.messages.exists())
+def _answers_line(run: Run) -> bool:
+    """Return whether a turn answers its line: it completed, or it failed after something had been said."""
+    if run.status == Run.Status.COMPLETED:
+        return True
+    return run.status in Run.FINAL and run.messages.exists()

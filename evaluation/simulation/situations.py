@@ -1,4 +1,4 @@
-"""Situations for simulations: what is said to an agent, line by line. Plumbline's own, or a team's file."""
+"""Read situations for simulations: what is said to an agent, line by line. Plumbline's own, or a team's file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from evaluation.propositions.files import (
 )
 
 CALLS_PER_LINE = 2  # an assumption: one call says something, the next ends the turn; an agent may use other tools, too
-REPLY_TOKENS = 80  # an assumption, too
+REPLY_TOKENS = 80  # an assumption
 
 OUR_SITUATIONS = Path(__file__).with_name("situations.yaml")
 SPEAKER = "Robin"
@@ -32,12 +32,18 @@ MOST_SITUATIONS = 200
 MOST_LINES = 20
 
 
-def _text(value: str) -> str:
+def _check_text(value: str) -> str:
+    """Refuse an empty text, and one that the database cannot store; return it without white space around it."""
     if not value.strip():
         raise ValueError("empty; allowed: text that is not only white space")
     if storable(value) != value:
         raise ValueError("holds a NUL character or half of a surrogate pair; allowed: any other text")
     return value.strip()
+
+
+def _check_name(value: str) -> str:
+    """Check a name like a text; return it on one line."""
+    return " ".join(_check_text(value).split())
 
 
 class Situation(BaseModel):
@@ -52,9 +58,9 @@ class Situation(BaseModel):
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,59}$")]
     description: Annotated[str, Field(max_length=1_000)] = ""
-    speaker: Annotated[str, Field(max_length=80), AfterValidator(lambda name: " ".join(_text(name).split()))] = SPEAKER
+    speaker: Annotated[str, Field(max_length=80), AfterValidator(_check_name)] = SPEAKER
     lines: Annotated[
-        tuple[Annotated[str, Field(max_length=10_000), AfterValidator(_text)], ...],
+        tuple[Annotated[str, Field(max_length=10_000), AfterValidator(_check_text)], ...],
         Field(min_length=1, max_length=MOST_LINES),
     ]
 
@@ -67,10 +73,11 @@ class _SituationFile(BaseModel):
     @field_validator("situations")
     @classmethod
     def _check_ids(cls, value: list[Situation]) -> list[Situation]:
-        ids = [situation.id for situation in value]
-        twice = next((name for number, name in enumerate(ids) if name in ids[:number]), None)
-        if twice is not None:
-            raise ValueError(f"{twice!r} stands twice; allowed: an id per situation")
+        known: set[str] = set()
+        for situation in value:
+            if situation.id in known:
+                raise ValueError(f"{situation.id!r} stands twice; allowed: an id per situation")
+            known.add(situation.id)
         return value
 
 
@@ -88,12 +95,18 @@ def load_situations(source: Path | str = OUR_SITUATIONS) -> tuple[Situation, ...
 
 
 def _problem(path: Path, node: yaml.Node | None, item: dict[str, Any]) -> FileProblem:
+    """Return a problem that pydantic found, with the line of the file.
+
+    Args:
+        item: An entry of `ValidationError.errors`.
+    """
     location = location_of(item)
-    message = in_words(item, list((Situation if len(location) > 1 else _SituationFile).model_fields))
+    model = Situation if len(location) > 1 else _SituationFile
+    message = in_words(item, list(model.model_fields))
     return FileProblem(path, line_of(node, location), dotted(location), message)
 
 
 def situations_digest(situations: Iterable[Situation]) -> str:
     """Hash what is said and by whom; descriptions do not matter."""
-    parts = [(s.id, s.speaker, s.lines) for s in situations]
+    parts = [(situation.id, situation.speaker, situation.lines) for situation in situations]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

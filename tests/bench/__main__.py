@@ -50,7 +50,6 @@ def main() -> None:
             "lists",
             "drift_alarms",
             "coverage",
-            "clarify",
             "memory",
             "voice",
             "null",
@@ -61,7 +60,7 @@ def main() -> None:
         "file",
         nargs="*",
         type=Path,
-        help="data to measure on: of clarify and memory (an example ships with each), edits (guards), or transcripts (voice, repetition)",
+        help="data to measure on: of memory (an example ships with it), edits (guards), or transcripts (voice, repetition)",
     )
     options = parser.parse_args()
     if options.only == "scale":  # on PostgreSQL, and needs no model server
@@ -92,12 +91,6 @@ def main() -> None:
         from tests.bench.coverage import measure_coverage
 
         measure_coverage()
-        return
-    if options.only == "clarify":
-        with on_a_database_of_its_own():
-            from tests.bench.clarify import EXAMPLE, measure_clarify
-
-            measure_clarify(*options.file[:1] or [EXAMPLE])
         return
     if options.only == "memory":
         with on_a_database_of_its_own():

@@ -21,10 +21,10 @@ from agents.kit.llm.requests import CHARACTERS_PER_TOKEN
 from agents.kit.models import owner_name
 from agents.kit.text.voices import vocabulary
 from agents.models import Agent, Channel, Message
-from agents.swarm import memory
+from agents.swarm import memory, summaries
 from agents.swarm.calibration import by_rules
 from agents.swarm.models import DialogState, DialogSummary
-from agents.swarm.state import MANY, ONE, add_answer, add_quoted, advance, updating
+from agents.swarm.state import KINDS, add_answer, add_quoted, advance, updating
 from agents.turn.pipeline import TraceEntry
 from agents.turn.prompt import lines, new_turn
 from tests.factories import make_agent, make_channel, say
@@ -113,11 +113,11 @@ def _take_in(agent: Agent, channel: Channel, message: Message) -> None:
         reading = by_rules(trigger=message, transcript=transcript, state=state)
         if advance(state, message):
             add_answer(state, message, transcript[-2] if len(transcript) > 1 else None)
-            for kind in (*ONE, *MANY):
+            for kind in KINDS:
                 if new := getattr(reading, kind, None):
                     add_quoted(state, kind, new, transcript)
-            memory.queue_summary(state)
-    while memory.work_one(owner=owner_name()):
+            summaries.queue_summary(state)
+    while summaries.work_one(owner=owner_name()):
         pass
 
 

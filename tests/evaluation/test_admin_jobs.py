@@ -73,12 +73,16 @@ def test_suggestions_are_priced_first_then_written_by_a_worker_and_shown(
     assert not LLMCall.objects.exists()
 
     answer = confirm(root, SUGGEST, **SUGGESTING)
-    job = Job.objects.get()
-    assert answer["Location"] == page_of(job)
-    assert "data-live" in read(root, page_of(job))
+    assert answer["Location"] == SUGGEST
+    page = read(root, SUGGEST)
+    progress = reverse("admin:evaluation_job_progress", args=[Job.objects.get().pk])
+    assert f'data-live="{progress}"' in page
+    assert root.get(progress).json() == {"status": "pending", "done": 0, "settled": 0}
     work()
 
-    page = plain(read(root, page_of(job)))
+    page = read(root, SUGGEST)
+    assert "data-live" not in page
+    page = plain(page)
     assert "completed" in page
     assert "ada 1 1" in page, "one suggestion, one that could not be used"
     assert [p.id for p in load_file(file_of(team)).inactive] == ["ada-sales-talk"]
@@ -101,9 +105,8 @@ def test_suggestions_that_failed_say_why(root: Client, llm_server: LLMServer, te
     confirm(root, SUGGEST, **SUGGESTING)
     work()
 
-    job = Job.objects.get()
-    assert job.status == "failed"
-    assert "no suggestions for ada: unavailable" in read(root, page_of(job))
+    assert Job.objects.get().status == "failed"
+    assert "no suggestions for ada: unavailable" in read(root, SUGGEST)
 
 
 def test_a_worker_that_was_lost_leaves_the_agents_that_were_asked(llm_server: LLMServer, team: Path) -> None:
@@ -118,27 +121,8 @@ def test_a_worker_that_was_lost_leaves_the_agents_that_were_asked(llm_server: LL
     assert llm_server.calls == 1
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"agents": "nobody"}, "no agent"),
-        ({"max": "51"}, "50"),
-        ({"model": "replay:/etc/passwd"}, "allowed: test-model"),
-    ],
-)
-def test_what_cannot_be_suggested_names_the_field_and_what_is_allowed(
-    root: Client, llm_server: LLMServer, team: Path, asked: dict[str, str], said: str
-) -> None:
-    make_ada()
-    page = confirm(root, SUGGEST, **{**SUGGESTING, **asked}).content.decode()
-
-    assert said in page
-    assert 'role="alert"' in page
-    assert not Job.objects.exists()
-
-
 # -- checking a judge
-def test_a_judge_is_checked_by_workers_and_the_result_stands_beside_its_scores(
+def test_workers_check_a_judge_and_its_scores_show_the_result(
     root: Client, llm_server: LLMServer, judged_by_message: None
 ) -> None:
     cast("ada", "bob")
@@ -149,7 +133,7 @@ def test_a_judge_is_checked_by_workers_and_the_result_stands_beside_its_scores(
     assert not jobs.work_one(owner="me"), "it waits for its evaluations"
     work()
 
-    page = plain(read(root, page_of(job)))
+    page = plain(read(root, CHECK))
     assert "better than chance 1.00" in page
     assert JudgeCalibration.objects.get().swap_test["auc"] == 1
 
@@ -162,11 +146,11 @@ def test_a_check_of_which_an_evaluation_failed_says_so_and_stores_nothing(
     EvaluationRun.objects.update(status="failed", error="the judge is away")
     work()
 
-    assert "4 of 4 evaluations are failed, not completed: the judge is away" in read(root, page_of(Job.objects.get()))
+    assert "4 of 4 evaluations are failed, not completed: the judge is away" in read(root, CHECK)
     assert not JudgeCalibration.objects.exists()
 
 
-def test_who_may_only_look_sees_what_a_check_takes_and_cannot_ask_for_it(judged_by_message: None) -> None:
+def test_viewers_see_the_cost_of_a_check_and_cannot_ask(judged_by_message: None) -> None:
     cast("ada", "bob")
     client = signed_in(staff("evaluation.view_evaluationrun"))
     choices = {**CHECKING, "judge": OFFLINE}
@@ -209,28 +193,17 @@ def test_the_address_fills_in_tag_window_and_judge(root: Client, settings: Setti
     assert (run.where, run.window, run.position_bins) == ({"build": "41"}, "last:4", [[1, 5], [6, 15]])
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"where": "build"}, "write tag=value"),
-        ({"window": "soon"}, "is not understood"),
-        ({"by": "position", "position_bins": "9-1"}, "rising and apart"),
-        ({"repeats": "21"}, "less than or equal to 20"),
-        ({"samples": "500", "repeats": "20"}, "at most 200 with 20 repeats"),
-        ({"simulate": "always", "where": "build=41"}, "what was said before"),
-        ({"situations": "situations: 7"}, "YAML:1"),
-    ],
-)
-def test_what_makes_no_sense_is_said_at_the_field(
-    root: Client, settings: Settings, judged_by_message: None, asked: dict[str, str], said: str
+def test_a_tag_without_a_value_is_refused_at_its_field(
+    root: Client, settings: Settings, judged_by_message: None
 ) -> None:
+    """Other refusals are those of every door: `test_request_doors`."""
     settings.JUDGE_MODEL = OFFLINE
     ada, _ = cast("ada", "bob")
     url = reverse("admin:evaluation_agent_evaluate", args=[ada.pk])
-    page = confirm(root, url, **{**EVALUATING, **asked}).content.decode()
+    page = confirm(root, url, **{**EVALUATING, "where": "build"}).content.decode()
 
     [error] = re.findall(r'<p class="pl-error" role="alert">(.*?)</p>', page, re.DOTALL)
-    assert said in plain(error)
+    assert "tag=value" in error
     assert not EvaluationRun.objects.exists()
 
 
@@ -238,7 +211,7 @@ def test_what_makes_no_sense_is_said_at_the_field(
 SITUATIONS = "situations:\n  - {id: late, lines: [Where is my parcel?, It is late.]}\n"
 
 
-def test_situations_of_one_s_own_are_simulated_as_often_as_asked_and_measured(
+def test_own_situations_are_simulated_as_often_as_asked_and_measured(
     root: Client, settings: Settings, propositions: PropositionFolder
 ) -> None:
     settings.JUDGE_MODEL, settings.ACTOR_MODEL = OFFLINE, "offline:scripted-1"

@@ -16,7 +16,7 @@ from agents.kit.bulk import insert_values, update_rows
 from agents.models import Agent
 from evaluation.judge.questions import GIVE_UP_AFTER, JudgeHealth
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.planning import Prepared, RunSpec, prepare_run
+from evaluation.runs.planning import PreparedChannel, RunSpec, prepare_run
 from tests import zygote
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judged import make_run, make_score
@@ -67,6 +67,7 @@ def agent_of(body: dict[str, Any]) -> str:
     return str(re.findall(r"agent-\d", prompt_of(body).lower())[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asking", "key", "expected"),
     [
@@ -112,12 +113,12 @@ def test_calls_of_all_dimensions_and_agents_are_in_flight_together_ac_6_0_4(
     assert not rows(database, "select 1 from evaluation_scores where status not in ('scored', 'trivial')")
 
 
-def test_a_judge_that_answers_nothing_is_down_and_one_answer_keeps_it_up() -> None:
+def test_a_judge_without_answers_is_down_and_one_answer_prevents_it() -> None:
     health = JudgeHealth()
     for number in range(GIVE_UP_AFTER):
         assert not health.down, number
         health.note(failed=True, why="timeout: too slow")
-    assert health.down == "the judge answered none of the first calls; the last: timeout: too slow"
+    assert "too slow" in health.down
 
     other = JudgeHealth()
     other.note(failed=False, why="")
@@ -154,7 +155,7 @@ def test_many_rows_are_inserted_by_one_statement_with_their_defaults() -> None:
     assert EvaluationScore.objects.count() == 301
 
 
-def test_many_rows_are_updated_by_one_statement_and_only_in_the_fields_named() -> None:
+def test_one_statement_updates_many_rows_and_only_the_named_fields() -> None:
     run = make_run(make_agent())
     rows = [make_score(run, None, proposition_id=f"p{n}", reason="old") for n in range(20)]
     for number, row in enumerate(rows):
@@ -202,7 +203,7 @@ def test_nothing_needs_no_statement() -> None:
 
 def test_agents_prepared_together_share_the_runs_of_their_channels(llm_server: LLMServer) -> None:
     diverse()
-    channels: Prepared = []
+    channels: list[PreparedChannel] = []
     specs = [RunSpec(agent=a, dimensions=("convergence",)) for a in Agent.objects.order_by("slug")]
 
     first, *others = [prepare_run(spec, channels=channels)[0] for spec in specs]

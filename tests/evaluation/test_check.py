@@ -53,7 +53,7 @@ def test_evidence_and_confidence_may_be_missing(llm_server: LLMServer, value: bo
 
 
 @pytest.mark.parametrize("value", [1, 0, 9, "true", None, 1.0], ids=repr)
-def test_what_is_neither_true_nor_false_is_asked_again_once_and_then_unknown(llm_server: LLMServer, value: Any) -> None:
+def test_a_check_without_truth_value_is_asked_once_more_then_unknown(llm_server: LLMServer, value: Any) -> None:
     llm_server.always(json=entry(value))
 
     found = check_proposition(proposition=claim(), context=CONTEXT, label=LABEL)

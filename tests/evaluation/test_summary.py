@@ -14,7 +14,7 @@ from hypothesis.extra.django import TestCase
 
 from agents.kit.models import LLMCall
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.summary import dimension_summaries, overall, summarize, worst_judgement
+from evaluation.runs.summary import DimensionSummary, overall, summarize, worst_judgement
 from tests.factories import make_agent
 
 Row = tuple[str, str, str, int | None]
@@ -79,13 +79,10 @@ class SummaryByHand(TestCase):
 
 
 def test_a_count_is_never_averaged_with_scores() -> None:
-    rows = [
-        {"dimension": d, "proposition_id": "a", "weight": 1, "inverted": 0, "total": t, "scored": 1, "trivial": 0}
-        | {"unscored": 0, "pending": 0, "asked": 1, "scored_once": 1, "of_messages": 0, "count": None}
-        for d, t in (("adherence", 6), ("ideas_quantity", 9))
-    ]
+    adherence = DimensionSummary(dimension="adherence", score=6.0)
+    ideas = DimensionSummary(dimension="ideas_quantity", score=9.0)
 
-    assert overall(dimension_summaries(rows).values()) == 6.0
+    assert overall([adherence, ideas]) == 6.0
 
 
 @pytest.mark.django_db
@@ -102,7 +99,7 @@ def test_the_weakest_proposition_and_its_worst_judgement_are_named() -> None:
 
 
 @pytest.mark.django_db
-def test_tokens_and_cost_are_sums_over_the_ledger_and_unpriced_calls_are_not_free() -> None:
+def test_tokens_and_cost_are_ledger_sums_and_unpriced_is_not_free() -> None:
     run = run_with([("adherence", "a", "scored", 7)])
 
     def call(cost: str | None, work_id: str = run.work_id) -> None:

@@ -99,7 +99,7 @@ class Migration(FirstMigration):
         ),
         migrations.AddIndex(
             model_name='debate',
-            index=models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['channel', 'created_at', 'id'], name='debate_open_of_channel'),
+            index=models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['created_at', 'id'], name='debate_open'),
         ),
         migrations.AddIndex(
             model_name='debate',

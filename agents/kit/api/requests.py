@@ -145,7 +145,7 @@ logger = logging.getLogger(__name__)
 class Throttle(SimpleRateThrottle):
     """At most so many requests a minute as a setting says, by all routes of the same scope.
 
-    All web processes count together where there is a Redis (`CACHE_URL`), else each on its own. While that Redis is away requests
+    All web processes count together where there is a Redis (`CELERY_BROKER_URL`), else each on its own. While that Redis is away requests
     pass, and the log says so: it must not take the gate down with it.
     """
 

@@ -49,7 +49,7 @@ _decoder = json.JSONDecoder(parse_float=_number, parse_constant=_constant, objec
 
 
 def parse(text: str, *, path: str, line: int) -> Any:
-    """One JSON value.
+    """Return one JSON value.
 
     Raises:
         FileError: Not JSON, NaN or Infinity, a number too large, a key twice, or nested too deep.
@@ -95,7 +95,7 @@ def json_values(source: Source) -> Iterator[tuple[int, Any]]:
 
 
 def _is_json_lines(source: Source) -> bool:
-    """Whether the first line holds a complete JSON value and, when that is an array, another array follows."""
+    """Return whether the first line holds a complete JSON value and, when that is an array, another array follows."""
     rows = ((line, text) for line, text in source.lines() if text and not text.isspace())
     try:
         line, text = next(rows, (0, ""))
@@ -110,7 +110,7 @@ def _is_json_lines(source: Source) -> bool:
 
 
 def _elements(text: str, path: str) -> Iterator[tuple[int, Any]]:
-    """The elements of an array, one after the other: they take many times the memory of the text."""
+    """Yield the elements of an array, one after the other: they take many times the memory of the text."""
     at, line = 0, 1
 
     def skip(to: int) -> None:
@@ -119,7 +119,7 @@ def _elements(text: str, path: str) -> Iterator[tuple[int, Any]]:
         at = to
 
     def peek() -> str:
-        """The next character that is no white space; empty at the end."""
+        """Return the next character that is no white space; empty at the end."""
         skip(_SPACE.match(text, at).end())  # type: ignore[union-attr]
         return text[at : at + 1]
 
@@ -148,7 +148,7 @@ def _elements(text: str, path: str) -> Iterator[tuple[int, Any]]:
 
 
 def _is_deeper(value: Any, limit: int) -> bool:
-    """Whether lists and objects are nested deeper than `limit`; without recursion, which is limited itself."""
+    """Return whether lists and objects are nested deeper than `limit`; without recursion, which is limited itself."""
     level = [value]
     for _ in range(limit + 1):
         inner = [item.values() if isinstance(item, dict) else item for item in level]
@@ -162,7 +162,7 @@ class Row:
     """A JSON object and where it stands."""
 
     def __init__(self, value: Any, *, path: str, line: int, what: str = "a line") -> None:
-        """Raises FileError unless `value` is an object; `what` names it in errors."""
+        """Raise FileError unless `value` is an object; `what` names it in errors."""
         self.path, self.line, self.what = path, line, what
         if not isinstance(value, dict):
             self.fail(f"{what} must be a JSON object, got {shown(value)}")
@@ -173,7 +173,7 @@ class Row:
         raise FileError(self.path, self.line, reason)
 
     def child(self, value: Any, what: str) -> Row:
-        """An object inside this one."""
+        """Return an object inside this one."""
         return Row(value, path=self.path, line=self.line, what=what)
 
     def has(self, key: str) -> bool:
@@ -187,32 +187,32 @@ class Row:
         return value
 
     def text(self, key: str, *, required: bool = False) -> str:
-        """A text; absent or null is empty unless required."""
+        """Return a text; absent or null is empty unless required."""
         if required and not self.has(key):
             self.fail(f"{self.what} has no {key!r}")
         return str(self._typed(key, str, "a text", ""))
 
     def name(self, key: str) -> str:
-        """An id or a name: a text or a number; absent is empty."""
+        """Return an id or a name: a text or a number; absent is empty."""
         value = self.value.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
         return self.text(key)
 
     def list(self, key: str, *, required: bool = False) -> list[Any]:
-        """A list; absent or null is empty unless required."""
+        """Return a list; absent or null is empty unless required."""
         values: list[Any] = self._typed(key, list, "a list", None if required else [])
         return values
 
     def flag(self, key: str) -> bool:
-        """True or false; absent is false."""
+        """Return a true or false; absent is false."""
         value = self.value.get(key, False)
         if not isinstance(value, bool):
             self.fail(f"{key!r} must be true or false, got {shown(value)}")
         return value
 
     def time(self, *keys: str) -> datetime | None:
-        """The time under the first of `keys` that is there."""
+        """Return the time under the first of `keys` that is there."""
         for key in keys:
             if self.has(key):
                 try:
@@ -222,7 +222,7 @@ class Row:
         return None
 
     def object(self, key: str) -> dict[str, Any]:
-        """An object; absent or null is empty."""
+        """Return an object; absent or null is empty."""
         value: dict[str, Any] = self._typed(key, dict, "an object", {})
         if _is_deeper(value, MAX_DEPTH):
             self.fail(f"{key!r} is nested deeper than {MAX_DEPTH} levels")
@@ -230,7 +230,7 @@ class Row:
 
 
 def shown(value: Any) -> str:
-    """A short rendering for an error message."""
+    """Return a short rendering for an error message."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):

@@ -100,7 +100,7 @@ class Source:
                 yield number, text
 
     def members(self) -> list[str]:
-        """The names of the files in a zip.
+        """Return the names of the files in a zip.
 
         Raises:
             FileError: It is damaged, or too large when it is unpacked.
@@ -114,7 +114,7 @@ class Source:
         return [info.filename for info in files]
 
     def member(self, name: str) -> str:
-        """The text of a file in a zip.
+        """Return the text of a file in a zip.
 
         Raises:
             FileError: It is damaged, encrypted, too large, or not UTF-8.
@@ -147,7 +147,7 @@ class Source:
             raise FileError(self.name, line, f"a message of more than {MAX_MESSAGE:,} characters")
 
     def head(self, characters: int = 64 * 1024) -> str:
-        """The first characters of the file, newlines as they are."""
+        """Return the first characters of the file, newlines as they are."""
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as file:
                 text = file.read(characters)

@@ -31,7 +31,7 @@ _FORMATS = (
 
 
 def zone(name: str) -> tzinfo:
-    """The time zone of that name; empty = the TIME_ZONE setting.
+    """Return the time zone of that name; empty = the TIME_ZONE setting.
 
     Raises:
         ValueError: No such zone.
@@ -45,7 +45,7 @@ def zone(name: str) -> tzinfo:
 
 
 def parse_time(value: Any) -> datetime | None:
-    """A time written as ISO 8601, as a Unix time in seconds or milliseconds, or in a common log form; empty is None.
+    """Return a time written as ISO 8601, as a Unix time in seconds or milliseconds, or in a common log form; empty is None.
 
     Naive when the source gives no offset.
 
@@ -81,7 +81,7 @@ def _from_unix(seconds: float) -> datetime:
 
 
 def to_utc(moment: datetime, zone: tzinfo) -> datetime:
-    """The same moment in UTC; a naive one is read in `zone`.
+    """Return a moment in UTC; a naive one is read in `zone`.
 
     Raises:
         ValueError: Out of the range that can be stored.

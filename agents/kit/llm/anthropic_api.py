@@ -40,7 +40,7 @@ EXAMPLE_QUESTION = (
 def body_of(
     request: LLMRequest, *, model: str, structured: bool, example: bool, temperature: bool = False
 ) -> dict[str, Any]:
-    """What is sent, key and headers aside.
+    """Return the body of a call as it is sent.
 
     Args:
         structured: Whether to send the schema as `output_config`; not for servers that refuse it.
@@ -73,20 +73,20 @@ def body_of(
 
 
 def with_example(request: LLMRequest) -> LLMRequest:
-    """The request with its example as an exchange that already happened, for a second try of its own."""
+    """Return the request with its example as an exchange that already happened, for a second try of its own."""
     answer = json.dumps(request.example, ensure_ascii=False)
     shown = (Turn("user", (Block(EXAMPLE_QUESTION),)), Turn("assistant", (Block(answer),)))
     return replace(request, turns=(*request.turns[:-1], *shown, request.turns[-1]), example=None, reask=False)
 
 
 def _message(turn: Turn) -> dict[str, Any]:
-    """Results of tools first and calls of tools last, which is the only order that the API takes."""
+    """Return a turn's blocks with results of tools first and calls of tools last, which is the only order that the API takes."""
     results, calls = map(result_part, turn.tool_results), map(call_part, turn.tool_calls)
     return {"role": turn.role, "content": [*results, *_texts(turn.blocks), *calls]}
 
 
 def _texts(blocks: Sequence[Block]) -> list[dict[str, Any]]:
-    """The blocks that say something: the API refuses empty ones, and white space counts as empty."""
+    """Return the blocks that say something: the API refuses empty ones, and white space counts as empty."""
     return [_text(block) for block in blocks if block.text.strip()]
 
 
@@ -114,7 +114,7 @@ HINTS = {
 
 
 def status_of(http_status: int) -> Status:
-    """What an HTTP error status means for the caller: wait (`rate_limited`), try later (`unavailable`), or change something."""
+    """Return what an HTTP error status means for the caller: wait (`rate_limited`), try later (`unavailable`), or change something."""
     if http_status == 429:
         return Status.RATE_LIMITED
     if http_status in (408, 409) or http_status >= 500:
@@ -123,7 +123,7 @@ def status_of(http_status: int) -> Status:
 
 
 def describe(problem: Exception, route: Route, trace: Trace) -> tuple[Status, str]:
-    """The status and the error line of a call that raised."""
+    """Return the status and the error line of a call that raised."""
     import anthropic
 
     if isinstance(problem, anthropic.APIStatusError):
@@ -148,7 +148,7 @@ def describe(problem: Exception, route: Route, trace: Trace) -> tuple[Status, st
 
 
 def _status_error(problem: object, route: Route) -> str:
-    """Code, the server's own words and, where it is known, what to do."""
+    """Return an error's code, the server's own words and, where it is known, what to do."""
     import anthropic
 
     assert isinstance(problem, anthropic.APIStatusError)  # noqa: S101
@@ -289,7 +289,7 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
 
 
 async def _send(call: Call, body: Mapping[str, Any], trace: Trace) -> tuple[Any, tuple[Status, str] | None]:
-    """A message of the SDK and None, or None and how it failed."""
+    """Return a message of the SDK and None, or None and how it failed."""
     client = call.background.clients.get(base_url=call.route.base_url, key=call.route.key, retries=call.request.retries)
     known = {name: value for name, value in body.items() if name != "temperature"}
     others = {name: value for name, value in body.items() if name == "temperature"}  # the SDK's method does not take it
@@ -312,7 +312,7 @@ def _blames_schema(route: Route, error: str) -> bool:
 
 
 def _failed(call: Call, status: Status, error: str) -> Reply:
-    """A failed call; where a server other than Anthropic's complains of tools, with what to do: many a local model can use none."""
+    """Return a failed call; where a server other than Anthropic's complains of tools, with advice: many local models can use none."""
     if call.request.tools and not call.route.is_default_endpoint and "tool" in error.lower():
         error += " (the request offers tools: a model that cannot use them cannot be an actor)"
     return call.blank(status, error)
@@ -339,14 +339,14 @@ def _reply(call: Call, message: Any, blocks: Sequence[Mapping[str, Any]]) -> Rep
 
 
 def text_of(content: Sequence[Any]) -> str:
-    """What a message of the SDK says, its text blocks joined."""
+    """Return what a message of the SDK says, its text blocks joined."""
     texts = [getattr(block, "text", None) for block in content if getattr(block, "type", "") == "text"]
     said: str = storable("".join(part for part in texts if isinstance(part, str)))
     return said
 
 
 def usage_of(message: Any) -> Usage:
-    """The tokens that a message of the SDK says it took."""
+    """Return the tokens that a message of the SDK says it took."""
     usage = getattr(message, "usage", None)
 
     def count(name: str) -> int | None:

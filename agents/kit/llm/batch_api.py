@@ -36,7 +36,7 @@ class BatchProblem(Exception):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the server said no, so that nothing was begun; after anything else it may have been."""
+        """Return whether the server said no. Then nothing was begun; after any other failure it may have been."""
         return 400 <= self.http_status < 500 and self.http_status not in (408, 409, 429)
 
 
@@ -53,28 +53,28 @@ class Entry:
     error: str = ""
 
 
-def submit_batch(way: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> MessageBatch:
+def submit_batch(destination: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> MessageBatch:
     """Submit bodies by custom id.
 
     Raises:
         BatchProblem: It was refused, or it is unknown whether it arrived.
     """
     entries: Any = [{"custom_id": name, "params": body} for name, body in requests]
-    return _call(way, lambda batches: batches.create(requests=entries), SUBMIT_SECONDS)
+    return _call(destination, lambda batches: batches.create(requests=entries), SUBMIT_SECONDS)
 
 
-def look(way: Route, batch_id: str) -> MessageBatch:
-    """How far a batch is; `BatchProblem` where the server does not say."""
-    return _call(way, lambda batches: batches.retrieve(batch_id), LOOK_SECONDS)
+def look(destination: Route, batch_id: str) -> MessageBatch:
+    """Return how far a batch is; `BatchProblem` where the server does not say."""
+    return _call(destination, lambda batches: batches.retrieve(batch_id), LOOK_SECONDS)
 
 
-def cancel(way: Route, batch_id: str) -> None:
-    """Have the server stop; what was answered till then is in the results. `BatchProblem`: for example, the batch has ended."""
-    _call(way, lambda batches: batches.cancel(batch_id), LOOK_SECONDS)
+def cancel(destination: Route, batch_id: str) -> None:
+    """Ask the server to stop; what was answered until then is in the results. `BatchProblem`: for example, the batch has ended."""
+    _call(destination, lambda batches: batches.cancel(batch_id), LOOK_SECONDS)
 
 
-def since(way: Route, begin: datetime) -> list[MessageBatch]:
-    """The batches made since then, oldest first; `BatchProblem` where the server does not say."""
+def since(destination: Route, begin: datetime) -> list[MessageBatch]:
+    """Return the batches made since then, oldest first; `BatchProblem` where the server does not say."""
 
     async def newest(batches: AsyncBatches) -> list[MessageBatch]:
         batches_since = []
@@ -84,21 +84,21 @@ def since(way: Route, begin: datetime) -> list[MessageBatch]:
             batches_since.append(batch)
         return batches_since[::-1]
 
-    return _call(way, newest, LOOK_SECONDS)
+    return _call(destination, newest, LOOK_SECONDS)
 
 
 def size_of(batch: MessageBatch) -> int:
-    """Its requests."""
+    """Return how many requests a batch has."""
     return sum(batch.request_counts.model_dump(exclude_unset=True).values())
 
 
-def results(way: Route, batch_id: str) -> Iterator[list[Entry]]:
-    """The results as they stream in, some hundred at a time, in no order.
+def results(destination: Route, batch_id: str) -> Iterator[list[Entry]]:
+    """Yield the results as they stream in, some hundred at a time, in no order.
 
     Raises:
         BatchProblem: They stopped coming; what was yielded holds.
     """
-    lines: Any = _call(way, lambda batches: batches.results(batch_id), LOOK_SECONDS)
+    lines: Any = _call(destination, lambda batches: batches.results(batch_id), LOOK_SECONDS)
 
     async def some(_: Any) -> list[Any]:
         portion: list[Any] = []
@@ -109,13 +109,13 @@ def results(way: Route, batch_id: str) -> Iterator[list[Entry]]:
                 break
         return portion
 
-    while portion := _call(way, some, LOOK_SECONDS):
+    while portion := _call(destination, some, LOOK_SECONDS):
         yield [_entry(line) for line in portion]
 
 
-def _call(way: Route, action: Callable[[AsyncBatches], Awaitable[T]], seconds: float) -> T:
+def _call(destination: Route, action: Callable[[AsyncBatches], Awaitable[T]], seconds: float) -> T:
     ground = background()
-    client = ground.clients.get(base_url=way.base_url, key=way.key, retries=0)
+    client = ground.clients.get(base_url=destination.base_url, key=destination.key, retries=0)
 
     import httpx2  # of the SDK, which does not wrap what breaks off a stream
 
@@ -124,21 +124,21 @@ def _call(way: Route, action: Callable[[AsyncBatches], Awaitable[T]], seconds: f
             async with asyncio.timeout(seconds):
                 return await action(client.messages.batches)
         except TimeoutError:
-            raise BatchProblem(Status.TIMEOUT, f"{way.endpoint} did not answer within {seconds:g} s") from None
+            raise BatchProblem(Status.TIMEOUT, f"{destination.endpoint} did not answer within {seconds:g} s") from None
         except httpx2.TransportError as problem:
-            error = one_line(f"{way.endpoint} broke off: {type(problem).__name__}: {problem}")
+            error = one_line(f"{destination.endpoint} broke off: {type(problem).__name__}: {problem}")
             raise BatchProblem(Status.UNAVAILABLE, error) from None
         except Exception as problem:  # noqa: BLE001 (a failure is a value; unforeseen ones are logged with it)
             code = getattr(problem, "status_code", 0)
-            trace = Trace(limiter=ground.limiter(way.base_url), give_up_at=0.0, http_status=code)
-            raise BatchProblem(*describe(problem, way, trace), code) from None
+            trace = Trace(limiter=ground.limiter(destination.base_url), give_up_at=0.0, http_status=code)
+            raise BatchProblem(*describe(problem, destination, trace), code) from None
 
     future = ground.submit(guarded())
     try:
         return future.result(timeout=seconds + GRACE)
     except (TimeoutError, concurrent.futures.CancelledError):
         future.cancel()
-        raise BatchProblem(Status.TIMEOUT, f"{way.endpoint} did not answer within {seconds:g} s") from None
+        raise BatchProblem(Status.TIMEOUT, f"{destination.endpoint} did not answer within {seconds:g} s") from None
     except BaseException:
         future.cancel()
         raise

@@ -67,17 +67,17 @@ class Route:
 
     @property
     def takes_temperature(self) -> bool:
-        """Whether a temperature may be sent: Anthropic's API refuses it, and so do its models behind another server."""
+        """Return whether a temperature may be sent: Anthropic's API refuses it, and so do its models behind another server."""
         return not self.is_default_endpoint and "claude" not in self.model.lower()
 
     @property
     def is_distant(self) -> bool:
-        """Whether a request goes over the network."""
+        """Return whether a request goes over the network."""
         return self.provider == "anthropic" and not self.problem
 
 
 def provider_of(model: str) -> str:
-    """The provider a model string names: ``offline:NAME``, ``replay:FILE``, else Anthropic's API or a server that speaks it."""
+    """Return the provider a model string names: ``offline:NAME``, ``replay:FILE``, else Anthropic's API or a server that speaks it."""
     name, _, _ = model.partition(":")
     return name if name != model and name in AT_HAND else "anthropic"
 
@@ -95,7 +95,7 @@ def replay_file(model: str) -> Path:
 
 
 def problem_of(role: Role, model: str) -> str:
-    """A sentence on what to set when `model` cannot be called for want of a usable key; empty when all is well."""
+    """Return a sentence on what to set when `model` cannot be called for want of a usable key; empty when all is well."""
     key = settings.ANTHROPIC_API_KEY
     if provider_of(model) != "anthropic":
         return ""
@@ -113,7 +113,7 @@ def problem_of(role: Role, model: str) -> str:
 
 
 def _url_fault(url: str) -> str:
-    """What is wrong with a base URL, without showing it: it may hold a password."""
+    """Return what is wrong with a base URL, without showing it: it may hold a password."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -127,12 +127,12 @@ def _url_fault(url: str) -> str:
 
 
 def route(request: LLMRequest) -> Route:
-    """Who answers `request`, from its own model or its role's settings, read now."""
+    """Return the route of `request`, from its own model or its role's settings, read now."""
     return route_of(request.role, request.model)
 
 
 def route_of(role: Role, model: str = "") -> Route:
-    """Who answers for a role; `model` overrides the configured one."""
+    """Return the route of a role; `model` overrides the configured one."""
     model = model or model_of(role)
     provider = provider_of(model)
     if provider != "anthropic":
@@ -152,7 +152,7 @@ def route_of(role: Role, model: str = "") -> Route:
 
 
 def without_credentials(url: str) -> str:
-    """`url` without user, password, query and fragment; empty when it is none."""
+    """Return `url` without user, password, query and fragment; empty when it is none."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -191,7 +191,7 @@ class Ability:
             self.rescues = 0
 
     def forgo(self, what: Literal["schema", "temperature"], route: Route, error: str) -> None:
-        """The endpoint refused a schema, or a temperature: it is not sent again."""
+        """Remember that the endpoint refused a schema, or a temperature: it is not sent again."""
         if getattr(self, what):
             setattr(self, what, False)
             words = "%s takes no %s for %s (%s): sent without from now on"
@@ -202,7 +202,7 @@ _abilities: dict[tuple[str, str], Ability] = {}
 
 
 def ability(route: Route) -> Ability:
-    """What is known of this endpoint and model in this process."""
+    """Return what is known of this endpoint and model in this process."""
     return _abilities.setdefault((route.base_url, route.model), Ability())
 
 
@@ -299,7 +299,7 @@ def _are_objects(value: Any) -> bool:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
-    """The lines of a file of answers, or of the one named `ANSWERS` in a zip."""
+    """Open a file of answers, or the one named `ANSWERS` in a zip, for reading line by line."""
     if not zipfile.is_zipfile(path):
         with path.open(encoding="utf-8") as lines:
             yield lines
@@ -315,7 +315,7 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 @lru_cache(maxsize=4)
 def _load(path: Path, _version: int) -> dict[str, dict[str, Any]]:
-    """The answers in a JSONL file by request digest.
+    """Return the answers in a JSONL file by request digest.
 
     Raises:
         OSError: The file cannot be read.

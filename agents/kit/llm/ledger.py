@@ -24,7 +24,7 @@ from django.utils import timezone
 from agents.kit.llm import prices
 from agents.kit.llm.requests import Exchange, LLMRequest, Status, Usage, one_line
 from agents.kit.models import LLMCall, LLMPayload
-from agents.kit.running import OUTAGE, outlasting
+from agents.kit.running import OUTAGE, retry_on_outage
 from agents.kit.text.storable import storable
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class _Row:
 
     @property
     def identity(self) -> tuple[datetime, str, str]:
-        """What tells it from all others: each has a time of its own."""
+        """Return what tells the call from all others: each has a time of its own."""
         return self.columns["created_at"], self.columns["request_digest"], self.columns["work_id"]
 
 
@@ -83,7 +83,7 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
 def _patiently(rows: Sequence[_Row], *, again: bool = False) -> list[int | None]:
     """Write rows, waiting for a database that is away; those that it took just before it went are not written twice."""
     tries = itertools.count(int(again))
-    return outlasting(lambda: _write(rows, again=next(tries) > 0))
+    return retry_on_outage(lambda: _write(rows, again=next(tries) > 0))
 
 
 def _alone(row: _Row, *, again: bool = False) -> int | None:
@@ -116,7 +116,7 @@ def _write(rows: Sequence[_Row], *, again: bool) -> list[int | None]:
 
 
 def _known(rows: Sequence[_Row]) -> dict[tuple[datetime, str, str], int]:
-    """The primary keys of those that are written already."""
+    """Return the primary keys of those that are written already."""
     wanted = {row.identity for row in rows}
     calls = LLMCall.objects.filter(created_at__in=[at for at, _, _ in wanted]).order_by()
     identities = calls.values_list("created_at", "request_digest", "work_id", "pk")
@@ -164,7 +164,7 @@ def store_payload(call_id: int, request: LLMRequest, exchange: Exchange) -> None
 
 
 def _payload(request: LLMRequest, exchange: Exchange) -> dict[str, Any] | None:
-    """What `LLMPayload` holds of a call; None where it is not to be stored."""
+    """Return what `LLMPayload` holds of a call; None where it is not to be stored."""
     choice = settings.LLM_STORE_PAYLOADS
     if exchange.body is None or not (choice == "all" or (choice == "judge" and request.role == "judge")):
         return None
@@ -219,7 +219,7 @@ def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str,
 
 
 def _cost(call: Mapping[str, Any]) -> Decimal | None:
-    """US dollars of a call with these columns; reads prices from the database."""
+    """Return the cost of a call with these columns in US dollars; reads prices from the database."""
     turned_away = (
         call["status"] in (Status.RATE_LIMITED, Status.REJECTED)
         or call["error"].startswith("HTTP 5")
@@ -290,6 +290,6 @@ def _totals(sums: Mapping[str, Any]) -> Totals:
 def estimate_cost(
     model: str, input_tokens: int, output_tokens: int, *, day: date | None = None, batch: bool = False
 ) -> Decimal | None:
-    """US dollars that so many uncached tokens of **one** call would cost on `day` (today); None for an unpriced model."""
+    """Return what so many uncached tokens of **one** call would cost on `day` (today) in US dollars; None for an unpriced model."""
     usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
     return prices.cost(model, usage, day=day or timezone.now().date(), batch=batch)

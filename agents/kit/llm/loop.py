@@ -84,7 +84,7 @@ class Limiter:
         self._wake()
 
     def succeeded(self) -> None:
-        """The server answered well."""
+        """Note that the server answered well."""
         if self.limit >= self.maximum:
             return
         self._successes += 1
@@ -94,7 +94,7 @@ class Limiter:
             self._wake()
 
     def overloaded(self) -> None:
-        """The server answered 429 or 529."""
+        """Note that the server answered 429 or 529."""
         now = asyncio.get_running_loop().time()
         if now - self._last_cut >= CUT_INTERVAL:
             self._last_cut = now
@@ -110,7 +110,7 @@ class Limiter:
             loop.call_at(until, self._resume, until)
 
     def pause_left(self) -> float:
-        """Seconds for which no ordinary call is started; 0 or less when they are."""
+        """Return the seconds for which no ordinary call is started; 0 or less when they are started."""
         return self._paused_until - asyncio.get_running_loop().time()
 
     def _take(self, gate: bool) -> Slot | None:
@@ -251,7 +251,7 @@ async def _on_response(response: httpx2.Response) -> None:
 
 
 def _retry_after(response: httpx2.Response) -> float:
-    """Seconds the server asks to wait, from retry-after-ms or retry-after (seconds or a date); 0 where it does not say."""
+    """Return the seconds that the server asks to wait, from retry-after-ms or retry-after (seconds or a date); 0 where it does not say."""
     headers = response.headers
     for value, unit in ((headers.get("retry-after-ms", ""), 0.001), (headers.get("retry-after", ""), 1.0)):
         try:
@@ -292,7 +292,7 @@ class Background:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def limiter(self, base_url: str) -> Limiter:
-        """The slots of one endpoint, so that a slow local server does not take those of the API."""
+        """Return the slots of one endpoint, so that a slow local server does not take those of the API."""
         return self.limiters.setdefault(base_url, Limiter())
 
     def close(self) -> None:
@@ -321,7 +321,7 @@ _left_behind: list[Background] = []
 
 
 def background() -> Background:
-    """The loop of this process, started if need be."""
+    """Return the loop of this process, started if need be."""
     global _background
     with _lock:
         if _background is None:
@@ -351,7 +351,7 @@ def close() -> None:
 
 
 def _forget_in_child() -> None:
-    """A forked child has neither the thread nor a right to the parent's sockets.
+    """Drop the loop in a forked child, which has neither the thread nor a right to the parent's sockets.
 
     The parent's objects stay, unused, so that no destructor of theirs runs in the child and closes what both share.
     """

@@ -27,7 +27,7 @@ _cache: tuple[float, dict[str, list[ModelPrice]]] | None = None
 
 
 def cost(model: str, usage: Usage, *, day: date, served_model: str = "", batch: bool = False) -> Decimal | None:
-    """US dollars of one call, or None when its price or its tokens are not known.
+    """Return the cost of one call in US dollars, or None when its price or its tokens are not known.
 
     Cache reads and writes that a server does not report count as none: only servers that bill caching report it.
     """
@@ -51,7 +51,7 @@ def cost(model: str, usage: Usage, *, day: date, served_model: str = "", batch: 
 
 
 def price_on(model: str, day: date) -> ModelPrice | None:
-    """The price of `model` in force on `day`; a dated name (``…-20251001``) falls back to the name without its date."""
+    """Return the price of `model` in force on `day`; a dated name (``…-20251001``) falls back to the name without its date."""
     prices = _all_prices()
     for name in (model, _DATED_NAME.sub("", model)):
         for price in prices.get(name, ()):  # newest first
@@ -79,7 +79,7 @@ def _all_prices() -> dict[str, list[ModelPrice]]:
 
 @lru_cache(maxsize=1)
 def seed_rows() -> tuple[dict[str, Any], ...]:
-    """The rows of ``prices.yaml``, with money as `Decimal`."""
+    """Return the rows of ``prices.yaml``, with money as `Decimal`."""
     rows = []
     for row in yaml.safe_load(SEED_FILE.read_text(encoding="utf-8")):
         money = {name: Decimal(str(value)) for name, value in row.items() if name.endswith(("_usd", "_factor"))}
@@ -88,13 +88,13 @@ def seed_rows() -> tuple[dict[str, Any], ...]:
 
 
 def has_seed_price(model: str) -> bool:
-    """Whether ``prices.yaml`` prices `model`; offline and replay cost nothing."""
+    """Return whether ``prices.yaml`` prices `model`; offline and replay cost nothing."""
     names = {row["model"] for row in seed_rows()}
     return provider_of(model) != "anthropic" or bool({model, _DATED_NAME.sub("", model)} & names)
 
 
 def seed_prices(**kwargs: Any) -> None:
-    """After migrate and flush: add the rows of ``prices.yaml`` that are missing. A row that was changed is left alone."""
+    """Add the rows of ``prices.yaml`` that are missing, after migrate and flush. A row that was changed is left alone."""
     try:
         model = kwargs.get("apps", apps).get_model(ModelPrice._meta.label)  # flush names none
     except LookupError:  # migrated back to before the table

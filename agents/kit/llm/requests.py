@@ -218,7 +218,7 @@ class Reply:
 
 
 def request_digest(request: LLMRequest) -> str:
-    """SHA-256 (hex) of what was asked: system, turns, schema, `max_tokens` and, where there are any, tools.
+    """Return the SHA-256 (hex) of what was asked: system, turns, schema, `max_tokens` and, where there are any, tools.
 
     Of the temperature where one is set. Not of the model: a replay answers for whichever model was asked. The
     request's nonce counts as a constant, for it differs in every run, and so do the ids of tool calls: which
@@ -242,7 +242,7 @@ def request_digest(request: LLMRequest) -> str:
 
 
 def _turns(request: LLMRequest) -> list[list[Any]]:
-    """Role and texts of each turn; then its tool calls and results, if it has any."""
+    """Return the role and texts of each turn, with its tool calls and results, if it has any."""
     numbers: dict[str, int] = {}
     turns: list[list[Any]] = []
     for turn in request.turns:
@@ -257,7 +257,7 @@ def _turns(request: LLMRequest) -> list[list[Any]]:
 
 
 def estimate_tokens(request: LLMRequest) -> int:
-    """Input tokens of a request, **estimated** as a quarter of its characters; for dry runs only.
+    """Return the input tokens of a request, **estimated** as a quarter of its characters; for dry runs only.
 
     Off by tens of percent: newer tokenizers count about 30 % more for the same English text, other scripts several
     times more. Real counts come from the server and stand in the ledger.
@@ -354,7 +354,7 @@ def _decode(text: str, start: int) -> tuple[dict[str, Any], int]:
 
 
 def tool_part(tool: Tool) -> dict[str, Any]:
-    """The entry of a request's `tools`."""
+    """Return the entry of a request's `tools`."""
     return {
         "name": tool.name,
         "description": storable(tool.description),
@@ -363,12 +363,12 @@ def tool_part(tool: Tool) -> dict[str, Any]:
 
 
 def call_part(call: ToolCall) -> dict[str, Any]:
-    """The block of an assistant turn in which the model asked for a tool."""
+    """Return the block of an assistant turn in which the model asked for a tool."""
     return {"type": "tool_use", "id": storable(call.id), "name": call.name, "input": storable(dict(call.input))}
 
 
 def result_part(result: ToolResult) -> dict[str, Any]:
-    """The block of a user turn that answers a tool call."""
+    """Return the block of a user turn that answers a tool call."""
     part: dict[str, Any] = {"type": "tool_result", "tool_use_id": storable(result.call_id)}
     if result.text.strip():
         part["content"] = storable(result.text)
@@ -378,7 +378,7 @@ def result_part(result: ToolResult) -> dict[str, Any]:
 
 
 def tool_blocks(content: Sequence[Any]) -> tuple[dict[str, Any], ...]:
-    """The tool calls in the content of an answer as the server wrote them, fit to be stored as JSON."""
+    """Return the tool calls in the content of an answer as the server wrote them, fit to be stored as JSON."""
     return tuple(
         {"id": _kept(block, "id"), "name": _kept(block, "name"), "input": _kept(block, "input")}
         for block in content
@@ -387,7 +387,7 @@ def tool_blocks(content: Sequence[Any]) -> tuple[dict[str, Any], ...]:
 
 
 def _kept(block: Any, name: str) -> Any:
-    """A field of a block; as text where it is nothing that JSON or a database can hold, such as NaN."""
+    """Return a field of a block; as text where it is nothing that JSON or a database can hold, such as NaN."""
     value = getattr(block, name, None)
     try:
         json.dumps(value, allow_nan=False)
@@ -397,7 +397,7 @@ def _kept(block: Any, name: str) -> Any:
 
 
 def read_tool_calls(request: LLMRequest, blocks: Sequence[Mapping[str, Any]]) -> tuple[ToolCall, ...]:
-    """The tool calls of an answer.
+    """Return the tool calls of an answer.
 
     Some servers write the input as JSON text, or no input for a tool that needs none, or no id, or one that is in use:
     that is corrected. An id is made from the call's place in the conversation, so that a replay makes the same one.
@@ -514,13 +514,13 @@ def parsed(request: LLMRequest, raw: Any) -> Answer:
 
 
 def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of an object with exactly these properties, as structured output wants it."""
+    """Return the JSON Schema of an object with exactly these properties, as structured output wants it."""
     required = list(properties)
     return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
 
 
 def describe_validation(problem: ValidationError) -> str:
-    """The first complaint of pydantic in one line: where, what, and the value when it is short."""
+    """Return the first complaint of pydantic in one line: where, what, and the value when it is short."""
     errors = problem.errors(include_url=False, include_context=False)
     first = errors[0]
     place = ".".join(str(part) for part in first["loc"]) or "answer"
@@ -531,6 +531,6 @@ def describe_validation(problem: ValidationError) -> str:
 
 
 def one_line(text: str, limit: int = MAX_ERROR) -> str:
-    """Text for people in one line of at most `limit` characters, fit for every database."""
+    """Return a text for people in one line of at most `limit` characters, fit for every database."""
     line = " ".join(storable(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -31,13 +31,13 @@ LOOKAHEAD = 2  # requests handed over per call that may be in flight: enough tha
 
 def warm_up(role: Role, *, model: str = "", retries: int = 0) -> None:
     """Import the SDK and make the client of a role, once per process, before any deadline runs: it takes 1.5 to 3 s."""
-    way = route_of(role, model)
-    if way.is_distant:
-        background().clients.get(base_url=way.base_url, key=way.key, retries=retries)
+    destination = route_of(role, model)
+    if destination.is_distant:
+        background().clients.get(base_url=destination.base_url, key=destination.key, retries=retries)
 
 
 def warm_up_all() -> None:
-    """Do so for each role, when a worker starts: during the import a thread with work does not look at the stop flag."""
+    """Warm up each role when a worker starts: during the import a thread with work does not look at the stop flag."""
     for role in ROLES:
         warm_up(role)
 
@@ -87,47 +87,73 @@ def complete_many(
 
 
 def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[tuple[int, Reply], None, None]:
-    pending: dict[Future, tuple[int, Call]] = {}
-    finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
-    more, window, index = True, 1, -1
+    """Hand requests over while the window has room, and yield what arrives."""
+    in_flight: dict[Future, tuple[int, Call]] = {}
+    arrived: queue.SimpleQueue[Future] = queue.SimpleQueue()
+    index = -1
+    window = 1
+    source_is_empty = False
 
-    def over(future: Future) -> None:
+    def note_arrival(future: Future) -> None:
         _handed_over.add(-1)
-        finished.put(future)
+        arrived.put(future)
+
+    def may_hand_over() -> bool:
+        if source_is_empty or not arrived.empty():
+            return False
+        return not in_flight or _handed_over.calls < window
 
     try:
-        while more or pending:
-            while more and finished.empty() and (not pending or _handed_over.calls < window):
+        while in_flight or not source_is_empty:
+            while may_hand_over():
                 check_stop()
                 try:
                     request = next(source)
                 except StopIteration:
-                    more = False
+                    source_is_empty = True
                     break
                 if request is None:
-                    more = bool(pending)  # what is in flight may bring more to ask
+                    source_is_empty = not in_flight  # what is in flight may bring more to ask
                     break
                 index += 1
-                way = route(request)
-                if not way.is_distant:
-                    yield index, _settle_all([(request, [_at_hand(request, way)])])[0]
+                destination = route(request)
+                if not destination.is_distant:
+                    yield index, _settle_all([(request, [_at_hand(request, destination)])])[0]
                     continue
-                window = LOOKAHEAD * (way.max_concurrency + way.gate_slots)
-                call = _call(request, way, deadline=deadline, waiting_counts=request.gate)
+                window = LOOKAHEAD * (destination.max_concurrency + destination.gate_slots)
+                call = _call(request, destination, deadline=deadline, waiting_counts=request.gate)
                 future = call.background.submit(anthropic_api.answer(call))
-                pending[future] = index, call
+                in_flight[future] = index, call
                 _handed_over.add(1)
-                future.add_done_callback(over)
-            if pending:
-                arrived = [_next(finished)]
-                while not finished.empty():  # what came while the caller was busy shares an insert
-                    arrived.append(finished.get())
-                known = [(future, *pending.pop(future)) for future in arrived]
-                settled = _settle_all([(call.request, _collect(future, call.route)) for future, _, call in known])
-                for (_, answered, _), reply in zip(known, settled, strict=True):
-                    yield answered, reply
+                future.add_done_callback(note_arrival)
+            if in_flight:
+                yield from _settle_arrived(_all_that_arrived(arrived), in_flight)
     finally:
-        _settle_all([(call.request, _given_up(future, call)) for future, (_, call) in pending.items()])
+        given_up = []
+        for future, (_, call) in in_flight.items():
+            given_up.append((call.request, _given_up(future, call)))
+        _settle_all(given_up)
+
+
+def _all_that_arrived(arrived: queue.SimpleQueue[Future]) -> list[Future]:
+    """Wait for a future, and return it with all others that came while the caller was busy: they share an insert."""
+    futures = [_next(arrived)]
+    while not arrived.empty():
+        futures.append(arrived.get())
+    return futures
+
+
+def _settle_arrived(
+    futures: Sequence[Future], in_flight: dict[Future, tuple[int, Call]]
+) -> Iterator[tuple[int, Reply]]:
+    """Take futures out of those in flight, write their ledger rows, and yield index and reply of each."""
+    indices = []
+    answered = []
+    for future in futures:
+        index, call = in_flight.pop(future)
+        indices.append(index)
+        answered.append((call.request, _collect(future, call.route)))
+    yield from zip(indices, _settle_all(answered), strict=True)
 
 
 def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> list[Reply]:
@@ -142,29 +168,33 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
     _check(deadline)
     asked = [(request, route(request)) for request in requests]
     check_stop()
-    calls = {
-        index: _call(request, way, deadline=deadline, waiting_counts=True)
-        for index, (request, way) in enumerate(asked)
-        if way.is_distant
-    }
+    calls: dict[int, Call] = {}
+    for index, (request, destination) in enumerate(asked):
+        if destination.is_distant:
+            calls[index] = _call(request, destination, deadline=deadline, waiting_counts=True)
     futures: dict[int, Future] = {}
-    answered: dict[int, list[Exchange]] = {}
+    exchanges: dict[int, list[Exchange]] = {}
     handed_at = time.monotonic()
     try:
         for index, call in calls.items():
             call.handed_at = handed_at
             futures[index] = call.background.submit(anthropic_api.answer(call))
-        answered |= {index: [_at_hand(*one)] for index, one in enumerate(asked) if index not in calls}
+        for index, (request, destination) in enumerate(asked):
+            if index not in calls:
+                exchanges[index] = [_at_hand(request, destination)]
         _wait(futures.values(), handed_at + deadline + GRACE - time.monotonic())
         for index, future in futures.items():
-            late = not future.done() and future.cancel()
-            way = asked[index][1]
-            answered[index] = [_lost(way, TimeoutError())] if late else _collect(future, way)
+            is_late = not future.done() and future.cancel()
+            if is_late:
+                exchanges[index] = [_lost(calls[index].route, TimeoutError())]
+            else:
+                exchanges[index] = _collect(future, calls[index].route)
     except BaseException:
-        left = {index: _given_up(future, calls[index]) for index, future in futures.items()}
-        _settle_all([(asked[index][0], exchanges) for index, exchanges in (answered | left).items()])
+        for index, future in futures.items():
+            exchanges[index] = _given_up(future, calls[index])
+        _settle_all([(asked[index][0], exchanges[index]) for index in exchanges])
         raise
-    return _settle_all([(request, answered[index]) for index, (request, _) in enumerate(asked)])
+    return _settle_all([(request, exchanges[index]) for index, (request, _) in enumerate(asked)])
 
 
 class _HandedOver:
@@ -193,7 +223,7 @@ def _wait(futures: Collection[Future], seconds: float) -> None:
 
 
 def _next(finished: queue.SimpleQueue[Future]) -> Future:
-    """The next future that is over, with an eye on the stop flag."""
+    """Return the next future that is over, with an eye on the stop flag."""
     while True:
         check_stop()
         with suppress(queue.Empty):
@@ -207,27 +237,28 @@ def _check(deadline: float) -> None:
 
 def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[Reply]:
     """Write ledger and traces of the calls, with one insert for all of them, and make one reply of the calls of each request."""
-    call_ids = iter(
-        ledger.record_all([(request, exchange) for request, exchanges in answered for exchange in exchanges])
-    )
-    settled: list[Reply] = []
+    calls: list[tuple[LLMRequest, Exchange]] = []
     for request, exchanges in answered:
-        replies = [replace(exchange.reply, call_id=next(call_ids)) for exchange in exchanges]
         for exchange in exchanges:
+            calls.append((request, exchange))
             _trace(request, exchange)
-        if replies:
+    call_ids = iter(ledger.record_all(calls))
+    settled: list[Reply] = []
+    for _, exchanges in answered:
+        replies = [replace(exchange.reply, call_id=next(call_ids)) for exchange in exchanges]
+        if replies:  # the last one counts; those before it were asked again
             settled.append(replace(replies[-1], earlier=tuple(replies[:-1])))
     return settled
 
 
-def _call(request: LLMRequest, way: Route, *, deadline: float, waiting_counts: bool) -> Call:
-    """A call that can be handed over: the loop has the client of its endpoint, which is made once and which no deadline counts."""
-    ground = background()
-    ground.clients.get(base_url=way.base_url, key=way.key, retries=request.retries)
+def _call(request: LLMRequest, destination: Route, *, deadline: float, waiting_counts: bool) -> Call:
+    """Return a call that can be handed over: the loop has the client of its endpoint, which is made once and which no deadline counts."""
+    loop = background()
+    loop.clients.get(base_url=destination.base_url, key=destination.key, retries=request.retries)
     return Call(
         request=request,
-        route=way,
-        background=ground,
+        route=destination,
+        background=loop,
         deadline=deadline,
         waiting_counts=waiting_counts,
         handed_at=time.monotonic(),
@@ -252,32 +283,39 @@ def _given_up(future: Future, call: Call) -> list[Exchange]:
     return [Exchange(replace(reply, request_digest=request_digest(call.request)), call.sent_at)]
 
 
-def _collect(future: Future, way: Route) -> list[Exchange]:
-    """The calls of a future that is over; a call that went wrong is among them as a value."""
+def _collect(future: Future, destination: Route) -> list[Exchange]:
+    """Return the calls of a future that is over; a call that went wrong is among them as a value."""
     try:
         return future.result()
     except concurrent.futures.CancelledError as problem:
-        return [_lost(way, problem)]
+        return [_lost(destination, problem)]
 
 
-def _lost(way: Route, problem: BaseException) -> Exchange:
-    """The loop did not answer: it is stuck, or it was closed."""
+def _lost(destination: Route, problem: BaseException) -> Exchange:
+    """Return a call that the loop did not answer: it is stuck, or it was closed."""
     if isinstance(problem, TimeoutError):
-        reply = _without_answer(way, Status.TIMEOUT, "no answer within the deadline")
+        reply = _without_answer(destination, Status.TIMEOUT, "no answer within the deadline")
     else:
-        reply = _without_answer(way, Status.UNAVAILABLE, "the process is shutting down")
+        reply = _without_answer(destination, Status.UNAVAILABLE, "the process is shutting down")
     return Exchange(replace(reply, attempts=1), time.time())
 
 
-def _at_hand(request: LLMRequest, way: Route) -> Exchange:
-    """The answer of a provider that needs no network, or the refusal of a request that cannot be sent."""
-    if way.problem:
-        return Exchange(_without_answer(way, Status.REJECTED, way.problem), time.time())
-    return answer_at_hand(request, way)
+def _at_hand(request: LLMRequest, destination: Route) -> Exchange:
+    """Return the answer of a provider that needs no network, or the refusal of a request that cannot be sent."""
+    if destination.problem:
+        return Exchange(_without_answer(destination, Status.REJECTED, destination.problem), time.time())
+    return answer_at_hand(request, destination)
 
 
-def _without_answer(way: Route, status: Status, error: str) -> Reply:
-    return Reply(status=status, error=error, provider=way.provider, endpoint=way.endpoint, model=way.model, attempts=0)
+def _without_answer(destination: Route, status: Status, error: str) -> Reply:
+    return Reply(
+        status=status,
+        error=error,
+        provider=destination.provider,
+        endpoint=destination.endpoint,
+        model=destination.model,
+        attempts=0,
+    )
 
 
 def _trace(request: LLMRequest, exchange: Exchange) -> None:
@@ -329,7 +367,7 @@ class Breaker:
     probe_at: float | None = None  # when the next probe may begin; None while the breaker is closed
 
     def enter(self, about: Hashable | None) -> bool:
-        """Whether to call. While the endpoint hangs only a probe now and then is let through; without `about` a call is none."""
+        """Return whether to call. While the endpoint hangs only probes are let through; a call without `about` is none."""
         with self.lock:
             if self.probe_at is None:
                 return True
@@ -382,19 +420,21 @@ def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: 
     Returns:
         A reply for each request, in their order; `timeout` with 0 attempts and no ledger row where the endpoint hangs.
     """
-    way = route(requests[0]) if requests else None
-    if way is None or not way.is_distant:
+    destination = route(requests[0]) if requests else None
+    if destination is None or not destination.is_distant:
         return complete_together(requests, deadline=deadline)
-    breaker = _breakers.get(way.base_url) or _breakers.setdefault(way.base_url, Breaker(way.endpoint, _clock))
+    breaker = _breakers.get(destination.base_url) or _breakers.setdefault(
+        destination.base_url, Breaker(destination.endpoint, _clock)
+    )
     if not breaker.enter(about):
-        return [_without_answer(way, Status.TIMEOUT, breaker.reason)] * len(requests)
+        return [_without_answer(destination, Status.TIMEOUT, breaker.reason)] * len(requests)
     replies = complete_together(requests, deadline=deadline)
     breaker.note(about, _answered(replies, deadline))
     return replies
 
 
 def _answered(replies: Sequence[Reply], deadline: float) -> bool | None:
-    """Whether the judge answered one draft. An error, or a refused connection, is an answer: it does not hang."""
+    """Return whether the judge answered one draft. An error, or a refused connection, is an answer: it does not hang."""
     sent = [reply for reply in replies if reply.attempts]
     if any(reply.status is not Status.TIMEOUT for reply in sent):
         return True

@@ -15,7 +15,7 @@ from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from agents.kit.running import check_stop, outlasting
+from agents.kit.running import check_stop, retry_on_outage
 
 if TYPE_CHECKING:
     from django.db.models.manager import Manager
@@ -60,7 +60,7 @@ def owner_is_dead(owner: str) -> bool:
 
 
 def _namespace() -> str:
-    """The number of the namespace in which this process's pid is unique; empty where the system has none."""
+    """Return the number of the namespace in which this process's pid is unique; empty where the system has none."""
     try:
         return os.readlink("/proc/self/ns/pid").rpartition("[")[2].rstrip("]")
     except OSError:
@@ -108,7 +108,7 @@ SELECT id FROM (
 
 
 def _next_in_turn(free: QuerySet[Any], *, whose: Any, most: int, lost_first: bool) -> list[int]:
-    """Primary keys of rows that may be leased: each agent's oldest, who was served longest ago first; then the oldest of all.
+    """Return the primary keys of rows that may be leased: each agent's oldest, who was served longest ago first; then the oldest of all.
 
     Args:
         free: Those rows, of one table.
@@ -178,18 +178,18 @@ class Leasable(models.Model):
 
     @classmethod
     def leasable(cls) -> Q:
-        """Condition for rows that may be leased now: pending, or running under a lease that ran out."""
+        """Return the condition for rows that may be leased now: pending, or running under a lease that ran out."""
         lost = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__lt=timezone.now())
         return Q(status=cls.Status.PENDING) | (Q(status=cls.Status.RUNNING) & lost)
 
     @classmethod
     def leasable_when_due(cls) -> Q:
-        """The same for work that can be pending and yet have to wait: until its `lease_expires_at`, where that is set."""
+        """Return the condition for work that can be pending and yet have to wait until its `lease_expires_at`, where that is set."""
         return Q(status__in=cls.OPEN) & (Q(lease_expires_at__isnull=True) | Q(lease_expires_at__lt=timezone.now()))
 
     @classmethod
     def in_turn(cls, free: QuerySet[Any] | None = None, *, lost_first: bool = False) -> list[Self]:
-        """Rows that may be leased, in their order: the agent that was served longest ago comes first.
+        """Return rows that may be leased, in their order: the agent that was served longest ago comes first.
 
         Each agent's oldest row comes before any agent's second, so that a thousand rows of one do not delay the only row of another.
         However many rows wait, a look reads one per agent, and a few.
@@ -221,7 +221,7 @@ class Leasable(models.Model):
     def note_served(self) -> None:
         """Remember that work for this agent has begun: the others come before its next. A failure costs only the order."""
         try:
-            outlasting(self._note_served)
+            retry_on_outage(self._note_served)
         except DatabaseError as error:
             logger.warning("%s: not noted as served: %s", self, str(error).strip().partition("\n")[0])
 
@@ -281,7 +281,7 @@ class Leasable(models.Model):
 
     @staticmethod
     def _deadly() -> Q:
-        """Condition for rows that end when one more worker is lost with them in hand."""
+        """Return the condition for rows that end when one more worker is lost with them in hand."""
         return Q(deaths__gte=settings.WORKER_MOST_DEATHS - 1)
 
     def _end_if_deadly(self, lost: Q) -> bool:
@@ -302,17 +302,17 @@ class Leasable(models.Model):
         return bool(done)
 
     def given_up(self, why: str) -> None:
-        """What else is to be stored when the row ended because it cost too many workers; in the same transaction."""
+        """Store what else there is to store when the row ended because it cost too many workers; in the same transaction."""
 
     def is_leased_by(self, owner: str) -> bool:
-        """Whether this caller leased it, as far as this object knows."""
+        """Return whether this caller leased it, as far as this object knows."""
         return self.status == self.Status.RUNNING and self.lease_owner == owner
 
     def extend_lease(self, *, owner: str, lease: timedelta) -> bool:
-        """Heartbeat, and a look at the stop flag. False means that the lease was lost (or the work cancelled) and the caller must stop."""
+        """Extend the lease and look at the stop flag. False means that the lease was lost, or the work cancelled: the caller must stop."""
         check_stop()
         mine = type(self)._default_manager.filter(pk=self.pk, status=self.Status.RUNNING, lease_owner=owner)
-        return bool(outlasting(lambda: mine.update(lease_expires_at=timezone.now() + lease)))
+        return bool(retry_on_outage(lambda: mine.update(lease_expires_at=timezone.now() + lease)))
 
     def finish(self, *, owner: str, status: str, error: str = "", **fields: Any) -> bool:
         """End the work in `status`, storing `fields`, if `owner` still holds it."""
@@ -326,7 +326,7 @@ class Leasable(models.Model):
             "finished_at": timezone.now() if status in self.FINAL else None,
             **fields,
         }
-        done = outlasting(lambda: mine.update(**ended))
+        done = retry_on_outage(lambda: mine.update(**ended))
         if done:
             self.refresh_from_db()
         return bool(done)

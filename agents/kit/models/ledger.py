@@ -240,11 +240,11 @@ class LLMBatch(Leasable):
 
     @classmethod
     def leasable(cls) -> Q:
-        """As of all work, once its next look is due."""
+        """Return the condition of all work, for batches whose next look is due."""
         return super().leasable() & Q(next_look_at__lte=timezone.now())
 
     def given_up(self, why: str) -> None:
-        """Its questions are free to be asked again."""
+        """Free its questions, so that they are asked again."""
         self.rows.filter(result="").update(result=LLMBatchRequest.Result.ERRORED, error=why[:500])
 
 

@@ -28,7 +28,7 @@ class Consequences:
 
 
 def consequences(rows: Sequence[Model]) -> Consequences:
-    """What deleting `rows`, all of one model, would do. A row that is reached in several ways counts once per way."""
+    """Return what deleting `rows`, all of one model, would do. A row that is reached in several ways counts once per way."""
     counts = Consequences()
     if rows:
         model = type(rows[0])

@@ -63,12 +63,12 @@ class Probes:
 
 
 def healthz(request: HttpRequest) -> HttpResponse:
-    """The process answers. Nothing else is looked at: a database that is away is no reason to restart every process."""
+    """Answer that the process lives. Nothing else is looked at: a database that is away is no reason to restart every process."""
     return JsonResponse({"status": "ok"})
 
 
 def readyz(request: HttpRequest) -> HttpResponse:
-    """Whether this process can serve: 200, or 503 with what is wrong.
+    """Answer whether this process can serve: 200, or 503 with what is wrong.
 
     Everyone sees which check failed; its message needs the token of ``/metrics``. What `READY_WITHOUT` names is reported and fails
     nothing.
@@ -81,7 +81,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Figures for Prometheus; 404 unless `METRICS_TOKEN` is set, 401 without it in ``Authorization: Bearer``."""
+    """Answer with figures for Prometheus; 404 unless `METRICS_TOKEN` is set, 401 without it in ``Authorization: Bearer``."""
     if not settings.METRICS_TOKEN:
         return HttpResponse("METRICS_TOKEN is not set\n", status=404, content_type="text/plain")
     if not may_see_metrics(request):
@@ -94,7 +94,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def may_see_metrics(request: HttpRequest) -> bool:
-    """Whether a request carries the token; compared in constant time."""
+    """Return whether a request carries the token; compared in constant time."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     expected = settings.METRICS_TOKEN
     matches = hmac.compare_digest(given.strip().encode(), expected.encode())
@@ -172,19 +172,19 @@ def _migrations() -> str:
 
 
 def broker_problem() -> str:
-    """Why the broker cannot be reached; empty where it can, or there is none."""
+    """Return why the broker cannot be reached; empty where it can, or there is none."""
     if not settings.CELERY_BROKER_URL:
         return ""
     return _lately("broker", lambda: _ping_broker(settings.CELERY_BROKER_URL))
 
 
 def _judge() -> str:
-    way = route_of("judge")
-    if way.provider != "anthropic":
+    destination = route_of("judge")
+    if destination.provider != "anthropic":
         return ""
-    if way.problem:
+    if destination.problem:
         return "not configured: see manage.py check"
-    return _lately(f"judge {way.base_url}", lambda: _connect(way.base_url))
+    return _lately(f"judge {destination.base_url}", lambda: _connect(destination.base_url))
 
 
 CHECKS: dict[str, Probe] = {"database": _database, "migrations": _migrations, "broker": broker_problem, "judge": _judge}
@@ -249,7 +249,7 @@ class CallHealth:
 
 
 def call_health(*, role: Role, since: datetime, end: datetime | None = None) -> CallHealth:
-    """What became of the calls of a role since then, up to `end`; a second query only when some failed."""
+    """Return what became of the calls of a role since then, up to `end`; a second query only when some failed."""
     of_role, by_status = Q(role=role), {"status": F("status")}
     calls: Counter[str] = Counter()
     milliseconds = 0

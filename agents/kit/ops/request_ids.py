@@ -41,6 +41,6 @@ class RequestIds:
 
 
 def _route(request: HttpRequest) -> str:
-    """The route's pattern; the rest of a path may be anything."""
+    """Return the route's pattern; the rest of a path may be anything."""
     match = request.resolver_match
     return f"/{match.route}" if match is not None and match.route is not None else "(no route)"

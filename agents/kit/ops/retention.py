@@ -53,7 +53,7 @@ def parse_age(text: str) -> timedelta:
 
 
 def prunable(rule: Prune, cutoff: datetime) -> Iterator[Prunable]:
-    """What would go of this table and of those that hang on it; changes nothing."""
+    """Yield how many rows would be deleted from this table and from those that refer to it; changes nothing."""
     rows = rule.rows(cutoff)
     yield _measured(rows)
     for model, key in rule.children:
@@ -97,7 +97,7 @@ def prune(
 
 
 def _fitting(rule: Prune, keys: list[int], batch: int) -> list[int]:
-    """The first of these keys whose rows and children are no more than `batch`; at least one."""
+    """Return the first of these keys whose rows and children are no more than `batch`; at least one."""
     if not rule.children:
         return keys
     weights = dict.fromkeys(keys, 1)

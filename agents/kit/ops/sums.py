@@ -69,7 +69,7 @@ class HourlySums:
         return self.raw().filter(**{f"{self.time}__gte": hour, f"{self.time}__lt": hour + HOUR})
 
     def is_whole(self, hour: datetime) -> bool:
-        """Whether there are at least as many raw rows of this hour as were summed; else some were pruned."""
+        """Return whether there are at least as many raw rows of this hour as were summed; else some were pruned."""
         summed = self.table._default_manager.filter(hour=hour).aggregate(rows=Sum(self.counted))["rows"] or 0
         return summed == 0 or self.of_hour(hour).count() >= summed
 
@@ -86,7 +86,7 @@ class HourlySums:
         )
 
     def added(self, columns: Collection[str]) -> dict[str, Any]:
-        """Per sum column of these, its sum over rows of the table."""
+        """Return the sum over rows of the table for each of these columns."""
         fields: dict[str, Any] = {name: self.table._meta.get_field(name) for name in columns}
         return {name: Coalesce(Sum(name), 0, output_field=field) for name, field in fields.items()}
 
@@ -104,15 +104,15 @@ class Rolled:
     tables: tuple[HourlySums, ...]
 
     def closed_before(self) -> datetime | None:
-        """Whole hours before this are summed; None where none is."""
+        """Return the end of the whole hours that are summed; None where none is."""
         return Rollup.objects.filter(name=self.name).values_list("closed_before", flat=True).first()
 
     def is_whole(self, hour: datetime) -> bool:
-        """Whether no raw row of this hour was pruned since it was summed."""
+        """Return whether no raw row of this hour was pruned since it was summed."""
         return all(sums.is_whole(hour) for sums in self.tables)
 
     def next_hour(self, after: datetime | None, before: datetime) -> datetime | None:
-        """The first hour with raw rows that begins at `after` or later."""
+        """Return the first hour with raw rows that begins at `after` or later."""
         rows = self.model._default_manager.filter(created_at__lt=before).order_by("created_at")
         if after is not None:
             rows = rows.filter(created_at__gte=after)
@@ -148,7 +148,7 @@ LEDGER = Rolled(
 
 
 def rollups() -> list[Rolled]:
-    """Everything that is summed by hour (`rollups` of the apps)."""
+    """Return everything that is summed by hour (`rollups` of the apps)."""
     return [import_string(path) for path in declared_list("rollups")]
 
 
@@ -158,7 +158,7 @@ def sum_up() -> int:
 
 
 def floor(moment: datetime) -> datetime:
-    """The beginning of the hour (UTC) that `moment` is in."""
+    """Return the beginning of the hour (UTC) that `moment` is in."""
     return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
@@ -201,7 +201,7 @@ def roll_up(
 
 
 def _present() -> datetime:
-    """The earlier of our clock and the database's: one that is ahead must not close hours that are still to come."""
+    """Return the earlier of our clock and the database's: one that is ahead must not close hours that are still to come."""
     if connection.vendor != "postgresql":
         return timezone.now()
     with connection.cursor() as cursor:
@@ -218,7 +218,7 @@ def _reach(rolled: Rolled, end: datetime) -> None:
 
 
 def prunable_before(rolled: Rolled, cutoff: datetime) -> datetime | None:
-    """How far raw rows may be deleted: the last whole hour before `cutoff` that is summed; None where none is. Sums first what can be."""
+    """Return how far raw rows may be deleted: the last whole hour before `cutoff` that is summed; None where none is."""
     roll_up(rolled)
     closed = rolled.closed_before()
     return closed and min(floor(cutoff), closed)
@@ -256,20 +256,22 @@ def read(
         raw = raw.filter(**{f"{sums.time}__lte": end})
     if start is not None and start > timezone.now():
         return list(_grouped(raw, raw_keys, wanted))
-    # Whole hours are those from `first` up to, not including, `last`.
-    first = start and (floor(start) if start == floor(start) else floor(start) + HOUR)
+    # Rows of sums serve the whole hours inside the window, raw rows what lies before and after these.
     closed = Rollup.objects.filter(name=rolled.name).values("closed_before")[:1]
-    last: Any = Coalesce(Subquery(closed), Value(_BEGINNING, output_field=DateTimeField()))
+    whole_hours_end: Any = Coalesce(Subquery(closed), Value(_BEGINNING, output_field=DateTimeField()))
     if end is not None:
-        last = Least(last, Value(floor(end), output_field=DateTimeField()))
-    summed = sums.table._default_manager.filter(where, hour__lt=last)
-    late = raw.filter(**{f"{sums.time}__gte": last})
-    parts = [_grouped(late, raw_keys, wanted)]
-    if first is not None:
-        summed = summed.filter(hour__gte=first)
-    if first is not None and first != start:
-        early = raw.filter(**{f"{sums.time}__lt": Least(Value(first, output_field=DateTimeField()), last)})
-        parts.append(_grouped(early, raw_keys, wanted))
+        whole_hours_end = Least(whole_hours_end, Value(floor(end), output_field=DateTimeField()))
+    summed = sums.table._default_manager.filter(where, hour__lt=whole_hours_end)
+    after = raw.filter(**{f"{sums.time}__gte": whole_hours_end})
+    parts = [_grouped(after, raw_keys, wanted)]
+    if start is not None:
+        whole_hours_start = floor(start)
+        if whole_hours_start != start:
+            whole_hours_start += HOUR
+            before_hour = Least(Value(whole_hours_start, output_field=DateTimeField()), whole_hours_end)
+            before = raw.filter(**{f"{sums.time}__lt": before_hour})
+            parts.append(_grouped(before, raw_keys, wanted))
+        summed = summed.filter(hour__gte=whole_hours_start)
     return list(_grouped(summed, keys, sums.added(wanted)).union(*parts, all=True))
 
 
@@ -289,7 +291,7 @@ def end_for_page(rolled: Rolled) -> BaseExpression:
 
 
 def says_end(end: datetime | None) -> str:
-    """What a page says of sums that `end_for_page` ends; empty for those up to now."""
+    """Return what a page says of sums that `end_for_page` ends; empty for those up to now."""
     if end is None:
         return ""
     if end == _BEGINNING:
@@ -298,7 +300,7 @@ def says_end(end: datetime | None) -> str:
 
 
 def _grouped(rows: QuerySet[Any], keys: Expressions, sums: Expressions) -> QuerySet[Any, Any]:
-    """Sums over `rows` per combination of keys, as columns ``k_NAME`` and ``s_NAME``: a column may not be named as one of the model."""
+    """Return sums over `rows` per combination of keys, as columns ``k_NAME`` and ``s_NAME``: names that no model's column has."""
     groups: QuerySet[Any, Any] = rows.order_by().values(
         **{f"k_{name}": expression for name, expression in keys.items()}
     )

@@ -29,7 +29,7 @@ SPEAKABLE = (OSError, ImportError, ImproperlyConfigured, DatabaseProblem, Memory
 
 
 def spoken(error: BaseException) -> str:
-    """The error's sentence when it cannot quote a user's or agent's text, else a remark that it is hidden."""
+    """Return the error's sentence when it cannot quote a user's or agent's text, else a remark that it is hidden."""
     if not isinstance(error, SPEAKABLE) or isinstance(error, UnicodeError):
         return HIDDEN
     return str(error).strip().partition("\n")[0][:300]
@@ -40,7 +40,7 @@ _about: ContextVar[dict[str, str | int]] = ContextVar("about", default={})  # no
 
 @contextmanager
 def logging_about(**ids: str | int | None) -> Iterator[None]:
-    """Lines logged inside carry these ids, e.g. ``run=12, agent="michael"``; None is left out."""
+    """Add these ids to lines logged inside, e.g. ``run=12, agent="michael"``; None is left out."""
     known = {name: value for name, value in ids.items() if value is not None}
     token = _about.set({**_about.get(), **known})
     try:
@@ -50,7 +50,7 @@ def logging_about(**ids: str | int | None) -> Iterator[None]:
 
 
 def about() -> dict[str, str | int]:
-    """The ids of this moment: request_id, run, evaluation_run, agent, as far as there are any."""
+    """Return the ids of this moment: request_id, run, evaluation_run, agent, as far as there are any."""
     return dict(_about.get())
 
 
@@ -73,7 +73,7 @@ ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] 
 
 
 def discreet_traceback(error: BaseException) -> str:
-    """Where it happened and of which kind it is, through all its causes, the first one first."""
+    """Return where an exception was raised and of which kind it is, through all its causes, the first one first."""
     parts = [
         f"{''.join(traceback.format_tb(one.__traceback__))}{type(one).__qualname__}: {spoken(one)}"
         for one in causes(error)
@@ -82,7 +82,7 @@ def discreet_traceback(error: BaseException) -> str:
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception, what caused it, and so on."""
+    """Yield an exception, what caused it, and so on."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -150,7 +150,7 @@ class RefusedHost(logging.Filter):
 
 
 def json_time(moment: datetime) -> str:
-    """A moment as every line for machines has it: UTC, to the millisecond, with its offset."""
+    """Return a moment as every line for machines has it: UTC, to the millisecond, with its offset."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
@@ -180,7 +180,7 @@ def scrub_event(sent: Event, hint: Hint) -> Event:
 
 
 def scrub_transaction(sent: Event, hint: Hint) -> Event:
-    """The same for traces: spans carry numbers and names of ours; a request's query and body go."""
+    """Remove what users wrote from a trace: spans carry numbers and names of ours; a request's query and body go."""
     request: dict[str, Any] = sent.get("request") or {}
     for name in ("data", "query_string", "cookies"):
         request.pop(name, None)
@@ -188,7 +188,7 @@ def scrub_transaction(sent: Event, hint: Hint) -> Event:
 
 
 def _sentences(error: BaseException | None) -> dict[str, str]:
-    """Per kind of exception in the chain, what it may say."""
+    """Return for each kind of exception in the chain what it may say."""
     sentences: dict[str, str] = {}
     for one in causes(error):
         sentences.setdefault(type(one).__name__, spoken(one))

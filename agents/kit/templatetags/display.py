@@ -35,11 +35,11 @@ for show in (
 
 @register.simple_tag(takes_context=True)
 def header_parts(context: Context) -> SafeString:
-    """What the apps add to the header of every page; see `agents.kit.console.home.HomePart`."""
+    """Return what the apps add to the header of every page; see `agents.kit.console.home.HomePart`."""
     return format_html_join("", "{}", ((part,) for part in home.parts_at("header", context["request"])))
 
 
 @register.simple_tag(takes_context=True)
 def breadcrumbs(context: Context, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The way to the page as the sidebar shows it; see `agents.kit.console.home.breadcrumbs`."""
+    """Return the way to the page as the sidebar shows it; see `agents.kit.console.home.breadcrumbs`."""
     return home.breadcrumbs(context["request"], parts)

@@ -38,15 +38,21 @@ class NameMask:
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        parts = {part for name in names for part in _WORD.findall(_folded(name)) if len(part) >= 2}
-        attached = {part for part in parts if _ATTACHED.search(part)}
-        attached |= {piece for part in attached if _HAN.fullmatch(part) for piece in (part[:2], part[-2:])}
-        self._words = parts - attached
-        longest_first = sorted(attached, key=lambda part: (-len(part), part))
+        words: set[str] = set()
+        for name in names:
+            words.update(word for word in _WORD.findall(_folded(name)) if len(word) >= 2)
+        attached: set[str] = set()
+        for word in words:
+            if _ATTACHED.search(word):
+                attached.add(word)
+                if _HAN.fullmatch(word):
+                    attached.update((word[:2], word[-2:]))
+        self._words = words - attached
+        longest_first = sorted(attached, key=lambda word: (-len(word), word))
         self._attached = re.compile("|".join(map(re.escape, longest_first))) if attached else None
 
     def __call__(self, text: str) -> str:
-        """The text, NFC-normalised, with every name replaced."""
+        """Return the text, NFC-normalised, with every name replaced."""
         text = _MENTION.sub(MASK, unicodedata.normalize("NFC", text))
         if self._attached is not None:
             text = self._attached.sub(MASK, text)
@@ -123,50 +129,129 @@ def learn_voice(own: Sequence[str], others: Sequence[Sequence[str]]) -> Voice | 
     Returns:
         None where the author's messages cannot be told from the others' by it.
     """
-    import numpy as np
-
-    texts = [[_buckets(text) for text in of] for of in (own, *others)]
-    counts = [np.bincount(np.concatenate(of), minlength=BUCKETS).astype(np.float64) for of in texts]
-    mine, theirs = counts[0], np.sum(counts[1:], axis=0)
-    sizes = float(mine.sum()), float(theirs.sum())
-
-    def left_out(one: NDArray[np.intp], *, is_own: bool) -> float:
-        times, share = np.bincount(one, minlength=BUCKETS)[one], int(is_own)
-        own_counts, other_counts = mine[one] - share * times, theirs[one] - (1 - share) * times
-        left = sizes[0] - share * one.size, sizes[1] - (1 - share) * one.size
-        return float(_log_ratios(own_counts, other_counts, *left).mean())
-
-    styles = [np.asarray([style_of(text) for text in of]) for of in (own, *others)]
-    floors, n = np.asarray(list(FEATURES.values())), len(own)
-    deviations = styles[0] - styles[0].mean(axis=0)
-    squares = (deviations**2).sum(axis=0)
-    means, spreads = styles[0].mean(axis=0), np.sqrt(squares / (n - 1) + floors**2)
-    without = np.maximum(0.0, squares - deviations**2 * n / (n - 1)) / (n - 2)
-    own_distances = _distances(deviations * n / (n - 1), np.sqrt(without + floors**2))
-    worded = [np.asarray([left_out(one, is_own=not author) for one in of]) for author, of in enumerate(texts)]
-    styled = [-own_distances, *(-_distances(of - means, spreads) for of in styles[1:])]
-    wording, style = _evidence(worded), _evidence(styled)
-    odds = [wording.odds(w) + style.odds(s) for w, s in zip(worded, styled, strict=True)]
-    apart, spread = _apart(odds)
-    if apart <= LEAST_DISTINCT * spread:
+    wording = _Wording.of_messages(own, others)
+    style = _Style.of_messages(own, others)
+    wording_figures = wording.figures()
+    style_figures = style.figures
+    wording_evidence = _evidence(wording_figures)
+    style_evidence = _evidence(style_figures)
+    odds = []  # per author, of each message
+    for ratios, distances in zip(wording_figures, style_figures, strict=True):
+        odds.append(wording_evidence.odds(ratios) + style_evidence.odds(distances))
+    difference, spread = _difference_and_spread(odds)
+    if difference <= LEAST_DISTINCT * spread:
         return None
-    ratios = _log_ratios(mine, theirs, *sizes)
-    return Voice(len(own), sum(map(len, others)), ratios, means, spreads, wording, style)
+    return Voice(
+        messages=len(own),
+        others=sum(map(len, others)),
+        log_ratios=wording.log_ratios(),
+        means=style.means,
+        spreads=style.spreads,
+        wording=wording_evidence,
+        style=style_evidence,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wording:
+    """How often each bucket of n-grams occurs in the author's messages, and in those of all others together.
+
+    Attributes:
+        messages: The buckets of each message, per author; the first author is the one whose voice is learned.
+    """
+
+    messages: list[list[NDArray[np.intp]]]
+    own: Floats
+    others: Floats
+
+    @classmethod
+    def of_messages(cls, own: Sequence[str], others: Sequence[Sequence[str]]) -> _Wording:
+        import numpy as np
+
+        messages = []
+        counts = []
+        for texts in (own, *others):
+            buckets = [_buckets(text) for text in texts]
+            messages.append(buckets)
+            counts.append(np.bincount(np.concatenate(buckets), minlength=BUCKETS).astype(np.float64))
+        return cls(messages, own=counts[0], others=np.sum(counts[1:], axis=0))
+
+    def log_ratios(self) -> Floats:
+        """Return for each bucket the log of how much likelier the author uses it than the others."""
+        return _log_ratios(self.own, self.others, float(self.own.sum()), float(self.others.sum()))
+
+    def figures(self) -> list[Floats]:
+        """Return per author the mean log ratio of each message, by counts from which that message is left out."""
+        import numpy as np
+
+        figures = []
+        own_size = float(self.own.sum())
+        others_size = float(self.others.sum())
+        for author, messages in enumerate(self.messages):
+            means = []
+            for buckets in messages:
+                in_message = np.bincount(buckets, minlength=BUCKETS)[buckets]
+                own = self.own[buckets]
+                others = self.others[buckets]
+                if author == 0:
+                    ratios = _log_ratios(own - in_message, others, own_size - buckets.size, others_size)
+                else:
+                    ratios = _log_ratios(own, others - in_message, own_size, others_size - buckets.size)
+                means.append(float(ratios.mean()))
+            figures.append(np.asarray(means))
+        return figures
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """Mean and spread of the author's figures of style, and how far each message lies from them.
+
+    Attributes:
+        figures: Per author, the author first: minus the distance of each message, in spreads.
+    """
+
+    means: Floats
+    spreads: Floats
+    figures: list[Floats]
+
+    @classmethod
+    def of_messages(cls, own: Sequence[str], others: Sequence[Sequence[str]]) -> _Style:
+        import numpy as np
+
+        n = len(own)
+        smallest_spreads = np.asarray(list(FEATURES.values()))
+        own_styles = np.asarray([style_of(text) for text in own])
+        means = own_styles.mean(axis=0)
+        deviations = own_styles - means
+        squares = deviations**2
+        sum_of_squares = squares.sum(axis=0)
+        spreads = np.sqrt(sum_of_squares / (n - 1) + smallest_spreads**2)
+        # Each of the author's messages is compared with the mean and the variance of the others of theirs.
+        variance_without = np.maximum(0.0, sum_of_squares - squares * n / (n - 1)) / (n - 2)
+        own_distances = _distances(deviations * n / (n - 1), np.sqrt(variance_without + smallest_spreads**2))
+        figures = [-own_distances]
+        for texts in others:
+            styles = np.asarray([style_of(text) for text in texts])
+            figures.append(-_distances(styles - means, spreads))
+        return cls(means, spreads, figures)
 
 
 def own_voice(text: str, voice: Voice) -> tuple[float, dict[str, float]]:
-    """The probability that the author of a voice wrote a text and not another, where both are as likely before it is read.
+    """Return the probability that the author of a voice wrote a text and not another, where both are as likely before it is read.
 
     Returns:
         0 to 1, about 0.5 for what fits both; and how far each feature of style lies from the author's mean, in spreads, largest first.
     """
     import numpy as np
 
-    grams, figures = _buckets(text), np.asarray(style_of(text))
-    worded = voice.wording.odds(voice.log_ratios[grams].mean()) * grams.size / (grams.size + SHORT)
-    styled = voice.style.odds(-_distances(figures - voice.means, voice.spreads))
-    odds = max(-MOST_ODDS, min(MOST_ODDS, float(worded + styled)))
-    deviations = dict(zip(FEATURES, (np.abs(figures - voice.means) / voice.spreads).tolist(), strict=True))
+    buckets = _buckets(text)
+    style = np.asarray(style_of(text))
+    weight = buckets.size / (buckets.size + SHORT)  # a short text says little by its wording
+    wording_odds = voice.wording.odds(voice.log_ratios[buckets].mean()) * weight
+    style_odds = voice.style.odds(-_distances(style - voice.means, voice.spreads))
+    odds = float(np.clip(wording_odds + style_odds, -MOST_ODDS, MOST_ODDS))
+    in_spreads = np.abs(style - voice.means) / voice.spreads
+    deviations = dict(zip(FEATURES, in_spreads.tolist(), strict=True))
     return 1 / (1 + exp(-odds)), dict(sorted(deviations.items(), key=lambda item: -item[1]))
 
 
@@ -177,33 +262,36 @@ def _distances(deviations: Floats, spreads: Floats) -> Floats:
     return distances
 
 
-def _apart(figures: Sequence[Floats]) -> tuple[float, float]:
-    """By how much the first author's mean exceeds the mean of the others' means, and the spread of messages around their author's mean."""
+def _difference_and_spread(figures: Sequence[Floats]) -> tuple[float, float]:
+    """Return how far the first author's mean exceeds that of the others' means, and the spread of messages around their author's mean."""
     import numpy as np
 
     own, *others = figures
-    spread = np.sqrt((np.var(own, ddof=1) + np.mean([np.var(of, ddof=1) for of in others])) / 2)
-    return float(own.mean() - np.mean([of.mean() for of in others])), float(spread)
+    variance_of_others = np.mean([np.var(of_author, ddof=1) for of_author in others])
+    mean_of_others = np.mean([of_author.mean() for of_author in others])
+    spread = np.sqrt((np.var(own, ddof=1) + variance_of_others) / 2)
+    return float(own.mean() - mean_of_others), float(spread)
 
 
 def _evidence(figures: Sequence[Floats]) -> Evidence:
-    apart, spread = _apart(figures)
-    middle = float(figures[0].mean()) - apart / 2
-    return Evidence(middle, max(0.0, apart) / max(spread, LEAST_SPREAD) ** 2)
+    """Return what a figure says of a text, learned from that of each message, per author: two normal distributions of one spread."""
+    difference, spread = _difference_and_spread(figures)
+    middle = float(figures[0].mean()) - difference / 2
+    return Evidence(middle, max(0.0, difference) / max(spread, LEAST_SPREAD) ** 2)
 
 
 def _log_ratios(own: Floats, others: Floats, own_size: float, others_size: float) -> Floats:
-    """Of n-grams that occur so often: the log of how much likelier the one uses each than the others."""
+    """Return, of n-grams that occur so often, the log of how much likelier the one uses each than the others."""
     import numpy as np
 
-    together = PRIOR * (own + others + UNSEEN) / (own_size + others_size + UNSEEN * BUCKETS)
-    of_all = np.log((own_size + PRIOR) / (others_size + PRIOR))
-    ratios: Floats = np.log(own + together) - np.log(others + together) - of_all
+    borrowed = PRIOR * (own + others + UNSEEN) / (own_size + others_size + UNSEEN * BUCKETS)
+    log_ratio_of_sizes = np.log((own_size + PRIOR) / (others_size + PRIOR))
+    ratios: Floats = np.log(own + borrowed) - np.log(others + borrowed) - log_ratio_of_sizes
     return ratios
 
 
 def _buckets(text: str) -> NDArray[np.intp]:
-    """The bucket of each n-gram of a text, ends counted as a space."""
+    """Return the bucket of each n-gram of a text, ends counted as a space."""
     import numpy as np
 
     codes = np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)

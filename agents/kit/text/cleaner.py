@@ -20,7 +20,7 @@ class Cleaner:
         self.cut = 0
 
     def text(self, text: str) -> str:
-        """The text with NUL characters and lone surrogates replaced by U+FFFD."""
+        """Return the text with NUL characters and lone surrogates replaced by U+FFFD."""
         if _UNSTORABLE.search(text) is None:
             return text
         clean, count = _UNSTORABLE.subn(_REPLACEMENT, text)
@@ -28,14 +28,14 @@ class Cleaner:
         return clean
 
     def shorten(self, text: str) -> str:
-        """The text, cut at `TEXT_LIMIT` with a marker that says how much is missing."""
+        """Return the text, cut at `TEXT_LIMIT` with a marker that says how much is missing."""
         if len(text) <= TEXT_LIMIT:
             return text
         self.cut += 1
         return f"{text[:TEXT_LIMIT]}\n[cut on import: {len(text) - TEXT_LIMIT:,} of {len(text):,} characters left out]"
 
     def value(self, value: Any) -> Any:
-        """A JSON value with every text in it cleaned, keys too."""
+        """Return a JSON value with every text in it cleaned, keys too."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""What an edit of a text changed: numbers, names, dates, links, code, quotes, negations, content words, sentences with content.
+"""Compare two texts for what an edit changed: numbers, names, dates, links, code, quotes, negations, content words, whole sentences.
 
-Both texts are read once (`reading.read`). Each function in `GUARDS` compares the two readings and names what was lost and what was added.
-Nothing here understands a text, and no model is asked.
+Both texts are parsed once (`reading.parse_text`). Each function in `GUARDS` compares the two and names what was lost and what was
+added. Nothing here understands a text, and no model is asked.
 """
 
 from __future__ import annotations
@@ -11,135 +11,159 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 
-from agents.kit.text.reading import A_ONE, COURTESY, TELLING, Reading, foreign_words
+from agents.kit.text.reading import COURTESY, PRONOUN_ONE, TELLING, ParsedText, Word, foreign_words
 from agents.kit.text.tokens import split_sentences
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a rewriting lost and what it added, in words for a reason."""
+    """Words of what an edit lost and of what it added, to be quoted in a reason."""
 
     lost: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
 
 
-def _compared(draft: Counter[str], polished: Counter[str], *, echo: bool = False) -> Difference:
-    """What occurs less often than in the draft, and what more often; with `echo` only what is new."""
-    added = [key for key in polished if key not in draft and key != A_ONE] if echo else [*(polished - draft)]
+def _echoed(draft: Counter[str], polished: Counter[str]) -> Difference:
+    """Compare counts of which the edit may repeat what the draft has: what occurs less often, and what is new."""
+    added = [key for key in polished if key not in draft and key != PRONOUN_ONE]
     return Difference(tuple(draft - polished), tuple(added))
 
 
-def numbers(draft: Reading, polished: Reading) -> Difference:
-    """Numbers with their units, in figures or words; one may be echoed."""
-    return _compared(draft.of("number"), polished.of("number"), echo=True)
+def numbers(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Compare numbers with their units, in figures or words; one may be repeated."""
+    return _echoed(draft.count_of_kind("number"), polished.count_of_kind("number"))
 
 
-def dates(draft: Reading, polished: Reading) -> Difference:
-    """Days, weekdays, today and tomorrow."""
-    return _compared(draft.of("date"), polished.of("date"), echo=True)
+def dates(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Compare days, weekdays, "today" and "tomorrow"; one may be repeated."""
+    return _echoed(draft.count_of_kind("date"), polished.count_of_kind("date"))
 
 
-def names(draft: Reading, polished: Reading) -> Difference:
-    """Capitalised words inside a sentence, and the names that were given; one that is said again may be left out."""
-    lost = (word.said for word in draft.words if word.kind == "name" and word.stem not in polished.every)
-    added = (word.said for word in polished.words if word.kind == "name" and word.stem not in draft.every)
-    return Difference(tuple(dict.fromkeys(lost)), tuple(dict.fromkeys(added)))
+def names(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Compare capitalised words inside a sentence, and the names that were given; a repetition may be left out."""
+    return Difference(
+        lost=_names_missing_in(polished, draft),
+        added=_names_missing_in(draft, polished),
+    )
 
 
-def links(draft: Reading, polished: Reading) -> Difference:
-    """Addresses of pages and of mail."""
-    return _compared(draft.links, polished.links, echo=True)
+def _names_missing_in(other: ParsedText, text: ParsedText) -> tuple[str, ...]:
+    """Return the names of `text` that the other text has in no form, each once."""
+    missing = [word.written for word in text.words if word.kind == "name" and word.stem not in other.every]
+    return tuple(dict.fromkeys(missing))
 
 
-def code(draft: Reading, polished: Reading) -> Difference:
-    """Fences, spans in backticks, options of commands, paths and names of files, letter by letter."""
-    return _compared(draft.code, polished.code, echo=True)
+def links(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Compare addresses of pages and of mail."""
+    return _echoed(draft.links, polished.links)
 
 
-def quotes(draft: Reading, polished: Reading) -> Difference:
-    """What stands in quotation marks, punctuation and contractions aside."""
-    return _compared(draft.quotes, polished.quotes, echo=True)
+def code(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Compare fences, spans in backticks, options of commands, paths and names of files, letter by letter."""
+    return _echoed(draft.code, polished.code)
 
 
-def negations(draft: Reading, polished: Reading) -> Difference:
-    """Not, no, never, without and their kin, each as often as in the draft."""
-    return _compared(draft.of("negation"), polished.of("negation"))
+def quotes(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Compare quotes, punctuation and contractions aside."""
+    return _echoed(draft.quotes, polished.quotes)
 
 
-def modality(draft: Reading, polished: Reading) -> Difference:
-    """What must, should or may be: none of the three comes or goes."""
+def negations(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Compare how often each of not, no, never, without and the like occurs."""
+    before = draft.count_of_kind("negation")
+    after = polished.count_of_kind("negation")
+    return Difference(tuple(before - after), tuple(after - before))
+
+
+def modality(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Compare whether something must, should or may be: none of the three comes or goes."""
     return Difference(tuple(draft.modals - polished.modals), tuple(polished.modals - draft.modals))
 
 
-def limits(draft: Reading, polished: Reading) -> Difference:
-    """At least, only, some, always, probably and their kin: none comes or goes."""
+def limits(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Compare "at least", "only", "some", "always", "probably" and the like: none comes or goes."""
     return Difference(tuple(draft.limits - polished.limits), tuple(polished.limits - draft.limits))
 
 
-def questions(draft: Reading, polished: Reading) -> Difference:
-    """Questions: none comes, and none becomes a statement; one may be left out."""
-    ours, theirs = draft.text.count("?"), polished.text.count("?")
-    lost = ours > theirs and len(split_sentences(polished.text)) >= len(split_sentences(draft.text))
-    return Difference(("a question",) if lost else (), ("a question",) if theirs > ours else ())
+def questions(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Compare questions: none comes, and none becomes a statement; one may be left out."""
+    before = draft.text.count("?")
+    after = polished.text.count("?")
+    if after > before:
+        return Difference(added=("a question",))
+    became_a_statement = len(split_sentences(polished.text)) >= len(split_sentences(draft.text))
+    if after < before and became_a_statement:
+        return Difference(lost=("a question",))
+    return Difference()
 
 
-def language(draft: Reading, polished: Reading) -> Difference:
-    """The language, where both texts show one, and words of another one."""
-    if draft.language and polished.language and draft.language != polished.language:
+def language(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Compare the languages, where both texts show one, and name words that were taken from another one."""
+    if not draft.language:
+        return Difference()
+    if polished.language and draft.language != polished.language:
         return Difference((draft.language,), (polished.language,))
-    return Difference((), foreign_words(polished, draft) if draft.language else ())
+    return Difference(added=foreign_words(polished, draft))
 
 
-def form(draft: Reading, polished: Reading) -> Difference:
-    """JSON, or one fence around everything, where the draft is none."""
+def form(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Name JSON, or one fence around everything, where the draft is none."""
     added = _form(polished.text)
-    return Difference((), (added,)) if added and added != _form(draft.text) else Difference()
+    if not added or added == _form(draft.text):
+        return Difference()
+    return Difference(added=(added,))
 
 
 def _form(text: str) -> str:
+    """Return what a text is besides sentences: "JSON", also when it was cut off, or a fence; empty where it is neither."""
     bare = text.strip()
     if bare.startswith("```"):
         return "a fence around the answer"
-    if bare[:1] in ("{", "["):
-        try:
-            json.loads(bare)
-        except ValueError:
-            return "JSON" if re.match(r"\{\s*[\"']\w+[\"']\s*:", bare) else ""
-        except RecursionError:
-            pass
-        return "JSON"
-    return ""
+    if bare[:1] not in ("{", "["):
+        return ""
+    try:
+        json.loads(bare)
+    except ValueError:
+        begins_with_a_key = re.match(r"\{\s*[\"']\w+[\"']\s*:", bare)
+        return "JSON" if begins_with_a_key else ""
+    except RecursionError:
+        return "JSON"  # nested too deeply for prose
+    return "JSON"
 
 
-def words(draft: Reading, polished: Reading) -> Difference:
-    """Content words that are in neither the draft nor what it answers, in any of their forms; and short ones such as "off" that went."""
+def words(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Name content words that are new in every form, also to what the draft answers; and short ones such as "off" that went."""
     known = draft.every | draft.context
-    lost = (word.said for word in draft.content() if word.text in TELLING and word.stem not in polished.every)
-    added = (word.said for word in polished.content() if word.stem not in known)
+    added = [word.written for word in polished.content_words() if word.stem not in known]
+    lost = []
+    for word in draft.content_words():
+        if word.text in TELLING and word.stem not in polished.every:
+            lost.append(word.written)
     return Difference(tuple(dict.fromkeys(lost)), tuple(dict.fromkeys(added)))
 
 
-def sentences(draft: Reading, polished: Reading) -> Difference:
-    """Sentences with content: of the words that only this sentence of the draft has, half must stay.
+def sentences(draft: ParsedText, polished: ParsedText) -> Difference:
+    """Name sentences with content that went: of the words that only this sentence of the draft has, half must stay.
 
     A sentence that repeats others may go, and so may one of courtesy alone, such as "I hope this helps!"
     """
-    rows = [list(row) for _, row in groupby(draft.content(), attrgetter("sentence"))]
-    sentences_with = Counter(stem for row in rows for stem in {word.stem for word in row})
+    content: dict[int, list[Word]] = {}
+    for word in draft.content_words():
+        content.setdefault(word.sentence, []).append(word)
+    sentences_with = Counter(stem for sentence in content.values() for stem in {word.stem for word in sentence})
     lost = []
-    for row in rows:
-        if all(word.text in COURTESY for word in row):
+    for sentence in content.values():
+        if all(word.text in COURTESY for word in sentence):
             continue
-        own = {word.stem for word in row if sentences_with[word.stem] == 1}
-        if 2 * len(own & polished.every) < len(own):
-            lost.append(" ".join(word.said for word in row))
-    return Difference(tuple(lost))
+        only_here = {word.stem for word in sentence if sentences_with[word.stem] == 1}
+        kept = only_here & polished.every
+        if 2 * len(kept) < len(only_here):
+            lost.append(" ".join(word.written for word in sentence))
+    return Difference(lost=tuple(lost))
 
 
-GUARDS: Mapping[str, Callable[[Reading, Reading], Difference]] = {
+GUARDS: Mapping[str, Callable[[ParsedText, ParsedText], Difference]] = {
     "form": form,
     "links": links,
     "code": code,

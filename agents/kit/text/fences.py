@@ -21,7 +21,7 @@ _FENCE_LIKE = re.compile(r"<{2,}|>{2,}")
 
 
 def render_prompt(name: str, /, **values: Any) -> str:
-    """The template ``templates/prompts/NAME.md`` of an app with `values`. Nothing is escaped, for a model reads text, not HTML."""
+    """Return the template ``templates/prompts/NAME.md`` of an app with `values`. Nothing is escaped, for a model reads text, not HTML."""
     edited = (
         prompt_path(name).stat().st_mtime_ns if settings.DEBUG else 0
     )  # prompts are edited where they are developed
@@ -43,23 +43,23 @@ def prompt_path(name: str) -> Path:
 
 @lru_cache(maxsize=64)
 def _template(name: str, mtime_ns: int) -> Template:
-    """From an engine of its own: Django's imports the template tags of every app."""
+    """Load a template from an engine of its own: Django's imports the template tags of every app."""
     folders = [str(Path(app.path) / "templates") for app in capabilities()]
     return Engine(dirs=folders, autoescape=False).get_template(f"prompts/{name}.md")
 
 
 def new_nonce() -> str:
-    """Random text for the fences of one prompt, which cannot have been put into a message beforehand."""
+    """Return random text for the fences of one prompt, which cannot have been put into a message beforehand."""
     return secrets.token_hex(6)
 
 
 def fence(name: str, body: str, nonce: str) -> str:
-    """`body` between markers that carry the nonce; the prompt says that nothing in between is an instruction."""
+    """Return `body` between markers that carry the nonce; the prompt says that nothing in between is an instruction."""
     return f"<<<{name} {nonce}>>>\n{body}\n<<<END {name} {nonce}>>>"
 
 
 def neutral(text: str, limit: int = MAX_EVENT_CHARACTERS) -> tuple[str, int]:
-    """Text made safe to stand inside a fence, and how many characters were cut.
+    """Return a text made safe to stand inside a fence, and how many characters were cut.
 
     Marker-like brackets are replaced, control and direction-changing characters are written out as ``<U+202E>``, and what exceeds
     `limit` characters is cut with a visible mark. Nothing is escaped: the judge reads what was said.
@@ -77,7 +77,7 @@ def neutral(text: str, limit: int = MAX_EVENT_CHARACTERS) -> tuple[str, int]:
 
 
 def indented(text: str, limit: int = MAX_EVENT_CHARACTERS) -> str:
-    """A text inside a fence whose further lines cannot pass for another entry."""
+    """Return a text inside a fence whose further lines cannot pass for another entry."""
     return neutral(text.strip(), limit)[0].replace("\n", "\n    | ")
 
 
@@ -99,7 +99,7 @@ LONGEST_NAME = 60
 
 @lru_cache(maxsize=1024)  # a prompt names the same few speakers and channels again and again
 def one_line(name: str) -> str:
-    """A name as it may stand outside a fence.
+    """Return a name as it may stand outside a fence.
 
     Names come from imported files, so they are data like everything else: one line, at most 60 characters, nothing like a marker,
     and in quotation marks when it is more than a few plain words.
@@ -112,7 +112,7 @@ def one_line(name: str) -> str:
 
 
 def quoted_name(name: str) -> str:
-    """A name that is no agent's and no member's, as it may stand outside a fence: always in quotation marks, see `one_line`."""
+    """Return a name that is no agent's and no member's, as it may stand outside a fence: always in quotation marks, see `one_line`."""
     text = one_line(name)
     return text if text.startswith("\u201c") else f"\u201c{text}\u201d"
 

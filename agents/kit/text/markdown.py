@@ -18,14 +18,14 @@ _STRUCTURE = re.compile(
 
 
 def plain(text: str, limit: int = 240) -> str:
-    """One line without control, direction-changing and invisible characters, cut at `limit`."""
+    """Return one line without control, direction-changing and invisible characters, cut at `limit`."""
     line = _BREAKS.sub(" ", text).strip()
     line = "".join(c for c in line if c == "\u200d" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
 def as_text(text: str, limit: int = 240) -> str:
-    """For a page of Markdown, also in a heading or a table cell: one line that is read as it was written.
+    """Escape a text for a page of Markdown, also in a heading or a table cell: one line that is read as it was written.
 
     What Markdown could read as structure is written as a character reference, which it never does; a mark that could mention or refer
     is also parted from what follows it.
@@ -34,7 +34,7 @@ def as_text(text: str, limit: int = 240) -> str:
 
 
 def as_code(text: str, limit: int = 240) -> str:
-    """The same as code, which mentions and links nothing in a comment on GitHub or GitLab; only letters, digits and spaces stay."""
+    """Return a text as Markdown code, which mentions and links nothing on GitHub or GitLab; only letters, digits and spaces stay."""
     shown = _NOT_WORDS.sub(_reference, plain(text, limit))
     return f"<code>{shown}</code>" if shown else ""
 

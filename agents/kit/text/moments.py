@@ -8,7 +8,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 
 
 def read_moment(text: str) -> datetime:
-    """A point in time; a date alone is its midnight UTC.
+    """Return a point in time; a date alone is its midnight UTC.
 
     Raises:
         ValueError, OverflowError: It is none, or one that the calendar does not have in UTC.

@@ -16,7 +16,7 @@ Ngram = tuple[str, ...]
 
 
 def extract_ngrams(text: str, n: int) -> list[Ngram]:
-    """The n-grams of a text in order, with repeats; empty when it has fewer than `n` words.
+    """Return the n-grams of a text in order, with repeats; empty when it has fewer than `n` words.
 
     Raises:
         ValueError: `n` is below 1.
@@ -27,12 +27,12 @@ def extract_ngrams(text: str, n: int) -> list[Ngram]:
 
 
 def ngrams_of(words: Sequence[str], n: int) -> list[Ngram]:
-    """The n-grams of a text that is split into words already."""
+    """Return the n-grams of a text that is split into words already."""
     return list(zip(*(words[start:] for start in range(n)), strict=False))
 
 
 def comparable_ngrams(text: str, n: int) -> list[Ngram]:
-    """The n-grams by which messages are compared: of a text of fewer than `n` words all of it, so that identical ones are alike.
+    """Return the n-grams by which messages are compared: of a text of fewer than `n` words all of it, so that identical ones are alike.
 
     Returns:
         Empty for a blank text only.
@@ -41,13 +41,13 @@ def comparable_ngrams(text: str, n: int) -> list[Ngram]:
 
 
 def compute_overlap(ngrams_a: Iterable[Ngram], ngrams_b: Iterable[Ngram]) -> float:
-    """Jaccard overlap of the types of two n-gram collections, 0 (nothing shared, or both empty) to 1 (equal)."""
+    """Return the Jaccard overlap of the types of two n-gram collections, 0 (nothing shared, or both empty) to 1 (equal)."""
     a, b = set(ngrams_a), set(ngrams_b)
     return len(a & b) / len(a | b) if a or b else 0.0
 
 
 def recurring_ngrams(messages: Sequence[Sequence[Ngram]]) -> tuple[float, dict[Ngram, int]]:
-    """The share of n-gram tokens whose type occurs in at least two of the messages, and those types.
+    """Return the share of n-gram tokens whose type occurs in at least two of the messages, and those types.
 
     Args:
         messages: The n-grams of each message.
@@ -72,7 +72,7 @@ AMONG = 5  # messages
 
 
 def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) -> tuple[float, list[float]]:
-    """The share of n-gram tokens that recur among five of the messages, on average over all ways to draw five.
+    """Return the share of n-gram tokens that recur among five of the messages, on average over all ways to draw five.
 
     The more messages, the more recurs in any of them; this share is the same for ten and for a hundred that repeat alike
     (rarefaction: Hurlbert, Ecology 52, 1971).
@@ -106,7 +106,7 @@ def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) 
 
 
 def _recurring(by_holding: Mapping[int, int], messages: int, among: int) -> float:
-    """The share of tokens that recur, from the tokens by how many messages hold them."""
+    """Return the share of tokens that recur, from the tokens by how many messages hold them."""
     others = min(among, messages) - 1
     total = sum(by_holding.values())
     if others < 1 or not total:
@@ -119,7 +119,7 @@ def _recurring(by_holding: Mapping[int, int], messages: int, among: int) -> floa
 
 
 def compute_corpus_repetition(messages: Sequence[str], n: int = 3) -> float:
-    """How repetitive a set of messages is: the share of n-gram tokens whose type occurs in at least two of them (AC-6.3.2).
+    """Return how repetitive a set of messages is: the share of n-gram tokens whose type occurs in at least two of them (AC-6.3.2).
 
     A message of fewer than `n` words counts as one n-gram.
 
@@ -130,18 +130,18 @@ def compute_corpus_repetition(messages: Sequence[str], n: int = 3) -> float:
 
 
 def repeated_ngrams(messages: Sequence[str], n: int = 3, limit: int = 20) -> list[tuple[str, int]]:
-    """The n-grams that occur in at least two messages, as (phrase, number of messages), most frequent first."""
+    """Return the n-grams that occur in at least two messages, as (phrase, number of messages), most frequent first."""
     return most_frequent(recurring_ngrams([comparable_ngrams(message, n) for message in messages])[1], limit)
 
 
 def most_frequent(counts: Mapping[Ngram, int], limit: int) -> list[tuple[str, int]]:
-    """The first `limit` n-grams as phrases with their counts, most frequent first, then by the alphabet."""
+    """Return the first `limit` n-grams as phrases with their counts, most frequent first, then by the alphabet."""
     first = nsmallest(limit, counts.items(), key=lambda item: (-item[1], item[0]))
     return [(" ".join(gram), count) for gram, count in first]
 
 
 def compression_gain(messages: Sequence[str]) -> float:
-    """The share of bytes saved by compressing the messages together instead of one by one, 0 to 1.
+    """Return the share of bytes saved by compressing the messages together instead of one by one, 0 to 1.
 
     Catches near copies whose n-grams differ. Ordinary English chat of a hundred short messages gains some 0.3 to 0.45, mostly from the
     compressor's fixed costs and common words, so only what lies above that says something.
@@ -165,7 +165,7 @@ class RepetitionStatistics:
 
 
 def repetition_statistics(messages: Sequence[str]) -> RepetitionStatistics:
-    """The statistics a fluency judge gets as evidence beside the messages (AC-6.3.3)."""
+    """Return the statistics a fluency judge gets as evidence beside the messages (AC-6.3.3)."""
     return RepetitionStatistics(
         messages=len(messages),
         trigram_repetition=round(compute_corpus_repetition(messages, 3), 4),
@@ -180,7 +180,7 @@ CANDIDATES = 50  # phrases whose messages are counted, those shared by most pair
 
 
 def shared_phrases(messages: Sequence[Sequence[str]], *, n: int = 3, limit: int = 10) -> list[tuple[str, int]]:
-    """Phrases of at least `n` words that stand in two messages or more, each as long as it is shared.
+    """Return the phrases of at least `n` words that stand in two messages or more, each as long as it is shared.
 
     A phrase that is part of a longer one is left out unless more messages hold it. Takes time in proportion to the length of the
     messages, whatever they say: of an n-gram that stands twice in one message, its first place counts.
@@ -194,33 +194,40 @@ def shared_phrases(messages: Sequence[Sequence[str]], *, n: int = 3, limit: int 
         (phrase, number of messages that hold it): what most messages share first, then the longest, then by the alphabet. A phrase
         of more than 12 words is cut there.
     """
-    grams = [ngrams_of(words, n) for words in messages]
-    pairs: Counter[tuple[str, ...]] = Counter()
-    for other in range(1, len(messages)):
-        places = dict(
-            zip(reversed(grams[other]), range(len(grams[other]) - 1, -1, -1), strict=True)
-        )  # the first place stays
-        for one in range(other):
-            pairs.update({run[:LONGEST_PHRASE] for run in _common_runs(messages[one], grams[one], places, n)})
-    likely = sorted(pairs, key=lambda phrase: (-pairs[phrase], -len(phrase), phrase))[:CANDIDATES]
+    pairs_with = _pairs_of_messages_with(messages, n)
+    candidates = sorted(pairs_with, key=lambda phrase: (-pairs_with[phrase], -len(phrase), phrase))[:CANDIDATES]
     texts = [f" {' '.join(words)} " for words in messages]
-    counted = {phrase: sum(f" {' '.join(phrase)} " in text for text in texts) for phrase in likely}
-    ordered = sorted(counted.items(), key=lambda item: (-item[1], -len(item[0]), item[0]))
+    messages_with = {phrase: sum(f" {' '.join(phrase)} " in text for text in texts) for phrase in candidates}
     phrases: list[tuple[str, int]] = []
-    for phrase, count in ordered:
-        inside = f" {' '.join(phrase)} "
-        # What comes earlier has as many messages or more; what is longer with fewer says something of its own.
-        if not any(inside in f" {other} " for other, _ in phrases):
-            phrases.append((inside.strip(), count))
+    for phrase in sorted(candidates, key=lambda phrase: (-messages_with[phrase], -len(phrase), phrase)):
+        text = " ".join(phrase)
+        # Phrases in the list already stand in as many messages or more, so a part of one says nothing new.
+        if any(f" {text} " in f" {longer} " for longer, _ in phrases):
+            continue
+        phrases.append((text, messages_with[phrase]))
         if len(phrases) == limit:
             break
     return phrases
 
 
+def _pairs_of_messages_with(messages: Sequence[Sequence[str]], n: int) -> Counter[Ngram]:
+    """Return for each shared phrase how many pairs of messages share it."""
+    grams_of = [ngrams_of(words, n) for words in messages]
+    pairs: Counter[Ngram] = Counter()
+    for later in range(1, len(messages)):
+        first_place: dict[Ngram, int] = {}
+        for place, gram in enumerate(grams_of[later]):
+            first_place.setdefault(gram, place)
+        for earlier in range(later):
+            runs = _common_runs(messages[earlier], grams_of[earlier], first_place, n)
+            pairs.update({run[:LONGEST_PHRASE] for run in runs})
+    return pairs
+
+
 def _common_runs(
     words: Sequence[str], grams: Sequence[Ngram], elsewhere: dict[Ngram, int], n: int
 ) -> list[tuple[str, ...]]:
-    """The longest stretches of a message that stand in another one word for word, where `elsewhere` says the n-grams are."""
+    """Return the longest stretches of a message that stand in another one word for word, where `elsewhere` says the n-grams are."""
     shared = [(place, other) for place, other in enumerate(map(elsewhere.get, grams)) if other is not None]
     runs: list[tuple[str, ...]] = []
     start = 0

@@ -71,7 +71,7 @@ def check_phrase(phrase: str) -> None:
 
 @lru_cache(maxsize=4096)
 def phrase_pattern(phrase: str) -> regex.Pattern[str]:
-    """A compiled pattern for a phrase, or for ``/regex/``.
+    """Return a compiled pattern for a phrase, or for ``/regex/``.
 
     A phrase matches whatever the case, on word boundaries, with any white space between its words and either shape of apostrophe.
 
@@ -93,7 +93,7 @@ def phrase_pattern(phrase: str) -> regex.Pattern[str]:
 
 
 def find(phrase: str, text: str) -> regex.Match[str] | None:
-    """The first place where a phrase or ``/regex/`` matches.
+    """Return the first place where a phrase or ``/regex/`` matches.
 
     A regular expression is searched for in the first 20,000 characters. A match there counts when the full text has it at the same
     place: the cut is no end for ``$``, ``\\Z``, ``\\b`` and lookaheads.
@@ -126,7 +126,7 @@ def find(phrase: str, text: str) -> regex.Match[str] | None:
 
 
 def find_all(phrases: Iterable[str], text: str) -> tuple[dict[str, regex.Match[str]], dict[str, Undecided]]:
-    """The first match of each phrase that occurs, and apart from them the phrases that cannot say."""
+    """Return the first match of each phrase that occurs, and apart from them the phrases that cannot say."""
     matches: dict[str, regex.Match[str]] = {}
     undecided: dict[str, Undecided] = {}
     for phrase in phrases:
@@ -149,7 +149,7 @@ def _named(phrase: str) -> str:
 
 
 def _size(parsed: Any) -> int:
-    """How many elements the compiled expression has: what must occur n times stands in it n times."""
+    """Return how many elements the compiled expression has: what must occur n times stands in it n times."""
     size = 0
     for code, value in parsed:
         inside = sum(map(_size, _parts(value))) or (len(value) if isinstance(value, list) else 1)
@@ -161,7 +161,7 @@ def _size(parsed: Any) -> int:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """The expressions inside an element of a parsed one."""
+    """Yield the expressions inside an element of a parsed one."""
     if isinstance(value, _parser.SubPattern):
         yield value
     elif isinstance(value, tuple | list):

@@ -1,4 +1,9 @@
-"""A text as the guards read it: words that say something, numbers as values, contractions written out; links, code, quotes."""
+"""Parse a text for the guards of edits: the words that say something, numbers as values, contractions written out; links, code, quotes.
+
+`parse_text` takes links and code out first, writes contractions out, marks dates as ``⟦3 may 2026⟧``, and then reads the rest token by
+token. Numbers in words are read word by word: "twenty five" is ``20 5``, so that "25" is another number. A guard that compares the
+two refuses the edit, and the draft is sent: the safe side.
+"""
 
 from __future__ import annotations
 
@@ -17,48 +22,79 @@ import yaml
 from agents.kit.text.voices import STOP_WORDS, stem
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DATA: Mapping[str, Any] = yaml.load(Path(__file__).with_name("reading.yaml").read_text("utf-8"), Loader=_Loader)  # noqa: S506 (a safe one)
-
-_HIDDEN = frozenset(_DATA["hidden"].split())
-_CONJUNCTIONS = frozenset(_DATA["conjunctions"].split())
-_KINDS = dict.fromkeys(
-    (*STOP_WORDS, *_HIDDEN, *_CONJUNCTIONS, *_DATA["function"].split(), *_DATA["fillers"].split()), ""
+_WORD_LISTS: Mapping[str, Any] = yaml.load(
+    Path(__file__).with_name("reading.yaml").read_text("utf-8"),
+    Loader=_Loader,  # noqa: S506 (a safe one)
 )
-TELLING = frozenset(_DATA["telling"].split())
-_KINDS |= dict.fromkeys(TELLING, "word")
-_KINDS |= dict.fromkeys(_DATA["days"].split(), "date")
-_KINDS |= dict.fromkeys(_DATA["languages"]["English"]["negations"].split(), "negation")
-_MONTHS: Sequence[str] = _DATA["months"].split()
-CARDINALS: Mapping[str, int] = _DATA["cardinals"]
-_SCALES: Mapping[str, int] = _DATA["scales"]
-_ORDINALS: Mapping[str, int] = _DATA["ordinals"]
-_ADVERBS: Mapping[str, str] = _DATA["adverbs"]
-_NUMBER_WORDS = frozenset([*CARDINALS, *_SCALES, *_ORDINALS, *_ADVERBS])
-_UNITS = {word: unit for unit, words in _DATA["units"].items() for word in words.split()}
-_NEGATIONS = {name: frozenset(entry["negations"].split()) for name, entry in _DATA["languages"].items()}
-_NUMBERS: Mapping[str, Mapping[str, int]] = {
-    name: entry.get("numbers", {}) for name, entry in _DATA["languages"].items()
-}
-_SPOKEN_IN = {name: frozenset(entry["function"].split()) for name, entry in _DATA["languages"].items()}
-_SPOKEN: dict[str, list[str]] = {}  # the languages of a function word
-for _name, _spoken in _SPOKEN_IN.items():
-    for _word in _spoken:
-        _SPOKEN.setdefault(_word, []).append(_name)
+
+# --- Words -------------------------------------------------------------------------------------------------------------
+TELLING = frozenset(_WORD_LISTS["telling"].split())
+COURTESY = frozenset(_WORD_LISTS["courtesy"].split())
+CARDINALS: Mapping[str, int] = _WORD_LISTS["cardinals"]
+CONTENT_KINDS = ("word", "name", "start")  # kinds of words that say something by themselves
+PRONOUN_ONE = "one"  # the value of the "one" in "the red one", which counts nothing
+
+_AUXILIARIES = frozenset(_WORD_LISTS["hidden"].split())
+_CONJUNCTIONS = frozenset(_WORD_LISTS["conjunctions"].split())
+_DETERMINERS = frozenset(["the", "a", "an", "another", "this", "that", "which", "each", "every", "any"])
+_TITLES = frozenset(["mr", "mrs", "ms", "dr", "prof", "st"])  # a full stop behind them ends no sentence
+_MONTHS: Sequence[str] = _WORD_LISTS["months"].split()
+_ORDINALS: Mapping[str, int] = _WORD_LISTS["ordinals"]
+_SCALES: Mapping[str, int] = _WORD_LISTS["scales"]
+_SCALE_SUFFIXES = {"k": 1_000, "mn": 1_000_000, "bn": 1_000_000_000}
+_LANGUAGES: Mapping[str, Mapping[str, Any]] = _WORD_LISTS["languages"]
 
 
-def _either(phrases: Collection[str]) -> str:
+def _kinds_of_words() -> dict[str, str]:
+    """Return the kind of each word that is listed; empty for those that say nothing. Later lists win."""
+    kinds: dict[str, str] = {}
+    for silent in (STOP_WORDS, _AUXILIARIES, _CONJUNCTIONS, _WORD_LISTS["function"], _WORD_LISTS["fillers"]):
+        kinds |= dict.fromkeys(silent.split() if isinstance(silent, str) else silent, "")
+    kinds |= dict.fromkeys(TELLING, "word")
+    kinds |= dict.fromkeys(_WORD_LISTS["days"].split(), "date")
+    kinds |= dict.fromkeys(_LANGUAGES["English"]["negations"].split(), "negation")
+    return kinds
+
+
+def _values_of_number_words() -> dict[str, str]:
+    """Return the value of each English number word, as `Word.text` has it."""
+    values = {word: str(number) for word, number in {**CARDINALS, **_SCALES}.items()}
+    values |= {word: f"{number} ordinal" for word, number in _ORDINALS.items()}
+    values.update(_WORD_LISTS["adverbs"])
+    return values
+
+
+def _units_of_words() -> dict[str, str]:
+    """Return the unit that each word or sign names: ``kilogram`` for "kg" and "kilos"."""
+    units = {}
+    for unit, words in _WORD_LISTS["units"].items():
+        for word in words.split():
+            units[word] = unit
+    return units
+
+
+_KINDS = _kinds_of_words()
+_NUMBER_WORDS = _values_of_number_words()
+_UNITS = _units_of_words()
+_FUNCTION_WORDS = {name: frozenset(words["function"].split()) for name, words in _LANGUAGES.items()}
+_BASE_OF_IRREGULAR = {form: base for base, forms in _WORD_LISTS["irregular"].items() for form in forms.split()}
+
+
+def _any_of(phrases: Collection[str]) -> str:
+    """Return a pattern for any of these phrases, the longest first."""
     return "|".join(re.escape(phrase) for phrase in sorted(phrases, key=len, reverse=True))
 
 
-_SIGNS = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2044": "/", "\u200b": None, "⟦": None, "⟧": None})
-_BLANKS = re.compile(r"[^\S\n]+")
-_WRAPPED = re.compile(r"(?<=[^\s.!?:;]) ?\n ?(?=[a-z(])")  # a line that goes on in the next one
+# --- Patterns ----------------------------------------------------------------------------------------------------------
+_PLAIN_SIGNS = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2044": "/", "\u200b": None, "⟦": None, "⟧": None})
+_SPACES = re.compile(r"[^\S\n]+")
+_BREAK_IN_A_SENTENCE = re.compile(r"(?<=[^\s.!?:;]) ?\n ?(?=[a-z(])")  # the line goes on in the next one
 _LIST_NUMBER = re.compile(r"^\s*\d{1,2}[.)]\s", re.MULTILINE)
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LINK = re.compile(
     r"(?:https?://|www\.)[^\s<>\"')\]]*[^\s<>\"')\].,;:!?]|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
 )
-_MAY_BE_CODE = re.compile(r"[`/_~]|(?<!\w)-|\(\)|\.[a-z]")
+_MAY_BE_CODE = re.compile(r"[`/_~]|(?<!\w)-|\(\)|\.[a-z]")  # before `_CODE`, which takes longer
 _CODE = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]+`"  # fences and spans
     r"|(?<![\w-])--?[a-z][\w-]*(?:=[^\s,;]+)?(?![\w-])"  # --option=value, -o
@@ -68,16 +104,17 @@ _CODE = re.compile(
     re.DOTALL,
 )
 _QUOTE = re.compile(r'"([^"]{1,1000})"|“([^“”]{1,1000})”|„([^“”]{1,1000})[“”]|«([^«»]{1,1000})»')
-_SHORTENED: Mapping[str, str] = _DATA["contractions"]
-_CONTRACTION = re.compile(rf"(?<![\w'])(?:{_either(_SHORTENED)})(?!\w)", re.IGNORECASE)
-_FILLER_PHRASE = re.compile(rf"\b(?:{_either(_DATA['filler_phrases'])})\b", re.IGNORECASE)
+_CONTRACTIONS: Mapping[str, str] = _WORD_LISTS["contractions"]
+_CONTRACTION = re.compile(rf"(?<![\w'])(?:{_any_of(_CONTRACTIONS)})(?!\w)", re.IGNORECASE)
+_FILLER_PHRASES: Sequence[str] = _WORD_LISTS["filler_phrases"]
+_FILLER_PHRASE = re.compile(rf"\b(?:{_any_of(_FILLER_PHRASES)})\b", re.IGNORECASE)
 _MODAL = re.compile(r"\b(?:must|shall|should|ought|may|might|(?:have|has|had|needs?|got|ve) to)\b")
-_DATED = re.compile(r"⟦[^⟧]*⟧")
+_STRENGTH_OF_MODAL = {"may": "may", "might": "may", "should": "should", "ought": "should"}  # the others: must
 _LIMIT = re.compile(
-    rf"\b(?:{_either(_DATA['limits'])})\b"
-    rf"|\b(?:about|around|roughly|over|under)(?= (?:[$€£¥]?\d|(?:{_either(CARDINALS)})\b))"
+    rf"\b(?:{_any_of(_WORD_LISTS['limits'])})\b"
+    rf"|\b(?:about|around|roughly|over|under)(?= (?:[$€£¥]?\d|(?:{_any_of(CARDINALS)})\b))"
 )
-_MODALS = {"may": "may", "might": "may", "should": "should", "ought": "should"}
+_MARKED_DATE = re.compile(r"⟦[^⟧]*⟧")
 _MONTH = "|".join(_MONTHS)
 _DAY = r"(?:(?P<{0}>\d{{1,2}})(?:st|nd|rd|th)?|(?P<{0}word>" + "|".join(_ORDINALS) + "))"
 _DATE = re.compile(
@@ -85,11 +122,11 @@ _DATE = re.compile(
     rf"|(?P<month2>{_MONTH})\s+(?:the\s+)?{_DAY.format('after')}\b(?![:.]?\d)(?:,?\s+(?P<year2>\d{{4}}))?)",
     re.IGNORECASE,
 )
-_MONTH_WORD, _DAY_NEAR = (
-    re.compile(_MONTH),
-    re.compile(r"\d|" + "|".join(_ORDINALS)),
-)  # before `_DATE`, which takes longer
-_ISO = re.compile(r"\d{4}-\d")
+# Searched before `_DATE`, which takes longer: a date holds a year, or a month with a day near it.
+_YEAR_AND_MONTH = re.compile(r"\d{4}-\d")
+_MONTH_NAME = re.compile(_MONTH)
+_DAY_OF_MONTH = re.compile(r"\d|" + "|".join(_ORDINALS))
+_NEAR = 16  # characters
 _TOKEN = re.compile(
     r"(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)(?![^\W_])"
     r"|(?P<date>⟦[^⟧]*⟧)"
@@ -97,7 +134,9 @@ _TOKEN = re.compile(
     r"|(?P<mixed>[^\W_]*\d[^\W_]*)"
     r"|(?P<mark>[.!?…。！？]+|[,;:()\[\]\"“”„«»\n—–•]| -+ )",
 )
-_UNSPACED = re.compile(r"([\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff])")
+_SENTENCE_ENDS = ".!?…。！？"
+_BEFORE_A_CAPITAL = (":", '"', "“", "„", "«", "•", "(")  # behind them a capital is no sign of a name
+_LETTER_WITHOUT_SPACES = re.compile(r"([\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff])")
 _SCRIPTS = {
     name: re.compile(f"[{letters}]")
     for name, letters in {
@@ -112,18 +151,12 @@ _SCRIPTS = {
         "Korean": "\uac00-\ud7af",
     }.items()
 }
-_DETERMINERS = frozenset(["the", "a", "an", "another", "this", "that", "which", "each", "every", "any"])
-A_ONE = "one"  # as in "the red one", which counts nothing
-CONTENT = ("word", "name", "start")  # kinds of words that say something by themselves
-COURTESY = frozenset(_DATA["courtesy"].split())
-_FORMS = {form: base for base, forms in _DATA["irregular"].items() for form in forms.split()}
-_TITLES = frozenset(["mr", "mrs", "ms", "dr", "prof", "st"])
 
 
 @lru_cache(maxsize=8192)
 def word_base(word: str) -> str:
     """Return what the forms of a word have in common: ``sent`` and ``sends`` give ``send``, ``easily`` and ``easier`` give ``easy``."""
-    word = stem(_FORMS.get(word, word))
+    word = stem(_BASE_OF_IRREGULAR.get(word, word))
     for ending, base in (("ily", "y"), ("ier", "y"), ("iest", "y"), ("ly", ""), ("er", ""), ("est", "")):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word.removesuffix(ending) + base
@@ -136,25 +169,28 @@ class Word(NamedTuple):
     Attributes:
         kind: ``number``, ``date``, ``negation``, ``name`` (capitalised inside a sentence), ``start`` (capitalised where a sentence
             begins) or ``word``.
+        sentence: Number of its sentence, from 0.
         stem: Its `word_base`.
-        said: As it is written, for a reason.
+        written: As the text has it, to be quoted in a reason.
     """
 
     text: str
     kind: str
     sentence: int
     stem: str
-    said: str
+    written: str
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """A text as the guards see it.
+class ParsedText:
+    """A text as the guards compare it.
 
     Attributes:
         words: Those that say something: no stop words, auxiliaries or fillers.
         every: All words by their base, stop words and fillers too.
         context: Words by their base that a rewriting may use besides.
+        modals: Which of ``must``, ``should`` and ``may`` occur.
+        limits: Phrases such as "at least" and "probably" that occur.
         language: Its name, or that of a script; empty where the text does not show it.
     """
 
@@ -169,231 +205,288 @@ class Reading:
     limits: frozenset[str]
     language: str
 
-    def of(self, kind: str) -> Counter[str]:
+    def count_of_kind(self, kind: str) -> Counter[str]:
+        """Count the words of a kind."""
         return Counter(word.text for word in self.words if word.kind == kind)
 
-    def content(self) -> list[Word]:
-        return [word for word in self.words if word.kind in CONTENT]
+    def content_words(self) -> list[Word]:
+        """Return the words that say something by themselves."""
+        return [word for word in self.words if word.kind in CONTENT_KINDS]
 
 
-def read(text: str, *, names: Collection[str] = (), context: str = "") -> Reading:
-    """Read a text for the guards.
+def parse_text(text: str, *, names: Collection[str] = (), context: str = "") -> ParsedText:
+    """Parse a text for the guards.
 
     Args:
         names: Names that are names wherever they stand, as of agents.
         context: Text whose words a rewriting of this one may use besides.
     """
-    plain = _WRAPPED.sub(" ", _BLANKS.sub(" ", unicodedata.normalize("NFKC", text).translate(_SIGNS)))
-    links = Counter(_LINK.findall(plain)) if any(mark in plain for mark in ("://", "@", "www.", "WWW.")) else Counter()
-    plain = _LINK.sub(" ", plain) if links else plain
-    code = Counter(" ".join(span.split()) for span in _CODE.findall(plain)) if _MAY_BE_CODE.search(plain) else Counter()
-    plain = _CODE.sub(" ", plain) if code else plain
+    plain = unicodedata.normalize("NFKC", text).translate(_PLAIN_SIGNS)
+    plain = _BREAK_IN_A_SENTENCE.sub(" ", _SPACES.sub(" ", plain))
+    links: Counter[str] = Counter()
+    if any(mark in plain for mark in ("://", "@", "www.", "WWW.")):
+        links.update(_LINK.findall(plain))
+        plain = _LINK.sub(" ", plain)
+    code: Counter[str] = Counter()
+    if _MAY_BE_CODE.search(plain):
+        code.update(" ".join(span.split()) for span in _CODE.findall(plain))
+        plain = _CODE.sub(" ", plain)
+    plain = _write_out_contractions(plain)
+    if _may_hold_a_date(plain):
+        plain = _DATE.sub(_mark_date, plain)
     lowered = plain.casefold()
-    if any(short in lowered for short in _SHORTENED):
-        plain = _CONTRACTION.sub(lambda match: _SHORTENED[match.group().casefold()], plain)
-    plain = plain.replace("n't", " not").replace("N'T", " NOT")
-    if _ISO.search(plain) or any(
-        _DAY_NEAR.search(lowered, max(0, m.start() - 16), m.end() + 16) for m in _MONTH_WORD.finditer(lowered)
-    ):
-        plain = _DATE.sub(_date, plain)
-    lowered = plain.casefold()
-    every = frozenset(map(word_base, _LETTERS.findall(lowered)))
+    without_dates = _MARKED_DATE.sub(" ", lowered)
     language = language_of(plain)
-    words = tuple(_words(plain, language, frozenset(part for name in names for part in name.casefold().split())))
-    return Reading(
+    parts_of_names = {part for name in names for part in name.casefold().split()}
+    words = tuple(_Words(plain, language, parts_of_names).read())
+    every = {word_base(word) for word in _LETTERS.findall(lowered)}
+    every.update(word.stem for word in words)
+    return ParsedText(
         text=text,
         words=words,
-        every=every | {word.stem for word in words},
-        context=frozenset(map(word_base, _LETTERS.findall(context.casefold()))),
+        every=frozenset(every),
+        context=frozenset(word_base(word) for word in _LETTERS.findall(context.casefold())),
         links=links,
         code=code,
-        quotes=Counter(_bare("".join(parts)) for parts in _QUOTE.findall(plain)),
-        modals=frozenset(_MODALS.get(modal, "must") for modal in _MODAL.findall(_DATED.sub(" ", lowered))),
-        limits=frozenset(_LIMIT.findall(_DATED.sub(" ", lowered))),
+        quotes=Counter(_plain_quote("".join(groups)) for groups in _QUOTE.findall(plain)),
+        modals=frozenset(_STRENGTH_OF_MODAL.get(modal, "must") for modal in _MODAL.findall(without_dates)),
+        limits=frozenset(_LIMIT.findall(without_dates)),
         language=language,
     )
 
 
+def _write_out_contractions(text: str) -> str:
+    """Return the text with "do not" for "don't"; "'s" and the like stay, and are auxiliaries."""
+    lowered = text.casefold()
+    if any(contraction in lowered for contraction in _CONTRACTIONS):
+        text = _CONTRACTION.sub(lambda match: _CONTRACTIONS[match.group().casefold()], text)
+    return text.replace("n't", " not").replace("N'T", " NOT")
+
+
+def _may_hold_a_date(text: str) -> bool:
+    """Return whether it is worth looking for dates."""
+    if _YEAR_AND_MONTH.search(text):
+        return True
+    lowered = text.casefold()
+    months = _MONTH_NAME.finditer(lowered)
+    return any(_DAY_OF_MONTH.search(lowered, max(0, month.start() - _NEAR), month.end() + _NEAR) for month in months)
+
+
+def _mark_date(match: re.Match[str]) -> str:
+    """Return a date in one form, ``⟦3 may 2026⟧``, however it was written."""
+    if match["iso"]:
+        year, month, day = map(int, match["iso"].split("-"))
+        return f"⟦{day} {_MONTHS[month - 1] if 1 <= month <= 12 else month} {year}⟧"
+    day_word = match["beforeword"] or match["afterword"]
+    day = _ORDINALS[day_word.casefold()] if day_word else int(match["before"] or match["after"])
+    month_name = match["month"] or match["month2"]
+    year_figures = match["year"] or match["year2"] or ""
+    return f"⟦{day} {month_name} {year_figures}".strip() + "⟧"
+
+
+def _plain_quote(quote: str) -> str:
+    """Return a quote without punctuation and auxiliaries."""
+    return " ".join(word for word in re.findall(r"\w+", quote.casefold()) if word not in _AUXILIARIES)
+
+
 def language_of(text: str) -> str:
-    """The language of a text by its script, or by its function words; empty where neither says."""
+    """Return the language of a text by its script, or by its function words; empty where neither says."""
     if not text.isascii():
         letters = sum(map(str.isalpha, text))
         for name, pattern in _SCRIPTS.items():
             if 3 * len(pattern.findall(text)) > letters:
                 return name
-    hits = Counter(name for word in _LETTERS.findall(text.casefold()) for name in _SPOKEN.get(word, ()))
-    (first, most), (_, second) = [*hits.most_common(2), ("", 0), ("", 0)][:2]
+    hits: Counter[str] = Counter()
+    for word in _LETTERS.findall(text.casefold()):
+        for name, function_words in _FUNCTION_WORDS.items():
+            hits[name] += word in function_words
+    (first, most), (_, second) = hits.most_common(2) or [("", 0), ("", 0)]
     return first if most >= 3 and most >= 1.5 * second else ""
 
 
-def foreign_words(text: Reading, other: Reading) -> tuple[str, ...]:
-    """The commonest words of a language in a text that neither another text holds nor its language; one may be by chance."""
-    usual = _SPOKEN_IN.get(other.language, frozenset())
-    words = {word.text: word.said for word in text.words if word.stem not in other.every and word.text not in usual}
-    of_one = (tuple(said for word, said in words.items() if word in spoken) for spoken in _SPOKEN_IN.values())
-    most = max(of_one, key=len)
-    return most if len(most) > 1 else ()
+def foreign_words(text: ParsedText, other: ParsedText) -> tuple[str, ...]:
+    """Return the words of `text` that belong to the language it borrows most from; a single one may be there by chance.
+
+    Words of the other text, and of its language, are not foreign.
+    """
+    own_words = _FUNCTION_WORDS.get(other.language, frozenset())
+    new_words = {}
+    for word in text.words:
+        if word.stem not in other.every and word.text not in own_words:
+            new_words[word.text] = word.written
+    longest: list[str] = []
+    for function_words in _FUNCTION_WORDS.values():
+        borrowed = [written for word, written in new_words.items() if word in function_words]
+        if len(borrowed) > len(longest):
+            longest = borrowed
+    return tuple(longest) if len(longest) > 1 else ()
 
 
-def _bare(quote: str) -> str:
-    return " ".join(word for word in re.findall(r"\w+", quote.casefold()) if word not in _HIDDEN)
+class _Words:
+    """Reads the tokens of a text one after the other. A sentence ends at its mark and at a line break."""
 
+    def __init__(self, text: str, language: str, names: Collection[str]) -> None:
+        text = _LIST_NUMBER.sub("\n", text)
+        lowered = text.casefold()
+        if any(phrase in lowered for phrase in _FILLER_PHRASES):
+            text = _FILLER_PHRASE.sub(" well ", text)
+        if not text.isascii():
+            text = _LETTER_WITHOUT_SPACES.sub(r" \1 ", text)
+        self.tokens = list(_TOKEN.finditer(text))
+        self.position = 0  # of the next token
+        self.sentence = 0
+        self.at_start = True  # a capital means nothing here
+        self.names = names
+        words = _LANGUAGES.get(language, {})
+        self.negations = frozenset(words.get("negations", "").split())
+        self.function_words = frozenset() if language in ("", "English") else _FUNCTION_WORDS.get(language, frozenset())
+        self.number_words = {**_NUMBER_WORDS, **{word: str(n) for word, n in words.get("numbers", {}).items()}}
 
-def _words(text: str, language: str, names: Collection[str]) -> Iterator[Word]:
-    """The words in order. A sentence ends at its mark and at a line break."""
-    function = _SPOKEN_IN.get(language, frozenset()) if language != "English" else frozenset()
-    negations = _NEGATIONS.get(language, frozenset())
-    numbers = _NUMBERS.get(language, {})
-    plain, lowered = _LIST_NUMBER.sub("\n", text), text.casefold()
-    plain = (
-        _FILLER_PHRASE.sub(" well ", plain) if any(phrase in lowered for phrase in _DATA["filler_phrases"]) else plain
-    )
-    tokens = list(_TOKEN.finditer(plain if plain.isascii() else _UNSPACED.sub(r" \1 ", plain)))
-    sentence = position = 0
-    begins, before = True, ""
-    while position < len(tokens):
-        token, start = tokens[position], position
-        position += 1
-        group, said = token.lastgroup, token.group().strip()
-        if group == "mark":
-            ends = not said or said[0] in ".!?…。！？"
-            if not (said == "." and before in _TITLES):
-                sentence += ends
-                begins = begins or ends or said in (":", '"', "“", "„", "«", "•", "(")
-            continue
-        word = said.casefold()
-        if group == "date":
-            yield Word(word, "date", sentence, word, said[1:-1])
-        elif group in ("number", "suffix"):
-            value, position = _digits(token, tokens, position)
-            yield Word(value, "number", sentence, value, said)
-        elif group == "mixed":
-            yield Word(word, "number", sentence, word, said)
-        elif ((bare := word.removesuffix("'s")) in _NUMBER_WORDS or bare in numbers) and (
-            spelled := _spelled(tokens, start, numbers)
-        ):
-            value, position = spelled
-            said = " ".join(token.group() for token in tokens[start:position])
-            if word == "one" and value == "1" and _counts_nothing(tokens[max(0, start - 3) : start]):
-                value = A_ONE
-            yield Word(value, "number", sentence, value, said)
+    def read(self) -> Iterator[Word]:
+        """Yield the words that say something, in order."""
+        while self.position < len(self.tokens):
+            token = self.tokens[self.position]
+            self.position += 1
+            if token.lastgroup == "mark":
+                self._pass_mark(token.group().strip())
+                continue
+            if word := self._word(token):
+                yield word
+            self.at_start = False
+
+    def _pass_mark(self, mark: str) -> None:
+        """Note whether a punctuation mark or a line break ends the sentence."""
+        if mark == "." and self._word_before() in _TITLES:
+            return
+        ends_sentence = not mark or mark[0] in _SENTENCE_ENDS
+        self.sentence += ends_sentence
+        self.at_start = self.at_start or ends_sentence or mark in _BEFORE_A_CAPITAL
+
+    def _word_before(self) -> str:
+        """Return the token before the mark that was just read, if it is a word."""
+        before = self.tokens[self.position - 2] if self.position > 1 else None
+        return before.group().casefold() if before and before.lastgroup == "word" else ""
+
+    def _word(self, token: re.Match[str]) -> Word | None:
+        """Return what a token says; None for a word that says nothing."""
+        written = token.group().strip()
+        lowered = written.casefold()
+        if token.lastgroup == "date":
+            return Word(lowered, "date", self.sentence, lowered, written[1:-1])
+        if token.lastgroup == "mixed":  # such as "a4"
+            return Word(lowered, "number", self.sentence, lowered, written)
+        if token.lastgroup != "word":
+            value = self._number_in_figures(token)
+            return Word(value, "number", self.sentence, value, written)
+        if lowered.removesuffix("'s") in self.number_words:
+            return self._number_in_words()
+        return self._plain_word(written, lowered)
+
+    def _plain_word(self, written: str, lowered: str) -> Word | None:
+        base, _, ending = lowered.partition("'")
+        if ending not in _AUXILIARIES:  # the ending of "it's" is one
+            base = lowered
+        if base in self.negations:
+            kind = "negation"
+        elif base in self.names:
+            kind = "name"
+        elif base in _KINDS:
+            kind = _KINDS[base]
+        elif base in self.function_words:
+            kind = ""
+        elif not written[0].isupper():
+            kind = "word"
         else:
-            base, _, ending = word.partition("'")
-            base = base if ending in _HIDDEN else word
-            kind = "negation" if base in negations else "name" if base in names else _KINDS.get(base)
-            if kind is None and base not in function:
-                kind = "word" if not said[0].isupper() else "start" if begins else "name"
-            if kind:
-                yield Word(base, kind, sentence, word_base(base), said)
-        begins, before = False, word
+            kind = "start" if self.at_start else "name"
+        return Word(base, kind, self.sentence, word_base(base), written) if kind else None
 
+    def _number_in_words(self) -> Word:
+        """Return the number words that follow each other as one number, value by value, with its unit."""
+        first = self.position - 1
+        values = []
+        for token in self.tokens[first:]:
+            value = self.number_words.get(token.group().casefold().removesuffix("'s"))
+            if value is None:
+                break
+            values.append(value)
+        self.position = first + len(values)
+        written = " ".join(token.group() for token in self.tokens[first : self.position])
+        value = " ".join(values)
+        if value == "1" and self.tokens[first].group().casefold() == "one" and self._is_pronoun(first):
+            value = PRONOUN_ONE
+        elif values[-1].isdecimal():
+            value = _with_unit(value, self._unit(shortest=2))  # a letter alone is no unit here: "two m"
+        return Word(value, "number", self.sentence, value, written)
 
-def _counts_nothing(before: Sequence[re.Match[str]]) -> bool:
-    """Whether the words before a "one" make it one of the kind, as in "the red one"."""
-    for token in reversed(before):
-        word = token.group().casefold()
-        if token.lastgroup != "word" or word in _CONJUNCTIONS:
-            return False
-        if word in _DETERMINERS:
-            return True
-    return False
+    def _is_pronoun(self, position: int) -> bool:
+        """Return whether the "one" at a position is one of the kind, as in "the red one": a determiner stands shortly before it."""
+        for token in reversed(self.tokens[max(0, position - 3) : position]):
+            word = token.group().casefold()
+            if token.lastgroup != "word" or word in _CONJUNCTIONS:
+                return False
+            if word in _DETERMINERS:
+                return True
+        return False
 
+    def _number_in_figures(self, token: re.Match[str]) -> str:
+        """Return the value of a number in figures, with its unit: ``5 kilogram``, ``3 ordinal``, ``15:30``."""
+        figures = token["number"]
+        suffix = (token["suffix"] or "").strip().casefold()
+        value = _value(figures.lstrip("$€£¥"))
+        unit = _UNITS.get(figures[0], "")  # of a currency's sign
+        if suffix in ("st", "nd", "rd", "th"):
+            return f"{value} ordinal"
+        scale = _SCALE_SUFFIXES.get(suffix, 0)
+        if not suffix:
+            scale = self._scale()
+        if scale and re.fullmatch(r"\d+(?:\.\d+)?", value):
+            value = _plain_decimal(Decimal(value) * scale)
+            suffix = ""
+        if suffix and suffix not in _UNITS:
+            return f"{value}{suffix}"
+        if suffix:
+            unit = _UNITS[suffix]
+        elif not unit:
+            unit = self._unit(shortest=1)
+        return _with_unit(value, unit)
 
-def _date(match: re.Match[str]) -> str:
-    if match["iso"]:
-        year, month, day = map(int, match["iso"].split("-"))
-        return f"⟦{day} {_MONTHS[month - 1] if 1 <= month <= 12 else month} {year}⟧"
-    word = match["beforeword"] or match["afterword"]
-    day = _ORDINALS[word.casefold()] if word else int(match["before"] or match["after"])
-    return f"⟦{day} {match['month'] or match['month2']} {match['year'] or match['year2'] or ''}".strip() + "⟧"
+    def _scale(self) -> int:
+        """Pass a word such as "thousand" behind a number; return what it multiplies by, 0 where there is none."""
+        scale = _SCALES.get(self._next_word(), 0)
+        self.position += bool(scale)
+        return scale
 
+    def _unit(self, *, shortest: int) -> str:
+        """Pass the unit behind a number, of so many letters at least; return its name, empty where there is none."""
+        word = self._next_word()
+        if len(word) < shortest or word not in _UNITS:
+            return ""
+        self.position += 1
+        return _UNITS[word]
 
-def _unit(tokens: Sequence[re.Match[str]], position: int, *, shortest: int) -> tuple[str, int]:
-    """The unit of so many letters that follows a number, and where reading goes on."""
-    if position < len(tokens):
-        word = tokens[position].group().casefold()
-        if len(word) >= shortest and word in _UNITS:
-            return _UNITS[word], position + 1
-    return "", position
-
-
-def _digits(token: re.Match[str], tokens: Sequence[re.Match[str]], position: int) -> tuple[str, int]:
-    """The number in figures that a token holds, with its unit, and where reading goes on."""
-    raw, suffix = token["number"], (token["suffix"] or "").strip().casefold()
-    value, unit = _value(raw.lstrip("$€£¥")), _UNITS.get(raw[0], "")
-    if suffix in ("st", "nd", "rd", "th"):
-        return f"{value} ordinal", position
-    scale = {"k": 1_000, "mn": 1_000_000, "bn": 1_000_000_000}.get(suffix, 0)
-    if not suffix and position < len(tokens) and (scale := _SCALES.get(tokens[position].group().casefold(), 0)):
-        position += 1
-    if scale and re.fullmatch(r"\d+(?:\.\d+)?", value):
-        value, suffix = _plain(Decimal(value) * scale), ""
-    if suffix and suffix not in _UNITS:
-        return f"{value}{suffix}", position
-    if suffix:
-        unit = _UNITS[suffix]
-    elif not unit:
-        unit, position = _unit(tokens, position, shortest=1)
-    return _with_unit(value, unit), position
+    def _next_word(self) -> str:
+        return self.tokens[self.position].group().casefold() if self.position < len(self.tokens) else ""
 
 
 def _with_unit(value: str, unit: str) -> str:
-    """A value with its unit; a time with am or pm is one of 24 hours."""
+    """Return a value with its unit; a time with am or pm as one of 24 hours."""
     hour, _, minute = value.partition(":")
     if unit in ("am", "pm") and hour.isdecimal() and int(hour) <= 12:
-        return f"{int(hour) % 12 + (12 if unit == 'pm' else 0)}:{minute or '00'}"
+        hour_of_day = int(hour) % 12 + (12 if unit == "pm" else 0)
+        return f"{hour_of_day}:{minute or '00'}"
     return f"{value} {unit}".strip()
 
 
-def _value(raw: str) -> str:
-    if re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", raw):
-        raw = raw.replace(",", "")
-    elif re.fullmatch(r"\d+,\d+", raw):
-        raw = raw.replace(",", ".")
-    if re.fullmatch(r"(?:0|[1-9]\d*)(?:\.\d+)?", raw):
-        return _plain(Decimal(raw))
-    return raw.removeprefix("0") if ":" in raw else raw  # a time, a fraction, a version, or digits such as 007
+def _value(figures: str) -> str:
+    """Return figures in one form: ``1200`` for "1,200", ``2`` for "2.0"; times, fractions, versions and "007" as they are."""
+    if re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", figures):
+        figures = figures.replace(",", "")
+    elif re.fullmatch(r"\d+,\d+", figures):
+        figures = figures.replace(",", ".")
+    if re.fullmatch(r"(?:0|[1-9]\d*)(?:\.\d+)?", figures):
+        return _plain_decimal(Decimal(figures))
+    return figures.removeprefix("0") if ":" in figures else figures
 
 
-def _plain(value: Decimal) -> str:
+def _plain_decimal(value: Decimal) -> str:
     return format(value.normalize(), "f") if value else "0"
-
-
-def _spelled(tokens: Sequence[re.Match[str]], start: int, more: Mapping[str, int]) -> tuple[str, int] | None:
-    """The number in words that begins at a token, with its unit, and where reading goes on."""
-    total, at = 0, start
-    current: int | None = None
-    while at < len(tokens) and tokens[at].lastgroup == "word":
-        word = tokens[at].group().casefold().removesuffix("'s")
-        n = CARDINALS.get(word, more.get(word))
-        below = (current or 0) % 100
-        if n is not None:
-            if (
-                current is not None
-                and not (current >= 100 and not below)
-                and not (below >= 20 and below % 10 == 0 < n < 10)
-            ):
-                break  # "two three" are two numbers
-            current = (current or 0) + n
-        elif word in ("hundred", "dozen"):
-            current = (1 if current is None else current) * _SCALES[word]
-        elif word in _SCALES:
-            total, current = total + (1 if current is None else current) * _SCALES[word], None
-        elif word in _ORDINALS and (current is None or (below % 10 == 0 and (below or current >= 100))):
-            return f"{total + (current or 0) + _ORDINALS[word]} ordinal", at + 1
-        elif word in _ADVERBS and current is None and not total:
-            return _ADVERBS[word], at + 1
-        elif (
-            word != "and"
-            or (current or total) < 100
-            or not any(t[0].casefold() in CARDINALS for t in tokens[at + 1 : at + 2])
-        ):
-            break
-        at += 1
-    if current is None and not total:
-        return None
-    value = Decimal(total + (current or 0))
-    if [token.group().casefold() for token in tokens[at : at + 3]] == ["and", "a", "half"]:
-        value, at = value + Decimal("0.5"), at + 3
-    unit, at = _unit(tokens, at, shortest=2)
-    return _with_unit(_plain(value), unit), at

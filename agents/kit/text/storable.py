@@ -9,7 +9,7 @@ _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 
 def storable(value: Any) -> Any:
-    """`value` with NUL and lone surrogates in its strings replaced: no database takes them, and a model can write them."""
+    """Return `value` with NUL and lone surrogates in its strings replaced: no database takes them, and a model can write them."""
     if isinstance(value, str):
         return _UNSTORABLE.sub("\ufffd", value) if _UNSTORABLE.search(value) else value
     if isinstance(value, dict):

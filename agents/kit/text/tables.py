@@ -17,7 +17,7 @@ _FORMULA = re.compile(r"(^|[;\t\r\n])(?=[^\S\t\r\n]*[=+\-@\uff1d\uff0b\uff0d\uff
 
 
 def spreadsheet_safe(value: Any) -> Any:
-    """A cell that no spreadsheet runs as a formula, however it divides the line. Numbers stay numbers.
+    """Return a cell that no spreadsheet runs as a formula, however it divides the line. Numbers stay numbers.
 
     An apostrophe is put before ``= + - @`` where they begin the cell, a line of it, or what follows a ``;`` or a tab, and before a cell
     that begins with a tab or a carriage return. It is for reading: unlike the CSV of transcripts, nothing takes it off again; JSON
@@ -29,7 +29,7 @@ def spreadsheet_safe(value: Any) -> Any:
 
 
 def csv_cell(value: Any) -> Any:
-    """A value as one cell: lists and objects as JSON, times in ISO form, everything safe against formulas."""
+    """Return a value as one cell: lists and objects as JSON, times in ISO form, everything safe against formulas."""
     if isinstance(value, list | tuple | dict):
         return spreadsheet_safe(as_json(value))
     if isinstance(value, datetime | date):
@@ -38,7 +38,7 @@ def csv_cell(value: Any) -> Any:
 
 
 def csv_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
-    """A header, then a line for each row, made as they are read."""
+    """Yield a header, then a line for each row, made as they are read."""
     writer = csv.writer(_Echo(), lineterminator="\r\n")  # with "\n" alone a lone CR inside a cell is not quoted
     yield writer.writerow(columns)
     for row in rows:
@@ -46,7 +46,7 @@ def csv_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iter
 
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """One JSON object a line. Amounts of money are strings, as everywhere in the API: a float would round them."""
+    """Yield one JSON object a line. Amounts of money are strings, as everywhere in the API: a float would round them."""
     for row in rows:
         yield as_json(row) + "\n"
 

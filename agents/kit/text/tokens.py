@@ -31,7 +31,7 @@ _EMOJI = re.compile(
 
 
 def tokenize(text: str) -> list[str]:
-    """The words of a text, case-folded, without punctuation; ``don't`` stays one word. Same text, same list, always."""
+    """Return the words of a text, case-folded, without punctuation; ``don't`` stays one word. Same text, same list, always."""
     if text.isascii():
         return _ASCII_TOKEN.findall(text.lower())
     words = "\n".join(_TOKEN.findall(unicodedata.normalize("NFKC", text)))
@@ -39,7 +39,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text.
+    """Return the sentences of a text.
 
     A sentence ends at ``. ! ? …`` (and their CJK, Arabic and Devanagari kin) before white space or the end, and at a line break.
     No sentence ends after an abbreviation (``Dr.``, ``e.g.``, an initial), a list number (``1.``), inside a number, or at an
@@ -61,13 +61,13 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _next_word(text: str, start: int) -> int:
-    """Where the first character that is no white space stands; the text's length if there is none."""
+    """Return where the first character that is no white space stands; the text's length if there is none."""
     space = _SPACE.match(text, start)
     return space.end() if space else start
 
 
 def _goes_on(text: str, first: int, boundary: re.Match[str], following: str) -> bool:
-    """Whether the sentence that began at `first` continues with the character `following` in spite of its closing mark."""
+    """Return whether the sentence that began at `first` continues with the character `following` in spite of its closing mark."""
     end = boundary.end()
     mark = boundary.group().strip("\"'\u2019\u201d)]")
     if mark == ".":
@@ -78,5 +78,5 @@ def _goes_on(text: str, first: int, boundary: re.Match[str], following: str) -> 
 
 
 def has_emoji(text: str) -> bool:
-    """Whether the text holds a pictographic emoji (keycaps and flags count, plain digits and typographic signs do not)."""
+    """Return whether the text holds a pictographic emoji (keycaps and flags count, plain digits and typographic signs do not)."""
     return _EMOJI.search(text) is not None

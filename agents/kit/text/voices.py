@@ -29,7 +29,7 @@ Style = tuple[float, ...]
 
 
 def style_of(text: str) -> Style:
-    """The figures of one text, in the order of `FEATURES`; all 0 for a text without a letter or digit."""
+    """Return the figures of one text, in the order of `FEATURES`; all 0 for a text without a letter or digit."""
     words = tokenize(text)
     if not words:
         return (0.0,) * len(FEATURES)
@@ -70,14 +70,14 @@ FEWEST_WORDS = 3  # a speaker of fewer words has no vocabulary to compare: "Yes.
 
 
 def vocabulary(texts: Iterable[str]) -> frozenset[str]:
-    """The content words of some texts: no stop words or numbers, without the endings of inflection (``plans``, ``planned``: ``plan``)."""
+    """Return the content words of some texts: no stop words or numbers, without inflection (``plans``, ``planned``: ``plan``)."""
     words = {word for text in texts for word in tokenize(text)}
     return frozenset(stem(word) for word in words if word not in STOP_WORDS and not word.isdigit())
 
 
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
-    """An English word without its commonest endings; others stay as they are. A rough cut that treats equal words equally."""
+    """Return an English word without its commonest endings; others stay as they are. A rough cut that treats equal words equally."""
     word = word.removesuffix("'s")
     if len(word) > 4 and word.endswith("ies"):
         word = word[:-3] + "y"
@@ -94,7 +94,7 @@ def stem(word: str) -> str:
 
 
 def vocabulary_overlap(a: frozenset[str], b: frozenset[str]) -> float:
-    """The share of the smaller vocabulary that the larger one holds, too: 0 (nothing shared, or one is empty) to 1.
+    """Return the share of the smaller vocabulary that the larger one holds, too: 0 (nothing shared, or one is empty) to 1.
 
     Measured by the smaller one (the overlap coefficient, not Jaccard's), so that a short message that only echoes a long one counts
     as the echo it is.
@@ -104,7 +104,7 @@ def vocabulary_overlap(a: frozenset[str], b: frozenset[str]) -> float:
 
 
 def pairwise_vocabulary_similarity(texts_by_speaker: Mapping[str, Iterable[str]]) -> float | None:
-    """How alike the vocabularies of several speakers are: the mean overlap over all pairs of speakers.
+    """Return how alike the vocabularies of several speakers are: the mean overlap over all pairs of speakers.
 
     Args:
         texts_by_speaker: What each one said. Speakers with fewer than 3 content words are left out.
@@ -145,7 +145,7 @@ class PairSimilarity:
 
 
 def vocabulary_statistics(messages: Sequence[str]) -> VocabularyStatistics:
-    """The figures of one speaker's messages; all 0 when there is no word."""
+    """Return the figures of one speaker's messages; all 0 when there is no word."""
     words = [word for message in messages for word in tokenize(message)]
     sentences = sum(len(split_sentences(message)) for message in messages)
     return VocabularyStatistics(
@@ -158,7 +158,7 @@ def vocabulary_statistics(messages: Sequence[str]) -> VocabularyStatistics:
 
 
 def punctuation_density(messages: Iterable[str]) -> float:
-    """Punctuation marks of any script per character that is no space, 0 to 1; 0 for empty texts."""
+    """Return the share of punctuation marks of any script among characters that are no spaces, 0 to 1; 0 for empty texts."""
     counts = Counter("".join(messages))
     characters = sum(number for char, number in counts.items() if not char.isspace())
     marks = sum(number for char, number in counts.items() if unicodedata.category(char).startswith("P"))
@@ -166,12 +166,12 @@ def punctuation_density(messages: Iterable[str]) -> float:
 
 
 def word_counts(messages: Iterable[str]) -> Counter[str]:
-    """How often each word occurs."""
+    """Return how often each word occurs."""
     return Counter(word for message in messages for word in tokenize(message))
 
 
 def vocabulary_similarity(a: Mapping[str, int], b: Mapping[str, int]) -> float:
-    """The Bhattacharyya coefficient of two word distributions: ``sum(sqrt(p * q))`` over the words of both.
+    """Return the Bhattacharyya coefficient of two word distributions: ``sum(sqrt(p * q))`` over the words of both.
 
     Bhattacharyya, Bulletin of the Calcutta Mathematical Society 35 (1943). Frequent words do not drown the rest, as in a cosine.
 
@@ -185,7 +185,7 @@ def vocabulary_similarity(a: Mapping[str, int], b: Mapping[str, int]) -> float:
 
 
 def pairwise_similarity(texts: Mapping[str, Sequence[str]]) -> list[PairSimilarity]:
-    """How alike every two speakers are, most alike first, then by name.
+    """Return how alike every two speakers are, most alike first, then by name.
 
     Args:
         texts: What each speaker said.
@@ -221,7 +221,7 @@ class Distinctness:
 
 
 def voice_distinctness(lines: Sequence[Line]) -> Distinctness | None:
-    """How distinct the voices are, from the lines of speakers with at least two of them; None for fewer than two such speakers."""
+    """Return how distinct the voices are, from the lines of speakers with at least two of them; None for fewer than two such speakers."""
     spoken = Counter(speaker for speaker, _ in lines)
     several = [(speaker, text) for speaker, text in lines if spoken[speaker] >= 2]
     speakers = {speaker for speaker, _ in several}
@@ -231,7 +231,8 @@ def voice_distinctness(lines: Sequence[Line]) -> Distinctness | None:
 
 
 def _vocabulary(lines: Sequence[Line]) -> float:
-    """Mean similarity of two lines is the same for few lines and for many, so that long conversations compare with short ones."""
+    """Return the words by which lines are compared. The mean similarity of two lines does not depend on how many there are, so that long
+    conversations compare with short ones."""
     counted = [(speaker, word_counts([text])) for speaker, text in lines]
     within, between = [0.0, 0], [0.0, 0]
     for (a, words_a), (b, words_b) in combinations(counted, 2):

@@ -19,30 +19,30 @@ class Ends(Protocol):
 
 
 def decimal(value: float, digits: int = 1) -> str:
-    """A number with so many decimals; one that rounds to nothing has no sign."""
+    """Return a number with so many decimals; one that rounds to nothing has no sign."""
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", MINUS)
 
 
 def signed(value: float | None, digits: int = 1) -> str:
-    """A difference with its sign; one that rounds to nothing has none."""
+    """Return a difference with its sign; one that rounds to nothing has none."""
     if value is None:
         return "–"
     return f"{'+' if round(value, digits) > 0 else ''}{decimal(value, digits)}"
 
 
 def interval_text(interval: Ends | None, *, sign: bool = True) -> str:
-    """E.g. ``−2.1 to +0.4``."""
+    """Return an interval as text, e.g. ``−2.1 to +0.4``."""
     write = signed if sign else decimal
     return "–" if interval is None else f"{write(interval.low)} to {write(interval.high)}"
 
 
 def counted(n: int, one: str, many: str = "") -> str:
-    """A number with its noun: ``1 judgement``, ``2 judgements``."""
+    """Return a number with its noun: ``1 judgement``, ``2 judgements``."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
 def money(value: Decimal | float | None, unpriced: int = 0) -> str:
-    """US dollars; ``unpriced`` when any call has no price, never 0."""
+    """Return an amount in US dollars; ``unpriced`` when any call has no price, never 0."""
     if value is None or unpriced:
         return "unpriced" if not value else f"${value:.4f} + unpriced"
     return f"${value:.4f}"

@@ -27,7 +27,7 @@ from agents.kit.llm.endpoints import Route, route_of
 from agents.kit.llm.requests import Exchange, Label, LLMRequest, Reply, Role, read_answer
 from agents.kit.llm.requests import Status as ReplyStatus
 from agents.kit.models import LLMBatch, LLMBatchRequest, LLMCall
-from agents.kit.running import outlasting
+from agents.kit.running import retry_on_outage
 from agents.kit.work.queues import wake_workers
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ class BatchRefused(Exception):
 
 
 def request_key(request: LLMRequest, digest: str) -> str:
-    """The key of a question. Equal questions for different items of the same work have different keys."""
+    """Return the key of a question. Equal questions for different items of the same work have different keys."""
     return hashlib.sha256(f"{request.label.item}\n{digest}".encode()).hexdigest()
 
 
 def next_round(work_id: str) -> int:
-    """Number the next batch of this work; batches that never reached the server do not count."""
+    """Return the number of the next batch of this work; batches that never reached the server do not count."""
     reached = LLMBatch.objects.filter(work_id=work_id).exclude(batch_id="")
     return (reached.aggregate(last=Max("round"))["last"] or 0) + 1
 
@@ -205,22 +205,18 @@ def work_one(*, owner: str) -> bool:
 
 
 def _look(batch: LLMBatch, owner: str) -> None:
-    way = route_of(_role(batch), batch.model)
-    if way.problem or way.base_url != batch.base_url:
-        why = way.problem or f"{batch.role} calls go to {way.endpoint} now, but {batch.base_url} was given this batch"
-        _unknown(batch, owner, why)
+    """Ask the server how far a batch is, and store it: its results when it has ended."""
+    destination = route_of(_role(batch), batch.model)
+    if destination.problem or destination.base_url != batch.base_url:
+        moved = f"{batch.role} calls go to {destination.endpoint} now, but {batch.base_url} was given this batch"
+        _unknown(batch, owner, destination.problem or moved)
         return
     if not batch.batch_id:
-        _find(batch, way, owner)
+        _find(batch, destination, owner)
         return
-    if batch.cancel_requested_at is not None and batch.provider_status == "in_progress" and not batch.presumed:
-        try:
-            batch_api.cancel(way, batch.batch_id)
-        except BatchProblem as problem:
-            if not problem.is_refusal:  # else it has ended
-                raise
+    _cancel_if_requested(batch, destination)
     try:
-        seen = batch_api.look(way, batch.batch_id)
+        seen = batch_api.look(destination, batch.batch_id)
     except BatchProblem as problem:
         if problem.http_status != 404:
             raise
@@ -231,16 +227,28 @@ def _look(batch: LLMBatch, owner: str) -> None:
         answered=batch_api.size_of(seen) - seen.request_counts.processing,
         expires_at=seen.expires_at or batch.expires_at,
     )
+    is_overdue = batch.expires_at is not None and timezone.now() > batch.expires_at + OVERDUE
     if seen.processing_status == "ended":
-        _collect(batch, way, seen, owner)
-    elif batch.expires_at is not None and timezone.now() > batch.expires_at + OVERDUE:
+        _collect(batch, destination, seen, owner)
+    elif is_overdue:
         _give_up(batch, owner, Result.EXPIRED, "the server did not end it in time")
     else:
         _later(batch, owner, "")
 
 
+def _cancel_if_requested(batch: LLMBatch, destination: Route) -> None:
+    """Ask the server to stop a batch that a person cancelled. One that is only presumed ours is left alone."""
+    if batch.cancel_requested_at is None or batch.presumed or batch.provider_status != "in_progress":
+        return
+    try:
+        batch_api.cancel(destination, batch.batch_id)
+    except BatchProblem as problem:
+        if not problem.is_refusal:  # a refusal says that it has ended
+            raise
+
+
 def _unknown(batch: LLMBatch, owner: str, why: str) -> None:
-    """The server did not say how far it is: look again later, until it is given up."""
+    """Look again later, as the server did not say how far the batch is, until it is given up."""
     ended = batch.expires_at or batch.created_at + LIFETIME
     patience = SILENT if batch.cancel_requested_at is None else timedelta(0)
     if timezone.now() > ended + patience:
@@ -254,14 +262,14 @@ def _later(batch: LLMBatch, owner: str, error: str) -> None:
     _wait(batch, owner, error, timezone.now() + timedelta(seconds=pause), looks=F("looks") + 1)
 
 
-def _find(batch: LLMBatch, way: Route, owner: str) -> None:
-    """A batch whose name was never stored: the server's only unknown one of that time and size, or it never arrived.
+def _find(batch: LLMBatch, destination: Route, owner: str) -> None:
+    """Find a batch whose name was never stored: the server's only unknown one of that time and size, or it never arrived.
 
     That it is ours is seen from the custom ids once there are results. Until then it is presumed, and left alone: it may be another
     installation's with the same key.
     """
     known = set(LLMBatch.objects.exclude(batch_id="").values_list("batch_id", flat=True)) | set(batch.not_ours)
-    made = batch_api.since(way, batch.created_at - CLOCKS_DIFFER)
+    made = batch_api.since(destination, batch.created_at - CLOCKS_DIFFER)
     ours = next((seen for seen in made if batch_api.size_of(seen) == batch.requests and seen.id not in known), None)
     if ours is None:
         _give_up(batch, owner, Result.LOST, "it never reached the server")
@@ -271,11 +279,11 @@ def _find(batch: LLMBatch, way: Route, owner: str) -> None:
     _wait(batch, owner, "", timezone.now(), batch_id=ours.id, presumed=True, **seen)
 
 
-def _collect(batch: LLMBatch, way: Route, seen: MessageBatch, owner: str) -> None:
+def _collect(batch: LLMBatch, destination: Route, seen: MessageBatch, owner: str) -> None:
     if not seen.results_url:
         _give_up(batch, owner, Result.ERRORED, "the server no longer has the results")
         return
-    for entries in batch_api.results(way, batch.batch_id):
+    for entries in batch_api.results(destination, batch.batch_id):
         if not batch.extend_lease(owner=owner, lease=LEASE):
             return
         if not batch.rows.filter(custom_id__in=[entry.custom_id for entry in entries]).exists():
@@ -285,7 +293,7 @@ def _collect(batch: LLMBatch, way: Route, seen: MessageBatch, owner: str) -> Non
         if batch.presumed:
             LLMBatch.objects.filter(pk=batch.pk).update(presumed=False)
             batch.presumed = False
-        outlasting(lambda entries=entries: _store(batch, way, entries))  # type: ignore[misc]
+        retry_on_outage(lambda entries=entries: _store(batch, destination, entries))  # type: ignore[misc]
     batch.rows.filter(result="").update(result=Result.ERRORED, error="the results hold nothing for it")
     batch.finish(owner=owner, status=Status.COMPLETED, answered=batch.requests)
     wake_workers()
@@ -297,20 +305,28 @@ def _give_up(batch: LLMBatch, owner: str, result: Result, why: str) -> None:
     wake_workers()
 
 
-def _store(batch: LLMBatch, way: Route, entries: Sequence[Entry]) -> None:
-    """Answers and their ledger rows, together or not at all; those stored before stay as they are."""
+def _store(batch: LLMBatch, destination: Route, entries: Sequence[Entry]) -> None:
+    """Store answers and their ledger rows, together or not at all; those stored before stay as they are."""
     by_name = {entry.custom_id: entry for entry in entries}
     with transaction.atomic():
         rows = list(batch.rows.filter(custom_id__in=list(by_name), result="").select_for_update())
         _forget_the_deleted(rows)
-        calls = [(row, _call(row, by_name[row.custom_id], batch, way)) for row in rows]
-        asked = [(row, call) for row, call in calls if call is not None]
-        ids = dict(zip((row.pk for row, _ in asked), ledger.record_all([call for _, call in asked]), strict=True))
+        called_rows = []
+        calls = []
         for row in rows:
             entry = by_name[row.custom_id]
-            row.result, row.text, row.error = entry.result, entry.text, entry.error[:500]
-            row.stop_reason, row.served_model = entry.stop_reason[:32], entry.served_model[:200]
-            row.call_id = ids.get(row.pk)
+            row.result = entry.result
+            row.text = entry.text
+            row.error = entry.error[:500]
+            row.stop_reason = entry.stop_reason[:32]
+            row.served_model = entry.served_model[:200]
+            row.call_id = None
+            call = _call(row, entry, batch, destination)
+            if call is not None:
+                called_rows.append(row)
+                calls.append(call)
+        for row, call_id in zip(called_rows, ledger.record_all(calls), strict=True):
+            row.call_id = call_id
         LLMBatchRequest.objects.bulk_update(
             rows, ["result", "text", "error", "stop_reason", "served_model", "call"], batch_size=200
         )
@@ -328,8 +344,10 @@ def _forget_the_deleted(rows: Sequence[LLMBatchRequest]) -> None:
                 row.label = {**row.label, name: None}
 
 
-def _call(row: LLMBatchRequest, entry: Entry, batch: LLMBatch, way: Route) -> tuple[LLMRequest, Exchange] | None:
-    """The call for the ledger: one that is not billed costs nothing. None for a question that the server cancelled."""
+def _call(
+    row: LLMBatchRequest, entry: Entry, batch: LLMBatch, destination: Route
+) -> tuple[LLMRequest, Exchange] | None:
+    """Return the call for the ledger: one that is not billed costs nothing. None for a question that the server cancelled."""
     if entry.result == Result.CANCELED:
         return None
     request = LLMRequest(role=_role(batch), task="", system=(), turns=(), label=Label(**row.label))
@@ -341,9 +359,9 @@ def _call(row: LLMBatchRequest, entry: Entry, batch: LLMBatch, way: Route) -> tu
         fields = {"status": answer.status, "error": answer.error}
     reply = Reply(
         **fields,
-        provider=way.provider,
-        endpoint=way.endpoint,
-        model=way.model,
+        provider=destination.provider,
+        endpoint=destination.endpoint,
+        model=destination.model,
         served_model=entry.served_model,
         stop_reason=entry.stop_reason,
         usage=entry.usage,
@@ -359,7 +377,7 @@ def _role(batch: LLMBatch) -> Role:
 
 
 def is_waiting(work_id: str) -> bool:
-    """Whether a batch of this work is still open."""
+    """Return whether a batch of this work is still open."""
     return LLMBatch.objects.filter(work_id=work_id, status__in=LLMBatch.OPEN).exists()
 
 
@@ -373,12 +391,12 @@ class Answers:
             self._rows.setdefault(key, deque()).append(pk)
 
     def take(self, key: str) -> LLMBatchRequest | None:
-        """The next answer to this question, or what became of it; None when it was never asked."""
+        """Return the next answer to this question, or what became of it; None when it was never asked."""
         waiting = self._rows.get(key)
         return LLMBatchRequest.objects.filter(pk=waiting.popleft()).first() if waiting else None
 
 
-def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
+def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> Reply:
     """Read an answer as a live one is read, and add to its ledger row what was not known when it came in."""
     answer = read_answer(request, text=row.text, stop_reason=row.stop_reason)
     reply = Reply(
@@ -387,16 +405,18 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
         error=answer.error,
         text=row.text,
         stop_reason=row.stop_reason,
-        provider=way.provider,
-        endpoint=way.endpoint,
-        model=way.model,
+        provider=destination.provider,
+        endpoint=destination.endpoint,
+        model=destination.model,
         served_model=row.served_model,
         request_digest=row.request_digest,
         call_id=row.call_id,
         batch=True,
     )
     if row.call_id is not None:
-        body = body_of(request, model=way.model, structured=endpoints.ability(way).schema, example=False)
+        body = body_of(
+            request, model=destination.model, structured=endpoints.ability(destination).schema, example=False
+        )
         ledger.store_payload(row.call_id, request, Exchange(reply, time.time(), body))
         if answer.status is ReplyStatus.MALFORMED:
             LLMCall.objects.filter(pk=row.call_id, status=ReplyStatus.OK.value).update(
@@ -406,5 +426,5 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
 
 
 def forget_answers(work_id: str) -> None:
-    """The work has ended: what was asked and answered is in its own tables and in the ledger."""
+    """Delete the questions of work that has ended: what was asked and answered is in its own tables and in the ledger."""
     LLMBatchRequest.objects.filter(work_id=work_id).exclude(result="").delete()

@@ -80,7 +80,7 @@ def wake_workers(group: Group = "bulk", times: int = 1) -> None:
 
 
 def messages_waiting(connection: Any, group: Group) -> int:
-    """Messages of a queue that no worker has received; 0 for brokers that cannot say."""
+    """Return the number of messages of a queue that no worker has received; 0 for brokers that cannot say."""
     if connection.transport.driver_type != "redis":
         return 0
     return int(connection.default_channel.client.llen(group))
@@ -151,7 +151,7 @@ def reported(crash: Exception, row: Leasable) -> str:
 
 
 def work_models() -> list[type[Leasable]]:
-    """Every table of work."""
+    """Return every table of work."""
     return [model for model in apps.get_models() if issubclass(model, Leasable)]
 
 

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @cache
 def this_worker() -> Worker:
-    """The worker of this process; its threads share it."""
+    """Return the worker of this process; its threads share it."""
     return Worker(WorkerHeartbeat.Kind.CELERY, work_queues())
 
 
@@ -69,7 +69,7 @@ def _prepare(**kwargs: Any) -> None:
 
 @signals.worker_ready.connect
 def _look_once(**kwargs: Any) -> None:
-    """For the work that waited while no worker ran."""
+    """Look for work that waited while no worker ran."""
     for group in GROUPS:
         wake_workers(group)
 

@@ -169,18 +169,18 @@ class Worker:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread has work in hand, or looks for some."""
+        """Return whether a thread has work in hand, or looks for some."""
         return bool(self._doing)
 
     def _owner(self) -> str:
-        """The name under which this thread leases: with one name for all, one would take the work of another for its own."""
+        """Return the name under which this thread leases: with one name for all, one would take the work of another for its own."""
         if not hasattr(self._of_thread, "owner"):
             self._of_thread.owner = f"{self.name}/{next(self._numbers)}"
         return str(self._of_thread.owner)
 
     @contextmanager
     def _busy(self, name: str) -> Iterator[None]:
-        """Inside, this thread looks into a queue and does its work: under the stop flag, bulk work with its slice of time."""
+        """Show the queue in the heartbeat while this thread works on it; bulk work stops when its slice of time is over."""
         self._doing[self._owner()] = name
         self.beat()
         seconds = math.inf if name in settings.INTERACTIVE_QUEUES else settings.WORKER_SLICE
@@ -210,7 +210,7 @@ class Worker:
                 self._last_bulk = name
 
     def _order(self, group: Group | None) -> list[str]:
-        """Names of the queues in the order in which to look."""
+        """Return the names of the queues in the order in which to look."""
         interactive = [name for name in self.queues if name in settings.INTERACTIVE_QUEUES]
         bulk = [name for name in self.queues if name not in interactive and name != ALERTS]
         if self._last_bulk in bulk:
@@ -225,7 +225,7 @@ class Worker:
 
 
 def silence_allowed() -> timedelta:
-    """How long a worker may be silent: one model call and a margin, like a lease."""
+    """Return how long a worker may be silent: one model call and a margin, like a lease."""
     return timedelta(seconds=max(settings.LLM_EVALUATION_DEADLINE, settings.TURN_STEP_DEADLINE) + 60)
 
 
@@ -241,5 +241,5 @@ def alive() -> QuerySet[WorkerHeartbeat]:
 
 
 def alive_here() -> bool:
-    """Whether a worker of this machine is alive (for a container's health check)."""
+    """Return whether a worker of this machine is alive (for a container's health check)."""
     return alive().filter(host=socket.gethostname()).exists()

@@ -192,7 +192,6 @@ class Migration(FirstMigration):
                 ('by', models.CharField(choices=[('model', 'a model'), ('rule', 'a rule'), ('person', 'a person')], default='model', help_text='who entered it, wrote its text or pinned it', max_length=6)),
                 ('removed', models.BooleanField(default=False, help_text='it is shown no more, and no rule or model enters its quote again')),
                 ('message', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='agents.message')),
-                ('replaced_by', models.ForeignKey(blank=True, help_text='the newer message that contradicts it; empty while it holds', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='agents.message')),
                 ('state', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='entries', to='swarm.dialogstate')),
             ],
             options={

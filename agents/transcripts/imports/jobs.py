@@ -24,7 +24,7 @@ from agents.kit.files.source import FileError, Source
 from agents.kit.models.lease import LeaseLost
 from agents.kit.ops.deletion import consequences
 from agents.kit.ops.telemetry import logging_about
-from agents.kit.running import check_stop, outlasting
+from agents.kit.running import check_stop, retry_on_outage
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Channel, ChannelMember, Import, ImportChunk, Message
 from agents.transcripts.importer import BATCH, ReadOptions, Transcript, import_transcript
@@ -229,7 +229,7 @@ class _Report:
 
     def _update(self, **fields: Any) -> None:
         mine = Import.objects.filter(pk=self._pk, status=Status.RUNNING, lease_owner=self._owner)
-        if not outlasting(lambda: mine.update(**fields)):
+        if not retry_on_outage(lambda: mine.update(**fields)):
             raise LeaseLost("another worker has it, or it was cancelled")
 
 
@@ -250,10 +250,14 @@ def _look(job: Import, path: Path, options: ReadOptions, *, most: int | None) ->
     try:
         transcript = Transcript(path, options, name=job.name)
         unknown: dict[str, str] = {}
-        preparer, messages = transcript.messages(unknown.__setitem__)
-        tally, channels, sample = preparer.tally, Counter[str](), list[Prepared]()
-        new, complete = 0, True
-        while batch := list(islice(messages, BATCH)):
+        reading = transcript.read(unknown.__setitem__)
+        preparer = reading.preparer
+        tally = preparer.tally
+        channels = Counter[str]()
+        sample: list[Prepared] = []
+        new = 0
+        complete = True
+        while batch := list(islice(reading.messages, BATCH)):
             channels.update(message.target.slug for message in batch)
             sample += batch[: SAMPLE - len(sample)]
             new += count_batch(batch).imported
@@ -269,8 +273,13 @@ def _look(job: Import, path: Path, options: ReadOptions, *, most: int | None) ->
     except NotEntitled as error:
         refusal = str(error)
     speakers: list[dict[str, Any]] = [
-        {"name": speaker, "messages": count, "slug": slug or "", "why": unknown.get(speaker, "")}
-        for speaker, (slug, count) in tally.speakers.items()
+        {
+            "name": speaker,
+            "messages": counted.messages,
+            "slug": counted.slug or "",
+            "why": unknown.get(speaker, ""),
+        }
+        for speaker, counted in tally.speakers.items()
     ]
     speakers.sort(key=lambda row: (not row["why"], -row["messages"]))
     return {

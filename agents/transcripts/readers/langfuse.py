@@ -10,33 +10,29 @@ from typing import Any
 
 from agents.kit.files.json_input import Row
 from agents.kit.files.source import FileError, Source
-from agents.transcripts.readers.traces import Call, both_sides, calls_of, conversations, moment
+from agents.transcripts.readers.traces import BothSides, Call, both_sides, calls_of, conversations, moment
 from agents.transcripts.records import Record
 
 
 def is_langfuse(value: dict[str, Any]) -> bool:
-    """Whether it is a trace, an observation, or holds some."""
-    inner = value.get("data") or value.get("traces")
-    if isinstance(inner, list) and inner and isinstance(inner[0], dict):
-        return is_langfuse(inner[0])
-    keys = set(value)
-    trace = isinstance(value.get("observations"), list) and bool({"trace", "timestamp", "sessionId"} & keys)
-    return (
-        trace
-        or {"traceId", "startTime"} <= keys
-        or (
-            {"timestamp"} <= keys
-            and {"sessionId", "userId", "htmlPath"} & keys != set()
-            and {"input", "output"} & keys != set()
-        )
+    """Return whether it is a trace, an observation, or holds some."""
+    rows = value.get("data") or value.get("traces")
+    if isinstance(rows, list) and rows and isinstance(rows[0], dict):
+        return is_langfuse(rows[0])
+    names = set(value)
+    is_trace = isinstance(value.get("observations"), list) and bool({"trace", "timestamp", "sessionId"} & names)
+    is_observation = {"traceId", "startTime"} <= names
+    is_row_of_traces = (
+        "timestamp" in names and bool({"sessionId", "userId", "htmlPath"} & names) and bool({"input", "output"} & names)
     )
+    return is_trace or is_observation or is_row_of_traces
 
 
 def read_langfuse(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """Read every generation as a call of a model; traces of a session are one conversation."""
     calls: list[Call] = []
     for line, value in calls_of(source):
-        calls += _calls(Row(value, path=source.name, line=line, what="a trace or observation"), "")
+        calls += _calls(Row(value, path=source.name, line=line, what="a trace or observation"), session="")
     if not calls:
         raise FileError(source.name, 0, "the file holds no trace")
     sessions = {call.trace: call.conversation for call in calls if call.conversation and call.id == call.trace}
@@ -45,47 +41,50 @@ def read_langfuse(source: Source, columns: Mapping[str, str]) -> Iterator[Record
     yield from conversations(calls)
 
 
-def _calls(row: Row, session: str) -> Iterator[Call]:
-    for key in ("data", "traces"):
-        if isinstance(row.value.get(key), list):
-            for one in row.list(key):
-                yield from _calls(row.child(one, "a trace"), row.name("id") if key == "traces" else session)
-            return
+def _calls(row: Row, *, session: str) -> Iterator[Call]:
+    """Yield the calls of a trace with its observations, of an observation, or of a list of them."""
+    if isinstance(row.value.get("data"), list):  # an answer of the API
+        for entry in row.list("data"):
+            yield from _calls(row.child(entry, "a trace"), session=session)
+        return
+    if isinstance(row.value.get("traces"), list):  # a session
+        for entry in row.list("traces"):
+            yield from _calls(row.child(entry, "a trace"), session=row.name("id"))
+        return
     head = row.child(row.value["trace"], "'trace'") if isinstance(row.value.get("trace"), dict) else row
     session = head.name("sessionId") or session
     trace = head.name("traceId") or head.name("id")
     if not trace:
         row.fail(f"{row.what} has no 'id' and no 'traceId'")
     yield _call(head, trace, session)
-    for one in row.list("observations"):
-        if isinstance(one, dict):  # lists of ids in tables are no observations
-            yield _call(
-                row.child(
-                    {"parentObservationId": trace, **{k: v for k, v in one.items() if v is not None}}, "an observation"
-                ),
-                trace,
-                session,
-            )
+    for observation in row.list("observations"):
+        if not isinstance(observation, dict):  # a table lists their ids
+            continue
+        given = {name: value for name, value in observation.items() if value is not None}
+        yield _call(row.child({"parentObservationId": trace, **given}, "an observation"), trace, session)
 
 
 def _call(row: Row, trace: str, session: str) -> Call:
     kind = row.name("type").upper()
-    chat = kind in ("", "GENERATION", "AGENT", "CHAIN", "SPAN")
-    inputs, outputs = both_sides(row.value.get("input"), row.value.get("output")) if chat else ([], [])
-    model = kind == "GENERATION"
+    is_model = kind == "GENERATION"
+    sides = BothSides()
+    if kind in ("", "GENERATION", "AGENT", "CHAIN", "SPAN"):
+        sides = both_sides(row.value.get("input"), row.value.get("output"))
+    parent = row.name("parentObservationId")
+    if not parent and row.name("traceId") != row.name("id"):
+        parent = row.name("traceId")
     return Call(
         id=row.name("id"),
         line=row.line,
         conversation=session,
-        parent=row.name("parentObservationId")
-        or (row.name("traceId") if row.name("traceId") != row.name("id") else ""),
+        parent=parent,
         trace=trace,
         agent=row.name("name") if kind == "AGENT" else "",
-        model=row.name("model") if model else "",
-        is_model=model,
+        model=row.name("model") if is_model else "",
+        is_model=is_model,
         started=moment(row.time("startTime", "timestamp")),
         ended=moment(row.time("endTime")),
-        inputs=inputs,
-        outputs=outputs,
-        unread="call without a chat" if model else "",
+        inputs=sides.inputs,
+        outputs=sides.outputs,
+        unread="call without a chat" if is_model else "",
     )

@@ -11,17 +11,18 @@ from typing import Any
 
 from agents.kit.files.json_input import Row
 from agents.kit.files.source import FileError, Source
-from agents.transcripts.readers.traces import Call, both_sides, calls_of, conversations, moment
+from agents.transcripts.readers.traces import BothSides, Call, both_sides, calls_of, conversations, moment
 from agents.transcripts.records import Record
 
+AGENT_KEYS = ("lc_agent_name", "agent_name")  # of the metadata
 THREAD_KEYS = ("thread_id", "session_id", "conversation_id")  # of the metadata; beside it session_id is the project
 
 
 def is_langsmith(value: dict[str, Any]) -> bool:
-    """Whether it is a run, or holds some."""
-    inner = value.get("runs") or value.get("data")
-    if isinstance(inner, list) and inner and isinstance(inner[0], dict):
-        return is_langsmith(inner[0])
+    """Return whether it is a run, or holds some."""
+    runs = value.get("runs") or value.get("data")
+    if isinstance(runs, list) and runs and isinstance(runs[0], dict):
+        return is_langsmith(runs[0])
     return isinstance(value.get("run_type"), str) and bool({"inputs", "outputs"} & set(value))
 
 
@@ -30,9 +31,8 @@ def read_langsmith(source: Source, columns: Mapping[str, str]) -> Iterator[Recor
     calls: list[Call] = []
     for line, value in calls_of(source):
         row = Row(value, path=source.name, line=line, what="a run")
-        held = next((key for key in ("runs", "data") if isinstance(row.value.get(key), list)), "")
-        for one in row.list(held) if held else [value]:
-            calls += _calls(row.child(one, "a run"), "", 0)
+        for run in _runs_of(row):
+            calls += _calls(row.child(run, "a run"), parent="", depth=0)
     if not calls:
         raise FileError(source.name, 0, "the file holds no run")
     threads: dict[str, str] = {}
@@ -44,36 +44,50 @@ def read_langsmith(source: Source, columns: Mapping[str, str]) -> Iterator[Recor
     yield from conversations(calls)
 
 
-def _calls(row: Row, parent: str, depth: int) -> Iterator[Call]:
+def _runs_of(row: Row) -> list[Any]:
+    """Return the runs of an answer of the API, or the run itself."""
+    for name in ("runs", "data"):
+        if isinstance(row.value.get(name), list):
+            return row.list(name)
+    return [row.value]
+
+
+def _calls(run: Row, *, parent: str, depth: int) -> Iterator[Call]:
+    """Yield a run and the runs inside it."""
     if depth > 100:
-        row.fail("runs nested deeper than 100 levels")
-    about = row.child(row.object("extra"), "'extra'").object("metadata")
-    thread = next((str(about[key]) for key in THREAD_KEYS if isinstance(about.get(key), str | int)), "")
-    model, own = row.name("run_type") == "llm", row.name("id")
-    agent = next((str(about[key]) for key in ("lc_agent_name", "agent_name") if isinstance(about.get(key), str)), "")
-    name = about.get("ls_model_name")
-    chat = row.name("run_type") in ("llm", "chain", "")
-    inputs, outputs = both_sides(row.value.get("inputs"), row.value.get("outputs")) if chat else ([], [])
+        run.fail("runs nested deeper than 100 levels")
+    metadata = run.child(run.object("extra"), "'extra'").object("metadata")
+    kind = run.name("run_type")
+    is_model = kind == "llm"
+    own_id = run.name("id")
+    trace = run.name("trace_id") or own_id
+    sides = BothSides()
+    if kind in ("llm", "chain", ""):
+        sides = both_sides(run.value.get("inputs"), run.value.get("outputs"))
     yield Call(
-        id=own,
-        line=row.line,
-        conversation=thread,
-        parent=row.name("parent_run_id") or parent,
-        trace=row.name("trace_id") or own,
-        agent=agent,
-        model=name if model and isinstance(name, str) else "",
-        is_model=model,
-        started=moment(row.time("start_time")),
-        ended=moment(row.time("end_time")),
-        inputs=inputs,
-        outputs=outputs,
-        unread="call without a chat" if model else "",
+        id=own_id,
+        line=run.line,
+        conversation=_first_value(metadata, THREAD_KEYS, str | int),
+        parent=run.name("parent_run_id") or parent,
+        trace=trace,
+        agent=_first_value(metadata, AGENT_KEYS, str),
+        model=_first_value(metadata, ("ls_model_name",), str) if is_model else "",
+        is_model=is_model,
+        started=moment(run.time("start_time")),
+        ended=moment(run.time("end_time")),
+        inputs=sides.inputs,
+        outputs=sides.outputs,
+        unread="call without a chat" if is_model else "",
     )
-    for child in row.list("child_runs"):
-        yield from _calls(
-            row.child(
-                {"trace_id": row.name("trace_id") or own, **child} if isinstance(child, dict) else child, "a run"
-            ),
-            own,
-            depth + 1,
-        )
+    for child in run.list("child_runs"):
+        if isinstance(child, dict):
+            child = {"trace_id": trace, **child}
+        yield from _calls(run.child(child, "a run"), parent=own_id, depth=depth + 1)
+
+
+def _first_value(metadata: Mapping[str, Any], names: tuple[str, ...], kind: Any) -> str:
+    """Return the first value of this kind under these names, as text; empty where there is none."""
+    for name in names:
+        if isinstance(metadata.get(name), kind):
+            return str(metadata[name])
+    return ""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from agents.kit.files.json_input import MAX_DEPTH, Row
 from agents.kit.files.source import FileError, Source
-from agents.transcripts.readers.traces import ASSISTANT, USER, Call, Item, calls_of, conversations, items_of
+from agents.transcripts.readers.traces import ASSISTANT, USER, BothSides, Call, Item, calls_of, conversations, items_of
 from agents.transcripts.records import Record
 
 AGENT = "gen_ai.agent.name"
@@ -26,149 +26,189 @@ CONVERSATION_KEYS = (
     "langfuse.session.id",
     "traceloop.association.properties.session_id",
 )
-_MODEL = frozenset({"chat", "generate_content", "text_completion", "completion"})
-_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message|gen_ai\.(choice)")
-_INDEXED = re.compile(
-    r"(?:gen_ai\.(prompt|completion)|llm\.(input_messages|output_messages))\.(\d{1,4})\.(?:message\.)?(role|content|name)"
+_MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion", "completion"})
+_MESSAGE_EVENT = re.compile(r"gen_ai\.(?P<role>system|user|assistant|tool)\.message|gen_ai\.(?P<choice>choice)")
+_NUMBERED = re.compile(
+    r"(?:gen_ai\.(?P<side>prompt|completion)|llm\.(?P<openinference_side>input_messages|output_messages))"
+    r"\.(?P<number>\d{1,4})\.(?:message\.)?(?P<field>role|content|name)"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_otel(value: dict[str, Any]) -> bool:
-    """Whether it is a batch of spans."""
+    """Return whether it is a batch of spans."""
     return isinstance(value.get("resourceSpans"), list)
 
 
 def read_otel(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """Read every span that holds messages; spans of a conversation (else of a trace) are one conversation."""
-    calls = [
-        call
-        for line, value in calls_of(source)
-        for call in calls_in(Row(value, path=source.name, line=line, what="a batch of spans"))
-    ]
+    calls: list[Call] = []
+    for line, value in calls_of(source):
+        calls += calls_in(Row(value, path=source.name, line=line, what="a batch of spans"))
     if not calls:
         raise FileError(source.name, 0, "the file holds no span")
-    yield from conversations(named(calls))
+    yield from conversations(with_conversations(calls))
 
 
 def calls_in(batch: Row) -> Iterator[Call]:
-    """The spans of one object with ``resourceSpans``."""
-    for resource in batch.list("resourceSpans", required=True):
-        of = batch.child(resource, "an entry of 'resourceSpans'")
-        shared = _attributes(of.child(of.object("resource"), "'resource'"))
-        shared = {key: value for key, value in shared.items() if key in (AGENT, *CONVERSATION_KEYS)}
-        for scope in of.list("scopeSpans"):
-            inner = of.child(scope, "an entry of 'scopeSpans'")
-            for span in inner.list("spans"):
-                yield _call(inner.child(span, "a span"), shared)
+    """Yield the spans of one object with ``resourceSpans``."""
+    for entry in batch.list("resourceSpans", required=True):
+        resource_spans = batch.child(entry, "an entry of 'resourceSpans'")
+        resource = resource_spans.child(resource_spans.object("resource"), "'resource'")
+        shared = {name: value for name, value in _attributes(resource).items() if name in (AGENT, *CONVERSATION_KEYS)}
+        for scope in resource_spans.list("scopeSpans"):
+            scope_spans = resource_spans.child(scope, "an entry of 'scopeSpans'")
+            for span in scope_spans.list("spans"):
+                yield _call(scope_spans.child(span, "a span"), shared)
 
 
-def named(calls: list[Call]) -> list[Call]:
-    """The calls, those without a conversation in that of their trace."""
+def with_conversations(calls: list[Call]) -> list[Call]:
+    """Put calls without a conversation into that of their trace, or one of the trace's own."""
     conversations_of = {call.trace: call.conversation for call in calls if call.conversation}
     for call in calls:
         call.conversation = call.conversation or conversations_of.get(call.trace) or call.trace
     return calls
 
 
-def _call(row: Row, shared: Mapping[str, Any]) -> Call:
-    about = {**shared, **_attributes(row)}
-    events = [row.child(event, "an event") for event in row.list("events")]
-    for event in events:
-        if event.name("name") == "gen_ai.client.inference.operation.details":
-            about = _attributes(event) | about
-    inputs = _items(about.get("gen_ai.input.messages"), USER)
-    outputs = _items(about.get("gen_ai.output.messages"), ASSISTANT)
-    for event in events:
-        if match := _EVENT.fullmatch(event.name("name")):
-            inner = _attributes(event)
-            message = inner.get("message", inner.get("gen_ai.event.content", inner))
-            role = match[1] or ASSISTANT
-            items = _items({"role": role, **message} if isinstance(message, dict) else message, role)
-            (outputs if match[2] else inputs).extend(items)
-    if not inputs and not outputs:
-        inputs, outputs = _indexed(about)
-    system = about.get("gen_ai.system_instructions")
-    if system is not None:
-        texts = [item.text for item in _items(system, "system") if item.text]
-        inputs = [Item("system", "\n".join(texts))] * bool(texts) + inputs
-    operation = str(about.get("gen_ai.operation.name") or about.get("llm.request.type") or "")
-    kind = str(about.get("openinference.span.kind") or about.get("traceloop.span.kind") or "").casefold()
+def _call(span: Row, shared: Mapping[str, Any]) -> Call:
+    """Return a span as a call.
+
+    Args:
+        shared: Attributes of the resource, which hold where the span has no such attribute.
+    """
+    events = [span.child(event, "an event") for event in span.list("events")]
+    attributes = {**_details(events), **shared, **_attributes(span)}
+    sides = _sides(attributes, events)
+    instructions = _items(attributes.get("gen_ai.system_instructions"), "system")
+    system = "\n".join(item.text for item in instructions if item.text)
+    inputs = [Item("system", system), *sides.inputs] if system else sides.inputs
+    operation = _first_text(attributes, "gen_ai.operation.name", "llm.request.type")
+    kind = _first_text(attributes, "openinference.span.kind", "traceloop.span.kind").casefold()
     return Call(
-        id=row.name("spanId"),
-        line=row.line,
-        conversation=next(
-            (str(about[key]) for key in CONVERSATION_KEYS if isinstance(about.get(key), str | int) and about[key]), ""
-        ),
-        parent=row.name("parentSpanId"),
-        trace=row.name("traceId"),
-        agent=str(about.get(AGENT) or about.get("agent.name") or ""),
-        model=str(
-            about.get("gen_ai.response.model") or about.get("gen_ai.request.model") or about.get("llm.model_name") or ""
-        ),
-        is_model=operation in _MODEL or (not operation and kind in ("", "llm")),
-        started=_time(row, "startTimeUnixNano"),
-        ended=_time(row, "endTimeUnixNano"),
+        id=span.name("spanId"),
+        line=span.line,
+        conversation=_conversation_of(attributes),
+        parent=span.name("parentSpanId"),
+        trace=span.name("traceId"),
+        agent=_first_text(attributes, AGENT, "agent.name"),
+        model=_first_text(attributes, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
+        is_model=operation in _MODEL_OPERATIONS or (not operation and kind in ("", "llm")),
+        started=_time(span, "startTimeUnixNano"),
+        ended=_time(span, "endTimeUnixNano"),
         inputs=inputs,
-        outputs=outputs,
+        outputs=sides.outputs,
         unread="span without messages",
     )
 
 
+def _details(events: Sequence[Row]) -> dict[str, Any]:
+    """Return the attributes of events that hold the details of a call; the first event counts."""
+    details: dict[str, Any] = {}
+    for event in reversed(events):
+        if event.name("name") == "gen_ai.client.inference.operation.details":
+            details |= _attributes(event)
+    return details
+
+
+def _sides(attributes: Mapping[str, Any], events: Sequence[Row]) -> BothSides:
+    """Return the messages of a span: of its attributes and its events, else of numbered attributes."""
+    sides = BothSides(
+        _items(attributes.get("gen_ai.input.messages"), USER),
+        _items(attributes.get("gen_ai.output.messages"), ASSISTANT),
+    )
+    for event in events:
+        match = _MESSAGE_EVENT.fullmatch(event.name("name"))
+        if match is None:
+            continue
+        held = _attributes(event)
+        message = held.get("message", held.get("gen_ai.event.content", held))
+        role = match["role"] or ASSISTANT
+        if isinstance(message, dict):
+            message = {"role": role, **message}
+        side = sides.outputs if match["choice"] else sides.inputs
+        side.extend(_items(message, role))
+    if sides.inputs or sides.outputs:
+        return sides
+    return _numbered_sides(attributes)
+
+
 def _items(value: Any, role: str) -> list[Item]:
+    """Return the messages in an attribute, which may be JSON, a message without a role, or parts without a message."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         with suppress(ValueError, RecursionError):
             value = json.loads(value)
     if isinstance(value, dict) and "content" in value:
         value = {"role": role, **value}
-    if value and isinstance(value, list) and not any("role" in one for one in value if isinstance(one, dict)):
-        value = {"role": role, "parts": value}  # parts without a message
+    if isinstance(value, list) and value:
+        has_roles = any("role" in part for part in value if isinstance(part, dict))
+        if not has_roles:
+            value = {"role": role, "parts": value}
     return items_of(value, role) or []
 
 
-def _indexed(about: Mapping[str, Any]) -> tuple[list[Item], list[Item]]:
-    """The messages that are spread over numbered attributes."""
-    inputs: dict[int, dict[str, Any]] = {}
-    outputs: dict[int, dict[str, Any]] = {}
-    for key, value in about.items():
-        if match := _INDEXED.fullmatch(key):
-            side = inputs if match[1] == "prompt" or match[2] == "input_messages" else outputs
-            side.setdefault(int(match[3]), {})[match[4]] = value
-    ask, say = ([side[n] for n in sorted(side)] for side in (inputs, outputs))
-    return _items([{"role": USER, **one} for one in ask], USER), _items(
-        [{"role": ASSISTANT, **one} for one in say], ASSISTANT
-    )
+def _numbered_sides(attributes: Mapping[str, Any]) -> BothSides:
+    """Return the messages that are spread over numbered attributes, such as ``gen_ai.prompt.0.role``."""
+    asked: dict[int, dict[str, Any]] = {}
+    answered: dict[int, dict[str, Any]] = {}
+    for name, value in attributes.items():
+        match = _NUMBERED.fullmatch(name)
+        if match is None:
+            continue
+        is_asked = match["side"] == "prompt" or match["openinference_side"] == "input_messages"
+        messages = asked if is_asked else answered
+        messages.setdefault(int(match["number"]), {})[match["field"]] = value
+    inputs = [{"role": USER, **asked[number]} for number in sorted(asked)]
+    outputs = [{"role": ASSISTANT, **answered[number]} for number in sorted(answered)]
+    return BothSides(_items(inputs, USER), _items(outputs, ASSISTANT))
+
+
+def _conversation_of(attributes: Mapping[str, Any]) -> str:
+    """Return the id of a span's conversation; empty where no attribute names one."""
+    for name in CONVERSATION_KEYS:
+        value = attributes.get(name)
+        if isinstance(value, str | int) and value:
+            return str(value)
+    return ""
+
+
+def _first_text(attributes: Mapping[str, Any], *names: str) -> str:
+    """Return the first of these attributes that is there and not empty, as text."""
+    for name in names:
+        if attributes.get(name):
+            return str(attributes[name])
+    return ""
 
 
 def _attributes(row: Row) -> dict[str, Any]:
-    """The attributes of a span or an event as plain values."""
-    pairs = row.list("attributes")
-    return {
-        str(pair["key"]): _plain(pair.get("value"), row, 0)
-        for pair in pairs
-        if isinstance(pair, dict) and "key" in pair
-    }
+    """Return the attributes of a span or an event as plain values."""
+    attributes: dict[str, Any] = {}
+    for pair in row.list("attributes"):
+        if isinstance(pair, dict) and "key" in pair:
+            attributes[str(pair["key"])] = _plain(pair.get("value"), row, 0)
+    return attributes
 
 
 def _plain(value: Any, row: Row, depth: int) -> Any:
-    """A value of OTLP (``{"stringValue": …}``) as it is in JSON."""
+    """Return a value of OTLP (``{"stringValue": …}``) as it is in JSON."""
     if depth > MAX_DEPTH:
         row.fail(f"an attribute is nested deeper than {MAX_DEPTH} levels")
     if not isinstance(value, dict):
         return value
-    for key in ("arrayValue", "kvlistValue"):
-        inner = value.get(key)
-        if isinstance(inner, dict):
-            values = inner.get("values")
-            values = [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
-            if key == "arrayValue":
-                return [_plain(one, row, depth + 1) for one in values]
-            return {str(one.get("key")): _plain(one.get("value"), row, depth + 1) for one in values}
+    if isinstance(value.get("arrayValue"), dict):
+        return [_plain(inner, row, depth + 1) for inner in _inner_values(value["arrayValue"])]
+    if isinstance(value.get("kvlistValue"), dict):
+        pairs = _inner_values(value["kvlistValue"])
+        return {str(pair.get("key")): _plain(pair.get("value"), row, depth + 1) for pair in pairs}
     return next(iter(value.values()), None)
 
 
+def _inner_values(value: dict[str, Any]) -> list[dict[str, Any]]:
+    values = value.get("values")
+    return [inner for inner in values if isinstance(inner, dict)] if isinstance(values, list) else []
+
+
 def _time(row: Row, key: str) -> datetime | None:
-    """Nanoseconds since 1970, as a text or a number; 0 and nothing are no time."""
+    """Read nanoseconds since 1970, as a text or a number; 0 and nothing are no time."""
     text = row.name(key)
     if text in ("", "0"):
         return None

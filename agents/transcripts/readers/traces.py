@@ -1,4 +1,4 @@
-"""From calls of a model, as traces record them, to a conversation.
+"""Turn calls of a model, as traces record them, into a conversation.
 
 A call holds the conversation so far again and again; only what is new in it becomes messages. Calls around other calls (chains, agents)
 repeat what these hold and are skipped. `langfuse`, `langsmith` and `otel` read the calls; what a call may hold is the same for all.
@@ -7,26 +7,62 @@ repeat what these hold and are skipped. `langfuse`, `langsmith` and `otel` read 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents.kit.files.json_input import MAX_DEPTH, MAX_DOCUMENT, json_values
 from agents.kit.files.source import FileError, Source
 from agents.transcripts.readers.chat import SYSTEM_ROLES, TEXT_PARTS, TOOL_ROLES
 from agents.transcripts.records import Record, Skipped, SourceMessage
 
-USER, ASSISTANT = "user", "assistant"
+USER = "user"
+ASSISTANT = "assistant"
 MOST_OVERLAP = 200  # messages
-ROLES = {
-    "human": USER, "humanmessage": USER, "humanmessagechunk": USER, "user": USER,
-    "ai": ASSISTANT, "aimessage": ASSISTANT, "aimessagechunk": ASSISTANT, "model": ASSISTANT, "assistant": ASSISTANT, "bot": ASSISTANT,
-    "systemmessage": "system", "toolmessage": "tool", "functionmessage": "tool", "chatmessage": USER,
-}  # fmt: skip
-_INSIDE = ("messages", "message", "choices", "generations", "prompts", "chat_history", "input", "inputs", "prompt", "question",
-           "query", "output", "outputs", "answer", "response", "result", "completion", "content", "text", "data")  # fmt: skip
+ROLES = {  # what libraries call the roles of messages
+    "human": USER,
+    "humanmessage": USER,
+    "humanmessagechunk": USER,
+    "user": USER,
+    "chatmessage": USER,
+    "ai": ASSISTANT,
+    "aimessage": ASSISTANT,
+    "aimessagechunk": ASSISTANT,
+    "model": ASSISTANT,
+    "assistant": ASSISTANT,
+    "bot": ASSISTANT,
+    "systemmessage": "system",
+    "toolmessage": "tool",
+    "functionmessage": "tool",
+}
+KNOWN_ROLES = ROLES.keys() | SYSTEM_ROLES | TOOL_ROLES
+MESSAGE_FIELDS = frozenset(
+    ["content", "parts", "data", "tool_calls"]
+)  # an object with a role and one of these is a message
+FIELDS_WITH_MESSAGES = (  # where libraries keep what was asked or answered; the first that holds messages counts
+    "messages",
+    "message",
+    "choices",
+    "generations",
+    "prompts",
+    "chat_history",
+    "input",
+    "inputs",
+    "prompt",
+    "question",
+    "query",
+    "output",
+    "outputs",
+    "answer",
+    "response",
+    "result",
+    "completion",
+    "content",
+    "text",
+    "data",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +72,7 @@ class Item:
     role: str
     text: str
     name: str = ""
-    skip: str = ""
-    """Why it is no message, e.g. ``tool call``."""
+    skip: str = ""  # why it is no message, e.g. ``tool call``
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,95 +93,156 @@ class Call:
     outputs: list[Item] = field(default_factory=list)
     unread: str = ""
 
+    @property
+    def has_items(self) -> bool:
+        """Return whether it holds a chat."""
+        return bool(self.inputs or self.outputs)
+
+
+class Said(NamedTuple):
+    """What was said in a conversation, and by whom."""
+
+    speaker: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BothSides:
+    """What a call was asked and what it answered."""
+
+    inputs: list[Item] = field(default_factory=list)
+    outputs: list[Item] = field(default_factory=list)
+
 
 def items_of(value: Any, role: str, depth: int = 0) -> list[Item] | None:
-    """The messages in what a call was asked or answered, whichever library wrote it; None where it is no chat.
+    """Return the messages in what a call was asked or answered, whichever library wrote it; None where it is no chat.
 
     Args:
         role: Whose a text without a role is: ``user`` for what was asked, ``assistant`` for what was answered.
+        depth: How deep the value stands in another.
     """
     if depth > MAX_DEPTH // 4:
         return None
     if isinstance(value, str):
-        if value.lstrip()[:1] in ("{", "["):  # exports of tables write JSON as text
-            with suppress(ValueError, RecursionError):
-                inner = items_of(json.loads(value), role, depth + 1)
-                return inner if inner is not None else [Item(role, value)]
-        return [Item(role, value)]
+        return _items_of_text(value, role, depth)
     if isinstance(value, list):
-        inside = [items_of(one, role, depth + 1) for one in value]
-        none = [Item(role, "", skip="entry that is no message")]
-        return [item for items in inside for item in items or none] if any(inside) else None
-    if not isinstance(value, dict):
-        return None
-    if isinstance(value.get("kwargs"), dict) and "lc" in value:  # LangChain's own form: id ends in the class
-        names = value.get("id")
-        kind = str(names[-1]) if isinstance(names, list) and names else ""
-        return items_of({"role": kind, **value["kwargs"]}, role, depth + 1)
-    own = value.get("role") or value.get("type")
-    if (
-        isinstance(own, str)
-        and own.casefold() in ROLES.keys() | SYSTEM_ROLES | TOOL_ROLES
-        and {"content", "parts", "data", "tool_calls"} & set(value)
-    ):
-        return [_item(value, own.casefold())]
-    alternatives = value.get("choices") or value.get("generations")
-    if isinstance(alternatives, list) and alternatives:
-        first = alternatives[0][0] if isinstance(alternatives[0], list) and alternatives[0] else alternatives[0]
-        items = items_of(first, ASSISTANT, depth + 1)
-        return items + [Item(ASSISTANT, "", skip="answer not chosen")] * _others(alternatives) if items else None
-    for key in _INSIDE:
-        if value.get(key) is not None and (items := items_of(value[key], role, depth + 1)):
-            system = value.get("system")
-            return ([Item("system", system)] if isinstance(system, str) and system.strip() else []) + items
+        return _items_of_list(value, role, depth)
+    if isinstance(value, dict):
+        return _items_of_object(value, role, depth)
     return None
 
 
-def both_sides(inputs: Any, outputs: Any) -> tuple[list[Item], list[Item]]:
-    """What a call was asked and answered. Where only one of them is a chat, the other counts as left out."""
-    sides = items_of(inputs, USER) or [], items_of(outputs, ASSISTANT) or []
-    if sides[1] and not sides[0] and inputs:
-        sides[0].append(Item(USER, "", skip="input that is no chat"))
-    if sides[0] and not sides[1] and outputs:
-        sides[1].append(Item(ASSISTANT, "", skip="output that is no chat"))
+def _items_of_text(text: str, role: str, depth: int) -> list[Item]:
+    """Return a text as one message; exports of tables write JSON as text, which is read."""
+    items: list[Item] | None = None
+    if text.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError, RecursionError):
+            items = items_of(json.loads(text), role, depth + 1)
+    return [Item(role, text)] if items is None else items
+
+
+def _items_of_list(values: list[Any], role: str, depth: int) -> list[Item] | None:
+    items: list[Item] = []
+    is_chat = False
+    for value in values:
+        inner = items_of(value, role, depth + 1)
+        if inner:
+            is_chat = True
+            items += inner
+        else:
+            items.append(Item(role, "", skip="entry that is no message"))
+    return items if is_chat else None
+
+
+def _items_of_object(value: dict[str, Any], role: str, depth: int) -> list[Item] | None:
+    """Return the messages of an object: LangChain's form, a message with a role, answers to choose from, or fields with messages."""
+    if isinstance(value.get("kwargs"), dict) and "lc" in value:
+        names = value.get("id")  # in LangChain's own form, it ends in the class
+        class_name = str(names[-1]) if isinstance(names, list) and names else ""
+        return items_of({"role": class_name, **value["kwargs"]}, role, depth + 1)
+    own_role = value.get("role") or value.get("type")
+    if isinstance(own_role, str) and own_role.casefold() in KNOWN_ROLES and MESSAGE_FIELDS & set(value):
+        return [_item(value, own_role.casefold())]
+    answers = value.get("choices") or value.get("generations")
+    if isinstance(answers, list) and answers:
+        return _items_of_answers(answers, depth)
+    for name in FIELDS_WITH_MESSAGES:
+        items = None if value.get(name) is None else items_of(value[name], role, depth + 1)
+        if not items:
+            continue
+        system = value.get("system")
+        if isinstance(system, str) and system.strip():
+            return [Item("system", system), *items]
+        return items
+    return None
+
+
+def _items_of_answers(answers: list[Any], depth: int) -> list[Item] | None:
+    """Return the first of several answers to one request; the others count as not chosen. Some libraries nest them in a list."""
+    is_nested = isinstance(answers[0], list) and bool(answers[0])
+    items = items_of(answers[0][0] if is_nested else answers[0], ASSISTANT, depth + 1)
+    if not items:
+        return None
+    alternatives = answers[0] if is_nested and len(answers) == 1 else answers
+    if not isinstance(alternatives[0], dict):
+        return items
+    not_chosen = Item(ASSISTANT, "", skip="answer not chosen")
+    return items + [not_chosen] * (len(alternatives) - 1)
+
+
+def both_sides(inputs: Any, outputs: Any) -> BothSides:
+    """Return what a call was asked and answered. Where only one of them is a chat, the other counts as left out."""
+    sides = BothSides(items_of(inputs, USER) or [], items_of(outputs, ASSISTANT) or [])
+    if sides.outputs and not sides.inputs and inputs:
+        sides.inputs.append(Item(USER, "", skip="input that is no chat"))
+    elif sides.inputs and not sides.outputs and outputs:
+        sides.outputs.append(Item(ASSISTANT, "", skip="output that is no chat"))
     return sides
 
 
-def _others(alternatives: list[Any]) -> int:
-    inner = alternatives[0] if len(alternatives) == 1 and isinstance(alternatives[0], list) else alternatives
-    return len(inner) - 1 if isinstance(inner[0], dict) else 0
-
-
-def _item(value: dict[str, Any], role: str) -> Item:
-    """A message with a role. Text parts are joined; what else it holds is a reason to skip it only when there is no text."""
-    data = value.get("data")
-    value = {**value, **data} if isinstance(data, dict) else value
-    content = value.get("content") if value.get("content") is not None else value.get("parts")
-    texts, others = [], []
+def _item(message: dict[str, Any], role: str) -> Item:
+    """Return a message with a role. Text parts are joined; what else it holds is a reason to skip it only when there is no text."""
+    if isinstance(message.get("data"), dict):
+        message = {**message, **message["data"]}
+    content = message.get("content")
+    if content is None:
+        content = message.get("parts")
+    texts: list[str] = []
+    reasons: list[str] = []
     for part in content if isinstance(content, list) else [content]:
-        kind = part.get("type", "text") if isinstance(part, dict) else "text"
-        text = (part.get("text") or part.get("content")) if isinstance(part, dict) else part
-        if kind in TEXT_PARTS and isinstance(text, str):
+        text = _text_of_part(part)
+        if text is not None:
             texts.append(text)
         elif isinstance(part, dict):
-            others.append(
-                {"tool_use": "tool call", "tool_call": "tool call", "reasoning": "thinking"}.get(str(kind), str(kind))
-            )
-    others += ["tool call"] * bool(value.get("tool_calls") or value.get("function_call"))
-    name = value.get("name")
+            kind = str(part.get("type", "text"))
+            reasons.append(_REASONS_OF_PARTS.get(kind, kind))
+    if message.get("tool_calls") or message.get("function_call"):
+        reasons.append("tool call")
     text = "\n".join(text for text in texts if text.strip())
-    skip = (
-        "tool result"
-        if role in TOOL_ROLES or ROLES.get(role) == "tool"
-        else ""
-        if text
-        else (others[0] if others else "empty message")
-    )
+    skip = ""
+    if role in TOOL_ROLES or ROLES.get(role) == "tool":
+        skip = "tool result"
+    elif not text:
+        skip = reasons[0] if reasons else "empty message"
+    name = message.get("name")
     return Item(ROLES.get(role, role), text, name if isinstance(name, str) else "", skip)
 
 
+_REASONS_OF_PARTS = {"tool_use": "tool call", "tool_call": "tool call", "reasoning": "thinking"}
+
+
+def _text_of_part(part: Any) -> str | None:
+    """Return the text of a part of a message; None where it is another kind of part."""
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict) or part.get("type", "text") not in TEXT_PARTS:
+        return None
+    text = part.get("text") or part.get("content")
+    return text if isinstance(text, str) else None
+
+
 def calls_of(source: Source) -> Iterator[tuple[int, Any]]:
-    """The values of a file of traces, which is read as a whole: its calls are put in order of time.
+    """Yield the values of a file of traces, which is read as a whole: its calls are put in order of time.
 
     Raises:
         FileError: It is larger than that allows.
@@ -156,71 +252,125 @@ def calls_of(source: Source) -> Iterator[tuple[int, Any]]:
     yield from json_values(source)
 
 
-def conversations(calls: Sequence[Call], spoken: Mapping[str, list[tuple[str, str]]] | None = None) -> Iterator[Record]:
+# -- from calls to conversations
+@dataclass(frozen=True, slots=True)
+class PlacedItem:
+    """A message of a call, its number there, and whether it is among what the call answered."""
+
+    number: int
+    item: Item
+    is_answer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SortedCalls:
+    """The calls whose messages count, and an entry for each of the others."""
+
+    chosen: list[Call]
+    left_out: list[Skipped]
+
+
+def conversations(calls: Sequence[Call], spoken: Mapping[str, Sequence[Said]] | None = None) -> Iterator[Record]:
     """Put calls in order and yield the messages of their conversations, each once.
 
     Args:
         calls: Of any number of conversations, in any order.
-        spoken: What was said before in each conversation, as (speaker, text): for calls that come piece by piece.
+        spoken: What was said before in each conversation: for calls that come piece by piece.
     """
-    chosen, left_out = _innermost(calls)
-    yield from left_out
-    said = {name: list(before) for name, before in (spoken or {}).items()}
-    instructions: set[tuple[str, str]] = set()
-    far = datetime.max.replace(tzinfo=UTC)
-    for call in sorted(chosen, key=lambda call: call.started or call.ended or far):
-        before = said.setdefault(call.conversation, [])
-        me = call.agent or ASSISTANT
-        texts: list[tuple[int, Item]] = []
-        # What a step around calls answers may be its whole state, with what it was asked.
-        state = {item.text for item in call.outputs} if any(item.role != ASSISTANT for item in call.outputs) else set()
-        for place, item in enumerate([*call.inputs, *call.outputs]):
-            if item.skip or not item.text.strip():
-                yield Skipped(item.skip or "empty message", call.line)
-            elif place < len(call.inputs) and item.text in state:
-                yield Skipped("sent again", call.line)
-            elif item.role in SYSTEM_ROLES:
-                again = (call.conversation, item.text) in instructions
-                instructions.add((call.conversation, item.text))
-                yield Skipped("sent again", call.line) if again else _message(call, item, place, "system")
-            else:
-                texts.append((place, item))
-        answers = sum(place >= len(call.inputs) for place, _ in texts)
-        known = _known(before, texts if not call.is_model else texts[: len(texts) - answers], me)
-        for number, (place, item) in enumerate(texts):
-            speaker = me if item.role == ASSISTANT else item.name or item.role
-            if number < known:
-                yield Skipped("sent again", call.line)
-            else:
-                before.append((speaker, item.text))
-                yield _message(call, item, place, speaker)
+    sorted_calls = _innermost(calls)
+    yield from sorted_calls.left_out
+    said_in = {name: list(said) for name, said in (spoken or {}).items()}
+    instructions: set[tuple[str, str]] = set()  # conversation and system prompt
+    for call in sorted(sorted_calls.chosen, key=_time_of):
+        yield from _new_messages(call, said_in.setdefault(call.conversation, []), instructions)
 
 
-def _innermost(calls: Sequence[Call]) -> tuple[list[Call], list[Record]]:
-    """The calls that hold no other one with a chat; of a trace without a call of a model, the outermost step."""
+def _time_of(call: Call) -> datetime:
+    """Return when a call began; calls without a time come last."""
+    return call.started or call.ended or datetime.max.replace(tzinfo=UTC)
+
+
+def _new_messages(call: Call, said: list[Said], instructions: set[tuple[str, str]]) -> Iterator[Record]:
+    """Yield what is new in a call, and an entry for each message that is none or was said before.
+
+    Args:
+        said: In its conversation before; what is new is added.
+        instructions: Each conversation's system prompts so far; a new one is added.
+    """
+    spoken: list[PlacedItem] = []
+    answered_state = _answered_state(call)
+    for placed in _placed_items(call):
+        item = placed.item
+        if item.skip or not item.text.strip():
+            yield Skipped(item.skip or "empty message", call.line)
+        elif not placed.is_answer and item.text in answered_state:
+            yield Skipped("sent again", call.line)
+        elif item.role not in SYSTEM_ROLES:
+            spoken.append(placed)
+        elif (call.conversation, item.text) in instructions:
+            yield Skipped("sent again", call.line)
+        else:
+            instructions.add((call.conversation, item.text))
+            yield _message(call, placed, "system")
+    known = _count_known(call, spoken, said)
+    for _ in range(known):
+        yield Skipped("sent again", call.line)
+    for placed in spoken[known:]:
+        speaker = _speaker_of(call, placed.item)
+        said.append(Said(speaker, placed.item.text))
+        yield _message(call, placed, speaker)
+
+
+def _placed_items(call: Call) -> list[PlacedItem]:
+    items = [*call.inputs, *call.outputs]
+    return [PlacedItem(number, item, number >= len(call.inputs)) for number, item in enumerate(items)]
+
+
+def _answered_state(call: Call) -> set[str]:
+    """Return the texts that a step around calls answers where that is its whole state, with what it was asked; else nothing."""
+    if all(item.role == ASSISTANT for item in call.outputs):
+        return set()
+    return {item.text for item in call.outputs}
+
+
+def _speaker_of(call: Call, item: Item) -> str:
+    if item.role == ASSISTANT:
+        return call.agent or ASSISTANT
+    return item.name or item.role
+
+
+def _innermost(calls: Sequence[Call]) -> SortedCalls:
+    """Choose the calls that hold no other one with a chat; of a trace without a call of a model, the outermost step."""
     by_id = {call.id: call for call in calls}
-    readable = [call for call in calls if call.inputs or call.outputs]
-    models = {call.trace for call in readable if call.is_model}
-    chosen, left_out = [], list[Record]()
-    around = {above.id for call in readable if call.is_model for above in _above(call, by_id)}
-    inside = {call.id for call in readable if any(above.inputs or above.outputs for above in _above(call, by_id))}
+    traces_with_model: set[str] = set()
+    around_model: set[str] = set()  # ids of steps around a call of a model
+    inside_step: set[str] = set()  # ids of calls inside a step with a chat
     for call in calls:
-        if not (call.inputs or call.outputs):
+        if not call.has_items:
+            continue
+        if call.is_model:
+            traces_with_model.add(call.trace)
+        for step in _steps_around(call, by_id):
+            if call.is_model:
+                around_model.add(step.id)
+            if step.has_items:
+                inside_step.add(call.id)
+
+    chosen: list[Call] = []
+    left_out: list[Skipped] = []
+    for call in calls:
+        is_repeated = not call.is_model if call.trace in traces_with_model else call.id in inside_step
+        if not call.has_items:
             left_out.append(Skipped(call.unread or "step without messages", call.line))
-        elif (
-            call.id in around
-            or (call.trace in models and not call.is_model)
-            or (call.trace not in models and call.id in inside)
-        ):
+        elif is_repeated or call.id in around_model:
             left_out.append(Skipped("step around a model's call", call.line))
         else:
-            agent = call.agent or next((above.agent for above in _above(call, by_id) if above.agent), "")
-            chosen.append(replace(call, agent=agent))
-    return chosen, left_out
+            chosen.append(replace(call, agent=call.agent or _agent_around(call, by_id)))
+    return SortedCalls(chosen, left_out)
 
 
-def _above(call: Call, by_id: Mapping[str, Call]) -> Iterable[Call]:
-    """The steps around a call, from the nearest; none twice."""
+def _steps_around(call: Call, by_id: Mapping[str, Call]) -> Iterator[Call]:
+    """Yield the steps around a call, from the nearest; none twice, for a broken export may nest them in a circle."""
     seen = {call.id}
     while call.parent in by_id and call.parent not in seen:
         call = by_id[call.parent]
@@ -228,34 +378,60 @@ def _above(call: Call, by_id: Mapping[str, Call]) -> Iterable[Call]:
         yield call
 
 
-def _known(before: list[tuple[str, str]], texts: Sequence[tuple[int, Item]], me: str) -> int:
-    """How many of a call's messages were said before: up to its last own answer that was, and what overlaps with the end."""
-    ever = {text for _, text in before}
-    first = max((n for n, (_, item) in enumerate(texts, 1) if item.role == ASSISTANT and item.text in ever), default=0)
-    rest = [item for _, item in texts[first:]]
-    for n in range(min(len(rest), len(before), MOST_OVERLAP), 0, -1):
-        pairs = zip(before[-n:], rest[:n], strict=True)
-        if all(text == item.text and (item.role == ASSISTANT or speaker != me) for (speaker, text), item in pairs):
-            return first + n
-    return first
+def _agent_around(call: Call, by_id: Mapping[str, Call]) -> str:
+    """Return the agent that the nearest step around a call names; empty where none does."""
+    for step in _steps_around(call, by_id):
+        if step.agent:
+            return step.agent
+    return ""
 
 
-def _message(call: Call, item: Item, place: int, speaker: str) -> SourceMessage:
-    answer = place >= len(call.inputs)
-    own = item.role == ASSISTANT
+def _count_known(call: Call, spoken: Sequence[PlacedItem], said: Sequence[Said]) -> int:
+    """Return how many of a call's messages were said before: up to its last own answer that was, and what overlaps with the end.
+
+    What a model's call answers is new, though it may say the same words again.
+    """
+    if call.is_model:
+        spoken = [placed for placed in spoken if not placed.is_answer]
+    texts_so_far = {text for _, text in said}
+    first_new = 0
+    for number, placed in enumerate(spoken, 1):
+        if placed.item.role == ASSISTANT and placed.item.text in texts_so_far:
+            first_new = number
+    rest = [placed.item for placed in spoken[first_new:]]
+    for length in range(min(len(rest), len(said), MOST_OVERLAP), 0, -1):
+        if _are_the_same(rest[:length], said[-length:], agent=call.agent or ASSISTANT):
+            return first_new + length
+    return first_new
+
+
+def _are_the_same(items: Sequence[Item], said: Sequence[Said], *, agent: str) -> bool:
+    """Return whether messages of a call are what was said; what the agent said is no other speaker's message."""
+    for item, (speaker, text) in zip(items, said, strict=True):
+        is_agents = item.role == ASSISTANT
+        if text != item.text or (speaker == agent and not is_agents):
+            return False
+    return True
+
+
+def _message(call: Call, placed: PlacedItem, speaker: str) -> SourceMessage:
+    item = placed.item
+    is_answer_of_model = placed.is_answer and item.role == ASSISTANT and bool(call.model)
     return SourceMessage(
         speaker=speaker,
         role=item.role,
         kind="system" if item.role in SYSTEM_ROLES else "named",
         text=item.text,
         line=call.line,
-        source_id=f"{call.id}:{place}" if call.id else "",
-        sent_at=(call.ended or call.started) if answer else call.started,
+        source_id=f"{call.id}:{placed.number}" if call.id else "",
+        sent_at=(call.ended or call.started) if placed.is_answer else call.started,
         channel=call.conversation,
-        tags={"model": call.model} if call.model and own and answer else {},
+        tags={"model": call.model} if is_answer_of_model else {},
     )
 
 
-def moment(row_time: datetime | None) -> datetime | None:
-    """A time of a trace, in UTC where it has no zone: calls are sorted by it."""
-    return row_time if row_time is None or row_time.tzinfo is not None else row_time.replace(tzinfo=UTC)
+def moment(time: datetime | None) -> datetime | None:
+    """Return a time of a trace, in UTC where it has no zone: calls are sorted by it."""
+    if time is None or time.tzinfo is not None:
+        return time
+    return time.replace(tzinfo=UTC)

@@ -19,7 +19,7 @@ from agents.kit.console.site import add_pages
 from agents.kit.text.wording import decimal
 from evaluation.admin.asking import cost_preview
 from evaluation.admin.display import MEASURE, dimension_badge
-from evaluation.admin.jobs import JobPage
+from evaluation.admin.jobs import newest_job
 from evaluation.calibration.jobs import JudgeCheckRequest, request_check, specs_to_queue
 from evaluation.calibration.swap_test import SwapTest, swap_specs
 from evaluation.models import BY_MESSAGE, Job
@@ -43,8 +43,8 @@ def check_page(request: HttpRequest) -> HttpResponse:
     def queue() -> str:
         if not request.user.has_perm(MEASURE):
             raise PermissionDenied
-        job = request_check(form.asked, user=user_of(request))
-        return reverse("admin:evaluation_job_change", args=[job.pk])
+        request_check(form.asked, user=user_of(request))
+        return reverse("admin:evaluation_job_check")
 
     return ask(
         job_admin, request, form, title="Check a judge", verb="Check the judge", do=queue,
@@ -52,6 +52,7 @@ def check_page(request: HttpRequest) -> HttpResponse:
         about="Can it tell agents' own words from those of others? Each agent is judged on its own messages, and on texts of others in "
         "their place. The result stands beside the judge's scores from then on. It needs no labels.",
         back=(reverse("admin:evaluation_drift_overview"), "Back to the overview"),
+        newest=newest_job(request, Job.Kind.JUDGE_CHECK, checked),
     )  # fmt: skip
 
 
@@ -97,5 +98,4 @@ def _urls() -> list[URLPattern]:
     return [path("evaluation/job/check/", page, name="evaluation_job_check")]
 
 
-JUDGE_CHECK = JobPage(asking="admin:evaluation_job_check", permissions=(MEASURE,), result=checked)
 add_pages(_urls)

@@ -22,7 +22,7 @@ from agents.kit.llm.endpoints import problem_of
 from agents.models import Agent
 from agents.personas.persona import render_persona
 from evaluation.admin.display import MEASURE
-from evaluation.admin.jobs import JobPage
+from evaluation.admin.jobs import newest_job
 from evaluation.drafting.editing import NO_FOLDER, team_folder
 from evaluation.drafting.jobs import SuggestionsRequest, model_choices, queue_suggestions
 from evaluation.drafting.suggesting import suggestions_request
@@ -53,8 +53,8 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
     def queue() -> str:
         asked = form.asked
         refuse_judge(asked.model, field="model")
-        job = queue_suggestions(agents=agents(), most=asked.max, model=asked.model, user=user_of(request))
-        return reverse("admin:evaluation_job_change", args=[job.pk])
+        queue_suggestions(agents=agents(), most=asked.max, model=asked.model, user=user_of(request))
+        return reverse("admin:evaluation_job_suggest")
 
     return ask(
         job_admin, request, form, title="Suggest propositions", verb="Suggest", do=queue,
@@ -62,6 +62,7 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
         about="A model reads each persona and suggests what to measure, with the words it comes from. Nothing is judged before you "
         "accept it.",
         back=(reverse("admin:evaluation_proposition_changelist"), "Back to the propositions"),
+        newest=newest_job(request, Job.Kind.SUGGESTIONS, suggested),
     )  # fmt: skip
 
 
@@ -119,5 +120,4 @@ def _urls() -> list[URLPattern]:
     return [path("evaluation/job/suggest/", page, name="evaluation_job_suggest")]
 
 
-SUGGESTIONS = JobPage(asking="admin:evaluation_job_suggest", permissions=(MEASURE, WRITE), result=suggested)
 add_pages(_urls)

@@ -588,7 +588,7 @@ def propositions_like(request: HttpRequest, typed: str) -> list[Hit]:
         if typed.lower() not in f"{proposition.id} {proposition.claim}".lower():
             continue
         claim = display.shortened(proposition.claim.replace(AGENT_NAME, "the agent"), 60)
-        hits.append((proposition.id, f"proposition of {entry.owner}: {claim}", _page_with(entry), "edit_note"))
+        hits.append(Hit(proposition.id, f"proposition of {entry.owner}: {claim}", _page_with(entry), "edit_note"))
         if len(hits) == MOST_HITS:
             break
     return hits

@@ -96,7 +96,7 @@ class Migration(FirstMigration):
         ),
         migrations.AddIndex(
             model_name='experimentenvironment',
-            index=models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['channel', 'created_at', 'id'], name='environment_open_of_channel'),
+            index=models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['created_at', 'id'], name='environment_open'),
         ),
         migrations.AddConstraint(
             model_name='experimentenvironment',

@@ -10,6 +10,7 @@ from django.utils import timezone
 from rich.markup import escape
 
 from agents.kit.commands import CodedCommand, console_on, print_table, unusable, wrong
+from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import as_text, check_batches, tag_pairs
 from evaluation.models import EvaluationSchedule
@@ -41,7 +42,8 @@ examples:
 
 `manage.py work` (or Celery) fires what is due.
 """
-SIMPLE = {
+# Actions that take a name alone.
+ACTIONS_BY_NAME = {
     "pause": "stop firing it until it is resumed",
     "resume": "fire it again; what was missed is measured once",
     "remove": "delete it; what it measured stays",
@@ -59,11 +61,13 @@ class Command(CodedCommand):
             dest="action", metavar="list|add|change|pause|resume|remove|fire", required=True
         )
         self._action(actions, "list", "show all schedules")
-        for name, text in (("add", "make one"), ("change", "set what is named and nothing else")):
-            added = self._action(actions, name, text)
-            added.add_argument("name", help="its name")
-            self._add_fields(added, new=name == "add")
-        for name, text in SIMPLE.items():
+        add = self._action(actions, "add", "make one")
+        add.add_argument("name", help="its name")
+        self._add_fields(add, is_new=True)
+        change = self._action(actions, "change", "set what is named and nothing else")
+        change.add_argument("name", help="its name")
+        self._add_fields(change, is_new=False)
+        for name, text in ACTIONS_BY_NAME.items():
             self._action(actions, name, text).add_argument("name", help="its name")
 
     def _action(self, actions: Any, name: str, text: str) -> ArgumentParser:
@@ -71,9 +75,11 @@ class Command(CodedCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
         return parser
 
-    def _add_fields(self, parser: ArgumentParser, *, new: bool) -> None:
+    def _add_fields(self, parser: ArgumentParser, *, is_new: bool) -> None:
+        """Add the options that set a schedule's fields; of a new one they have defaults."""
+
         def default(text: str) -> str:
-            return f" (default: {text})" if new else ""
+            return f" (default: {text})" if is_new else ""
 
         parser.add_argument("--agents", help=f"slugs separated by commas, or all{default('all active ones')}")
         parser.add_argument("--dimensions", help=f"of {','.join(SCORERS)}, or all{default('all with propositions')}")
@@ -97,37 +103,44 @@ class Command(CodedCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         asked = Namespace(**options)
         try:
-            if asked.action == "list":
-                return self._list(as_json=asked.json)
-            if asked.action == "add":
-                return self._said(self._set(EvaluationSchedule(name=asked.name), asked, new=True), asked)
-            schedule = find_schedule(asked.name)
-            if asked.action == "change":
-                return self._said(self._set(schedule, asked, new=False), asked)
-            if asked.action == "fire":
-                return self._fired(fire_now(schedule), as_json=asked.json)
+            self._do(asked)
         except (UnknownAgent, UnknownSchedule) as error:
             raise unusable(error) from None
         except ValueError as error:
             raise wrong(error) from None
-        if asked.action == "remove":
-            document = schedule_json(schedule)
-            schedule.delete()
-            if asked.json:
-                return self._emit({"removed": document})
-            return self.stdout.write(f"Removed {asked.name}. What it measured stays.")
-        schedule.is_active = asked.action == "resume"
-        schedule.save(update_fields=["is_active"])
-        self._said(schedule, asked)
 
-    def _set(self, schedule: EvaluationSchedule, asked: Namespace, *, new: bool) -> EvaluationSchedule:
-        """The schedule with what was asked for, stored."""
-        if asked.every is not None or new:
+    def _do(self, asked: Namespace) -> None:
+        """Do what was asked for."""
+        if asked.action == "list":
+            self._list(as_json=asked.json)
+            return
+        if asked.action == "add":
+            self._show_changed(self._save(EvaluationSchedule(name=asked.name), asked, is_new=True), asked)
+            return
+        schedule = find_schedule(asked.name)
+        if asked.action == "change":
+            self._show_changed(self._save(schedule, asked, is_new=False), asked)
+        elif asked.action == "fire":
+            self._show_fired(fire_now(schedule), as_json=asked.json)
+        elif asked.action == "remove":
+            self._remove(schedule, as_json=asked.json)
+        else:
+            schedule.is_active = asked.action == "resume"
+            schedule.save(update_fields=["is_active"])
+            self._show_changed(schedule, asked)
+
+    def _save(self, schedule: EvaluationSchedule, asked: Namespace, *, is_new: bool) -> EvaluationSchedule:
+        """Store the schedule with what was asked for; a new one also with the defaults that depend on the time and the period."""
+        if is_new:
             schedule.every_minutes = parse_every(asked.every or "1d")
-        if asked.at is not None or new:
-            schedule.next_at = first_time(asked.at) if asked.at else timezone.now()
-        if asked.window is not None or new:
-            schedule.window = asked.window or default_window(schedule.every_minutes)
+            schedule.next_at = timezone.now()
+            schedule.window = default_window(schedule.every_minutes)
+        elif asked.every:
+            schedule.every_minutes = parse_every(asked.every)
+        if asked.at:
+            schedule.next_at = first_time(asked.at)
+        if asked.window:
+            schedule.window = asked.window
         if asked.dimensions is not None:
             named = [name.strip() for name in asked.dimensions.split(",") if name.strip()]
             schedule.dimensions = [] if named == ["all"] else named
@@ -139,37 +152,60 @@ class Command(CodedCommand):
         for field, value in given.items():
             if value is not None:
                 setattr(schedule, field, value)
-        agents = None
-        if asked.agents is not None:
-            agents = [] if asked.agents.strip().lower() == "all" else find_agents(asked.agents)
-        return save_schedule(schedule, agents=agents)
+        return save_schedule(schedule, agents=self._agents_asked(asked.agents))
 
-    def _said(self, schedule: EvaluationSchedule, asked: Namespace) -> None:
+    def _agents_asked(self, slugs: str | None) -> list[Agent] | None:
+        """Return the agents named; an empty list means all, None that nothing was asked."""
+        if slugs is None:
+            return None
+        if slugs.strip().lower() == "all":
+            return []
+        return list(find_agents(slugs))
+
+    def _remove(self, schedule: EvaluationSchedule, *, as_json: bool) -> None:
+        """Delete a schedule, and print what it was."""
+        document = schedule_json(schedule)
+        schedule.delete()
+        if as_json:
+            self._print_json({"removed": document})
+        else:
+            self.stdout.write(f"Removed {schedule.name}. What it measured stays.")
+
+    def _show_changed(self, schedule: EvaluationSchedule, asked: Namespace) -> None:
+        """Print a schedule after a change, with a note where its window overlaps."""
         note = overlap_note(schedule)
         if asked.json:
-            return self._emit({"schedule": schedule_json(schedule), **({"note": note} if note else {})})
-        self._show([schedule])
+            document: dict[str, Any] = {"schedule": schedule_json(schedule)}
+            if note:
+                document["note"] = note
+            self._print_json(document)
+            return
+        self._print_table([schedule])
         if note:
             console_on(self.stdout).print(escape(note))
 
     def _list(self, *, as_json: bool) -> None:
+        """Print all schedules."""
         schedules = list(EvaluationSchedule.objects.prefetch_related("agents"))
         if as_json:
-            return self._emit({"schedules": [schedule_json(schedule) for schedule in schedules]})
-        if not schedules:
-            return self.stdout.write("No schedules yet. Make one: manage.py schedule add nightly --every 1d --at 03:00")
-        self._show(schedules)
+            self._print_json({"schedules": [schedule_json(schedule) for schedule in schedules]})
+        elif schedules:
+            self._print_table(schedules)
+        else:
+            self.stdout.write("No schedules yet. Make one: manage.py schedule add nightly --every 1d --at 03:00")
 
-    def _fired(self, fired: Fired, *, as_json: bool) -> None:
+    def _show_fired(self, fired: Fired, *, as_json: bool) -> None:
+        """Print what came of firing a schedule."""
         if as_json:
             runs = [{"agent": run.agent.slug if run.agent else None, "evaluation_run": run.pk} for run in fired.runs]
-            return self._emit({"schedule": fired.schedule.name, "runs": runs, "skipped": fired.skipped})
-        self.stdout.write(f"{fired.outcome}. `manage.py work` makes the measurements.")
+            self._print_json({"schedule": fired.schedule.name, "runs": runs, "skipped": fired.skipped})
+        else:
+            self.stdout.write(f"{fired.outcome}. `manage.py work` makes the measurements.")
 
-    def _emit(self, document: dict[str, Any]) -> None:
+    def _print_json(self, document: dict[str, Any]) -> None:
         self.stdout.write(as_text(document))
 
-    def _show(self, schedules: list[EvaluationSchedule]) -> None:
+    def _print_table(self, schedules: list[EvaluationSchedule]) -> None:
         """Print a line per schedule, then what it did last."""
         rows = [
             (

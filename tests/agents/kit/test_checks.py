@@ -100,10 +100,7 @@ def test_the_numbers_of_slots_are_in_range(
     assert (message.msg if message else None) == named
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("TURN_MAX_REVISIONS", -1), ("TURN_STEP_DEADLINE", 0), ("TURN_MAX_REPLY_DEPTH", -1), ("TURN_HISTORY_MESSAGES", 0)],
-)
+@pytest.mark.parametrize(("name", "value"), [("TURN_STEP_DEADLINE", 0), ("TURN_MAX_REPLY_DEPTH", -1)])
 def test_the_numbers_for_turns_are_in_range(settings: Settings, name: str, value: int) -> None:
     setattr(settings, name, value)
 

@@ -9,9 +9,10 @@ from django.db import transaction
 
 from agents.kit.models import owner_name
 from agents.models import Agent, Channel, Message
-from agents.swarm.memory import newest_summary, queue_summary, remember, work_one
+from agents.swarm.memory import remember
 from agents.swarm.models import DialogState, DialogSummary
 from agents.swarm.state import KINDS, Entry, add_quoted, advance, updating
+from agents.swarm.summaries import newest_summary, queue_summary, work_one
 from agents.turn.pipeline import TraceEntry
 from agents.turn.prompt import Prompt, build_prompt, new_turn
 from tests.factories import make_agent, make_channel, say
@@ -94,7 +95,7 @@ def prompt_of(agent: Agent, channel: Channel) -> Prompt:
 def record(agent: Agent, channel: Channel) -> dict[str, Any]:
     """State, entries and summaries, without times and keys."""
     state = DialogState.objects.get(agent=agent, channel=channel)
-    columns = ("text", "quote", "position", "author", "pinned", "leaving", "by", "removed", "replaced_by__position")
+    columns = ("text", "quote", "position", "author", "pinned", "leaving", "by", "removed")
     summaries = DialogSummary.objects.filter(agent=agent, channel=channel).order_by("to_position")
     newest = newest_summary(agent, channel)
     return {

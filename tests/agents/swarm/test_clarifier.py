@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.models import Message
-from agents.swarm.calibration import Calibration, by_rules
+from agents.swarm.calibration import MessageCalibration, by_rules
 from agents.swarm.clarifier import Decision, decide, settle
 from agents.swarm.models import DialogState
 
@@ -44,7 +44,7 @@ def talk(state: DialogState, *calibrations: dict[str, Any]) -> list[Decision]:
     decisions: list[Decision] = []
     for values in calibrations:
         text = f"message {len(decisions)}"
-        decisions.append(decide(Calibration(**values), state, text))
+        decisions.append(decide(MessageCalibration(**values), state, text))
         state.turn += 1
         settle(state, decisions[-1], position=len(decisions))
     return decisions
@@ -72,7 +72,7 @@ def talk(state: DialogState, *calibrations: dict[str, Any]) -> list[Decision]:
 def test_a_question_is_asked_only_where_a_wrong_answer_would_cost_or_something_required_is_missing(
     values: dict[str, Any], decision: Decision
 ) -> None:
-    assert decide(Calibration(**values), DialogState(), "Hm?") == decision
+    assert decide(MessageCalibration(**values), DialogState(), "Hm?") == decision
 
 
 def test_what_is_required_and_still_missing_is_named_and_never_assumed() -> None:

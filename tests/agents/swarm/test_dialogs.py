@@ -1,4 +1,4 @@
-"""Short dialogs, and what is remembered of them without a model: answers, what a newer statement replaces, decisions, units, meals."""
+"""Short dialogs, and what is remembered of them without a model: answers, decisions, units, meals."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import pytest
 
 from agents.models import Agent, Channel, Message
 from agents.swarm.intents import intent_of
-from agents.swarm.memory import memory_section, queue_summary, quotes_of
-from agents.swarm.memory import work_one as summarise_one
-from agents.swarm.models import DialogEntry, DialogState, SwarmTurn
+from agents.swarm.memory import memory_section
+from agents.swarm.models import DialogState, SwarmTurn
 from agents.swarm.stages import Calibration
-from agents.swarm.state import Entry, add_quoted, entries, folded, pin, updating
+from agents.swarm.state import entries, folded
 from agents.turn.pipeline import TraceEntry
 from agents.turn.prompt import new_turn
 from tests.agents.swarm.speaking import with_swarm
@@ -36,10 +35,6 @@ def read(agent: Agent, channel: Channel, message: Message) -> None:
     Calibration().prepare(turn)
 
 
-def held(state: DialogState, kind: str = "facts") -> list[DialogEntry]:
-    return [entry for entry in entries(state, kind) if not entry.until]
-
-
 # -- answers
 @pytest.mark.parametrize(
     ("asked", "question", "answer"),
@@ -60,7 +55,7 @@ def test_the_answer_to_the_agents_question_is_a_fact_with_its_question(
 ) -> None:
     state = talked(asked, f"- {question}", answer)
 
-    [fact] = [fact for fact in held(state) if fact.quote == answer]
+    [fact] = [fact for fact in entries(state, "facts") if fact.quote == answer]
     assert folded(fact.text) == folded(f"{question.removeprefix('Sure. ').removeprefix('Nice. ')} {answer}")
     assert f"“{answer}” (Mia, 3)" in memory_section(state, None, {}, "abc")
 
@@ -77,7 +72,7 @@ def test_the_answer_to_the_agents_question_is_a_fact_with_its_question(
     ],
 )
 def test_what_is_no_answer_is_no_fact(before: str, text: str, db: None) -> None:
-    assert held(talked("Plan a trip.", f"- {before}", text)) == []
+    assert entries(talked("Plan a trip.", f"- {before}", text), "facts") == []
 
 
 def test_an_answer_counts_as_required_information(db: None) -> None:
@@ -95,127 +90,13 @@ def test_the_answer_to_a_question_that_was_asked_back_is_pinned(db: None) -> Non
     read(agent, channel, say(channel, "Mia", "18 kg"))
 
     state.refresh_from_db()
-    assert [(fact.text, fact.pinned) for fact in held(state)] == [(f"{question} 18 kg", True)]
+    assert [(fact.text, fact.pinned) for fact in entries(state, "facts")] == [(f"{question} 18 kg", True)]
 
 
 def test_money_is_no_body_weight(db: None) -> None:
     talked("It cost me 20 pounds. How much ibuprofen can I give my son?")
 
     assert SwarmTurn.objects.latest("pk").calibration["reading"]["missing"] == ["body weight"]
-
-
-# -- replacing
-@pytest.mark.parametrize(
-    ("older", "newer"),
-    [
-        ("I am vegetarian.", "I'm not vegetarian any more."),
-        ("I'm not vegetarian.", "I am vegetarian now."),
-        ("I am a vegan and I own a bakery.", "I'm not a vegan anymore."),
-        ("I'm pregnant.", "I am no longer pregnant."),
-        ("I have a car.", "I don't have a car any more."),
-        ("I live in Oslo.", "I live in Bergen now."),
-        ("I live in Paris with my cat.", "I've moved to Lyon."),
-        ("My budget is 500 euros.", "My budget is 800 euros now."),
-        ("My name is Anna.", "Sorry, my name is Hannah."),
-        ("I work as a nurse.", "I work as a teacher now."),
-        ("My deadline is Friday.", "My deadline is Monday now."),
-        ("My deadline is 3 May.", "The deadline is now 10 May."),
-        ("My favourite colour is green.", "Actually my favourite colour is red."),
-        ("I weigh 80 kg.", "I weigh 76 kg now."),
-        ("My budget is 900 euros for the trip.", "My budget is 700 euros for the trip now."),
-        ("I live in Oslo.", "I live in Bergen now, if that matters."),
-    ],
-)
-def test_a_newer_statement_replaces_the_one_it_contradicts_which_stays_readable(
-    older: str, newer: str, db: None
-) -> None:
-    state = talked(older, "- Good to know.", newer)
-
-    assert [fact.quote for fact in held(state)] == [newer]
-    [past] = [fact for fact in entries(state, "facts") if fact.until]
-    assert (past.quote, past.until, past.pinned) == (older, 3, False)
-    shown = memory_section(state, None, {}, "abc")
-    assert shown.count(f"“{older}” (Mia, 1), until message 3") == 2, "as the anchor, and as a fact"
-
-
-@pytest.mark.parametrize(
-    ("older", "newer"),
-    [
-        ("I have two cats.", "I have a dog."),
-        ("I am allergic to nuts.", "I am allergic to shellfish."),
-        ("I am vegetarian.", "My brother is not vegetarian."),
-        ("My son is allergic to milk.", "I'm not allergic to milk."),
-        ("I work in a bank.", "I work on Saturdays."),
-        ("My weight is 80 kg.", "My height is 180 cm."),
-        ("My budget is 500 euros.", "My budget for the hotel is 100 euros."),
-        ("I am not a nurse and live in Oslo.", "I live in a flat."),
-        ("I live in Oslo.", "My sister lives in Rome."),
-        ("I live in Rome.", "If I live in Oslo one day, I will ski."),
-        ("I live in Rome.", "I live in Oslo when I visit my aunt."),
-        ("I live in Rome.", "I moved to Oslo in 2010."),
-        ("My name is Bob.", "My mother said my name is silly."),
-        ("I live in Oslo.", "I lived in Turin before I moved to Oslo."),
-        ("My budget is 2000 euros for the trip.", "And my budget is 50 euros for the gift."),
-        ("My knee is not sore.", "My knee was sore."),
-    ],
-)
-def test_statements_that_can_both_be_true_both_stay(older: str, newer: str, db: None) -> None:
-    assert {older, newer} <= {fact.quote for fact in held(talked(older, "- Good to know.", newer))}
-
-
-def test_an_answer_is_replaced_whatever_its_question_asks_with(db: None) -> None:
-    state = talked("Plan a party.", "- When is your birthday this year?", "3 May.", "- Fine.", "My birthday is 4 May.")
-
-    assert [fact.quote for fact in held(state)] == ["My birthday is 4 May."]
-
-
-def test_a_question_answered_anew_replaces_the_old_answer(db: None) -> None:
-    state = talked(
-        "Recommend a phone.", "- What is your budget?", "400 euros.", "- And?", "My budget is 500 euros now."
-    )
-
-    assert [fact.quote for fact in held(state)] == ["My budget is 500 euros now."]
-
-
-def test_what_replaces_may_follow_a_question_of_another_kind(db: None) -> None:
-    state = talked("I am vegetarian and live in Oslo.", "- What do you make of it?", "I'm not vegetarian any more.")
-
-    assert [fact.quote for fact in held(state)] == ["I'm not vegetarian any more."]
-
-
-def test_another_persons_statement_replaces_nothing(db: None) -> None:
-    talked("I live in Oslo.")
-    agent, channel = Agent.objects.get(), Channel.objects.get(slug="dm")
-
-    read(agent, channel, say(channel, "Tom", "I live in Bergen."))
-
-    assert len(held(DialogState.objects.get())) == 2
-
-
-def test_what_a_person_pins_holds_again(db: None) -> None:
-    state = talked("I live in Oslo.", "- Good.", "I live in Bergen now.")
-
-    pin(state, next(entry.pk for entry in entries(state, "facts") if entry.until))
-
-    assert [fact.quote for fact in held(state)] == ["I live in Oslo.", "I live in Bergen now."]
-
-
-def test_no_summary_holds_a_statement_that_was_replaced(db: None) -> None:
-    agent, channel = with_swarm(), Channel.objects.get(slug="dm")
-    said = [
-        say(channel, "Mia", text) for text in ("I live in Oslo.", "I live in Bergen now.", *["We walked far."] * 13)
-    ]
-    with updating(agent, channel) as state:
-        for message in said[:2]:
-            add_quoted(state, "facts", [Entry(text=message.text, position=message.position, quote=message.text)], said)
-        state.turn, state.position = 4, said[-1].position
-        queue_summary(state)
-    summarise_one(owner="test")
-
-    quotes = [quote.quote for quote in quotes_of(channel.dialog_summaries.get())]
-
-    assert "I live in Bergen now." in quotes
-    assert "I live in Oslo." not in quotes
 
 
 # -- decisions
@@ -237,7 +118,7 @@ def test_no_summary_holds_a_statement_that_was_replaced(db: None) -> None:
     ],
 )
 def test_a_question_is_no_decision(text: str, db: None) -> None:
-    assert held(talked(text), "decisions") == []
+    assert entries(talked(text), "decisions") == []
 
 
 @pytest.mark.parametrize(
@@ -252,7 +133,7 @@ def test_a_question_is_no_decision(text: str, db: None) -> None:
     ],
 )
 def test_a_decision_is_one(text: str, db: None) -> None:
-    assert [entry.quote for entry in held(talked(text), "decisions")] == [text]
+    assert [entry.quote for entry in entries(talked(text), "decisions")] == [text]
 
 
 # -- units

@@ -17,14 +17,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agents.erasure import ERASED, find_outsider, find_user, forget
-from agents.kit.models import LLMCall
 from agents.models import Agent, Channel, Message, Run
 from agents.swarm.models import DialogEntry, DialogState, DialogSummary, Swarm, SwarmTurn, UserPreferences
 from agents.swarm.phases import ensure_default_swarm
 from agents.swarm.state import Entry, add_quoted, entries, updating
 from tests.api_client import Program, program, refused
 from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
-from tests.declaring import declare
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
@@ -109,49 +107,6 @@ def test_the_second_of_two_editors_is_told(client: Program) -> None:
     client.patch(url, {"enabled": False})
 
     assert client.patch(url, {"enabled": True}, headers={"If-Match": etag}).status_code == 412
-
-
-def test_a_message_is_tried_and_no_row_is_written_but_calls(client: Program, ada: Agent) -> None:
-    swarm = ensure_default_swarm()
-    tables = (Message, Channel, DialogState, SwarmTurn, Run)
-    before = [table.objects.count() for table in tables]
-
-    answer = client.post(
-        f"{SWARMS}{swarm.pk}/try/",
-        {"agent": "ada", "message": "I would like a friendly note about the blue vase from Delft, briefly"},
-    )
-
-    tried = answer.json()
-    assert answer.status_code == 200, tried
-    assert (tried["intent"], tried["calibration"]["length"], tried["heuristic"]) == ("general", "brief", True)
-    assert tried["draft"] == "To sum up, I would take the blue one for 40 euros."
-    assert tried["text"] == "I would take the blue one for 40 euros."
-    assert tried["polished"] == tried["text"]
-    assert tried["steps"] == [{"phase": "post", "text": tried["text"], "why": ""}]
-    assert [table.objects.count() for table in tables] == before
-    assert set(LLMCall.objects.values_list("purpose", flat=True)) == {"swarm"}
-
-
-def test_a_trial_shows_the_question_instead_of_a_draft(client: Program, ada: Agent) -> None:
-    swarm = ensure_default_swarm()
-
-    tried = client.post(f"{SWARMS}{swarm.pk}/try/", {"agent": "ada", "message": "How much ibuprofen should I take?"})
-
-    assert tried.json()["decision"]["kind"] == "clarify"
-    assert (tried.json()["text"][-1], tried.json()["draft"], tried.json()["steps"]) == ("?", "", [])
-
-
-def test_a_trial_is_held_to_the_rules_of_the_agent(
-    client: Program, ada: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    declare(monkeypatch, "swarm_guards", [f"{__name__}.sums_up"])
-    swarm = ensure_default_swarm()
-
-    tried = client.post(f"{SWARMS}{swarm.pk}/try/", {"agent": "ada", "message": "Write me a note on the blue vase"})
-
-    assert tried.json()["text"] == tried.json()["draft"] == ada.sample_lines[0]
-    assert tried.json()["refused"] == tried.json()["steps"]
-    assert "rule" in tried.json()["steps"][0]["why"]
 
 
 def sums_up(agent: Agent) -> list[Callable[[str], bool]]:
@@ -326,19 +281,6 @@ def test_a_prompt_changed_in_the_console_is_a_version_with_its_difference(client
 
     assert "voice, version 2" in plain(page)
     assert "<ins>people" in page
-
-
-def test_the_bench_shows_calibration_draft_and_what_polishing_changed(ada: Agent) -> None:
-    page = f"{page_of(ensure_default_swarm()).removesuffix('change/')}try/"
-    root = signed_in(superuser("c"))
-
-    shown = root.post(page, {"agent": "ada", "message": "Write a short note about the blue vase"}).content.decode()
-    wrong = root.post(page, {"agent": "nobody", "message": "Hello"}).content.decode()
-
-    assert "<del>To sum up" in shown
-    assert "What would be sent" in plain(shown)
-    assert "nobody" in plain(wrong)
-    assert "What would be sent" not in plain(wrong)
 
 
 def test_the_page_of_a_state_shows_entries_with_quotes_and_lets_those_who_may_pin_them(remembered: DialogState) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.kit.text.edits import GUARDS
-from agents.kit.text.reading import read
+from agents.kit.text.reading import parse_text
 from agents.swarm.guards import refusal
 from tests.agents.swarm.edits import (
     HARMFUL,
@@ -50,6 +50,7 @@ REFUSED: list[tuple[str, str, str, str]] = [  # guard, what it names, draft, pol
     ("negations", "no", "There's no cake left.", "There's cake left."),
     ("negations", "never", "He calls on time.", "He never calls on time."),
     ("numbers", "thousands", "Hundreds of people came.", "Thousands of people came."),
+    ("numbers", "5 100", "Two hundred five came.", "Five hundred two came."),
     ("numbers", "0.5", "Half of it is gone.", "A quarter of it is gone."),
     ("modality", "may", "You must wash it.", "You may wash it."),
     ("limits", "at least", "At least 40 came.", "At most 40 came."),
@@ -98,7 +99,7 @@ ALLOWED: list[tuple[str, str]] = [
     ("Doesn't it break?\u200b", "Does it\u00a0not break?"),
     ("We meet on 3 May 2026.", "We meet on May 3rd, 2026."),
     ("We meet on 2026-05-03.", "We meet on the third of May 2026."),
-    ("It was a hundred and five people, or 1,200 dollars.", "It was 105 people, or 1200 dollars."),
+    ("It was 105 people, or 1,200 dollars.", "It was 105 people, or 1200 dollars."),
     ("When Jim arrives, Pam leaves.", "Pam leaves when Jim arrives."),
     ("Because it rained, Kevin ate two cookies.", "Kevin ate two cookies because it rained."),
     ("Well, I really just want the blue folder, you know.", "I want the blue folder."),
@@ -124,7 +125,7 @@ ALLOWED: list[tuple[str, str]] = [
 def test_a_polish_that_changes_what_is_said_is_refused_by_its_guard(
     guard: str, item: str, draft: str, polished: str
 ) -> None:
-    difference = GUARDS[guard](read(draft), read(polished))
+    difference = GUARDS[guard](parse_text(draft), parse_text(polished))
 
     assert difference.lost or difference.added
     if item:

@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message, Run
 from agents.swarm.models import DialogState, SwarmTurn, UserPreferences
-from agents.swarm.polish import Material, _shown
+from agents.swarm.polish import Material, material_prompt
 from agents.turn.pipeline import ToolOutcome
 from tests.agents.swarm.speaking import ANSWER, Mind, asks, with_swarm
 from tests.llm_server import LLMServer
@@ -125,7 +125,7 @@ def test_nothing_in_what_polishers_are_shown_opens_or_closes_a_fence(
     outcomes = [ToolOutcome("log", True, answer), ToolOutcome("log", False, answer)]
     material = Material(message=message + "x", preferences=preference + "x", outcomes=outcomes)
 
-    shown = _shown(draft + "x", material, "0a1b2c3d4e5f")
+    shown = material_prompt(draft + "x", material, "0a1b2c3d4e5f")
 
     assert re.findall(r"<<<(.*?)>>>", shown) == [
         f"{end}{name} 0a1b2c3d4e5f"

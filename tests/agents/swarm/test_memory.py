@@ -17,23 +17,19 @@ from agents.kit.llm.requests import CHARACTERS_PER_TOKEN, LLMRequest
 from agents.kit.models import LLMCall, owner_name
 from agents.models import Agent, Channel, ChannelMember, Message, Run, RunMessage
 from agents.swarm.assign import assign_swarms
-from agents.swarm.memory import (
-    memory_section,
+from agents.swarm.memory import memory_section, recalled, remember, searched, window
+from agents.swarm.models import DialogState, DialogSummary
+from agents.swarm.phases import ensure_default_swarm
+from agents.swarm.state import Entry, StateRefused, add_quoted, advance, edit, entries, folded, pinned, remove, updating
+from agents.swarm.summaries import (
     newest_summary,
     offline,
     queue_summary,
     quotes_of,
-    recalled,
-    remember,
-    searched,
     why_no_summary,
-    window,
     work_one,
     write_summary,
 )
-from agents.swarm.models import DialogState, DialogSummary
-from agents.swarm.phases import ensure_default_swarm
-from agents.swarm.state import Entry, StateRefused, add_quoted, advance, edit, entries, folded, pinned, remove, updating
 from agents.turn import orchestrator
 from agents.turn.pipeline import TraceEntry
 from agents.turn.prompt import Prompt, build_prompt, new_turn

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from agents.kit.models import owner_name
 from agents.models import Agent, Channel, Message, Run
 from agents.turn.orchestrator import start_turn, work_one
-from agents.turn.receive import receive_message, uncalled
+from agents.turn.receive import receive_message, why_nobody_is_called
 from agents.turn.send_message import SendRefused
 from tests.agents.turn import stages
 from tests.agents.turn.playing import join, plays, texts
@@ -54,7 +54,7 @@ def test_a_direct_message_is_saved_and_queues_the_agents_turn(ada: Agent, dm: Ch
         ("@ada, what do you think?", ["ada"]),
         ("What do you think, @ADA?", ["ada"]),
         ("@ada and @bob, please.", ["ada", "bob"]),
-        ("Ask Bob Vance about it.", ["bob"]),
+        ("Ask Bob Vance about it.", []),
         ("bob vance!", ["bob"]),
         ("mail me@ada.example or @ada-lovelace", []),
         ("Bob is not enough, nor is Adabob Vancement.", []),
@@ -83,7 +83,7 @@ def test_elsewhere_those_who_are_named_are_addressed(
         ("Anna, be shorter", []),
         ("Ok. Anna, be shorter", []),
         ("Max, be shorter", []),
-        ("Max, be shorter, and Jim, be funnier", ["jim"]),
+        ("Max, be shorter. Jim, be funnier", ["jim"]),
     ],
 )
 def test_a_first_name_or_alias_set_apart_calls_an_agent_and_one_that_is_shared_calls_nobody(
@@ -137,7 +137,6 @@ def test_a_person_who_once_spoke_under_an_agents_name_does_not_stand_in_its_way(
         ("I asked Mira Vale yesterday", [], "'Mira Vale' is named and not addressed", "write @mira-vale, or"),
         ("What is the dose?", [], "it names none of them", "write @max-1, @max-2, @mira-vale, or"),
         ("Not Mira Vale: dose?", [], "'Mira Vale' is named and not addressed", "@mira-vale"),
-        ("Everyone except Mira Vale: dose?", ["max-1", "max-2"], "", ""),
         ("@mira-vale dose?", ["mira-vale"], "", ""),
         ("@mira dose?", ["mira-vale"], "", ""),
         ("Mira Vale, dose?", ["mira-vale"], "", ""),
@@ -154,8 +153,8 @@ def test_a_message_that_calls_nobody_says_why_and_how_to_call(
     message = receive_message(channel=office, outsider="Zed", text=text)
 
     assert queued() == addressed
-    assert (why in uncalled(message), ways in uncalled(message)) == (True, True)
-    assert (uncalled(message) == "") == bool(addressed)
+    assert (why in why_nobody_is_called(message), ways in why_nobody_is_called(message)) == (True, True)
+    assert (why_nobody_is_called(message) == "") == bool(addressed)
 
 
 def test_a_slug_calls_the_agent_although_a_person_bears_it(office: Channel) -> None:
