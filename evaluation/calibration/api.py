@@ -99,8 +99,9 @@ class Labels(Listed):
         score = EvaluationScore.objects.select_related("evaluation_run").filter(pk=asked.score).first()
         if score is None:
             raise ValidationError({"score": [f"there is no judgement {asked.score}"]})
-        if why := why_not_labelled(score):
-            raise Conflict(f"judgement {score.pk} cannot be labelled: {why}")
+        why_not = why_not_labelled(score)
+        if why_not:
+            raise Conflict(f"judgement {score.pk} cannot be labelled: {why_not}")
         user: User = request.user  # type: ignore[assignment]  # the permission refuses anonymous users
         annotator = user.get_username()
         again = ScoreLabel.objects.filter(evaluation_score=score, annotator=annotator, withdrawn=False).exists()

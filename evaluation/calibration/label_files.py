@@ -1,4 +1,4 @@
-"""Labels from files and to files: CSV with a header, or one JSON object per line. An import is all or nothing; templates are blind."""
+"""Read labels from files and write them: CSV with a header, or a JSON object a line. An import is all or nothing; templates are blind."""
 
 from __future__ import annotations
 
@@ -239,7 +239,8 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
     with transaction.atomic():
         for row in read.rows:
             key = (row.score, row.annotator)
-            score, label = scores.get(row.score), stored.get(key)
+            score = scores.get(row.score)
+            label = stored.get(key)
             first_row = first_rows.setdefault(key, row)
             problem = _row_problem(row, score, label, first_row, replace=replace)
             if problem is not None:

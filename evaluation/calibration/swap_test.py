@@ -305,7 +305,10 @@ def store_swap_tests(*, judge: str, procedure: str, tests: dict[str, SwapTest], 
 
 
 def _stored_form(test: SwapTest) -> SwapShown:
-    by_agent = {one.agent: one.auc for one in test.agents if one.agent and one.auc is not None}
+    by_agent = {}
+    for of_agent in test.agents:
+        if of_agent.agent and of_agent.auc is not None:
+            by_agent[of_agent.agent] = of_agent.auc
     return SwapShown(
         auc=test.auc.value,
         interval=test.auc.interval,

@@ -479,7 +479,8 @@ def find_quote(quote: str, text: str) -> tuple[int, int] | None:
     if not words:
         return None
     pattern = r"\s+".join(_word_pattern(word) for word in words)
-    first_character, last_character = words[0][0], words[-1][-1]
+    first_character = words[0][0]
+    last_character = words[-1][-1]
     # Word boundaries mean something only in scripts with spaces between words.
     if first_character.isascii() and first_character.isalnum():
         pattern = "(?<![a-z0-9])" + pattern

@@ -90,8 +90,9 @@ class Experiments(Rows):
     def resume(self, request: Request, pk: int) -> Response:
         """Go on with what was paused by its budget, or crashed. 202: a worker plays it. 409 when it was cancelled."""
         self.read_body()
+        experiment = self.get_object()
         try:
-            resume_experiment(experiment := self.get_object())
+            resume_experiment(experiment)
         except ExperimentRefused as error:
             raise Conflict(str(error)) from None
         experiment.refresh_from_db()

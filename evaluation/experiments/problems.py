@@ -87,7 +87,8 @@ def _arm_problems(arm: Arm) -> Iterator[ScenarioProblem]:
 
 def _override_problems(arm: Arm) -> Iterator[ScenarioProblem]:
     settings = {name: value for name, value in arm.overrides.items() if name not in TURN_OVERRIDES}
-    if reserved := settings.keys() & set(SET_BY_EXPERIMENT):
+    reserved = settings.keys() & set(SET_BY_EXPERIMENT)
+    if reserved:
         allowed = f"allowed: {', '.join(TURN_OVERRIDES)}, settings"
         yield ScenarioProblem(("overrides",), f"{', '.join(sorted(reserved))}: set by the experiment; {allowed}")
         return
@@ -110,7 +111,9 @@ def _model_problems(arm: Arm) -> Iterator[ScenarioProblem]:
     model = arm.overrides.get("model", "")
     if not isinstance(model, str):
         yield ScenarioProblem(("overrides", "model"), f"{model!r:.80}; allowed: the name of a model")
-    elif model and (problem := problem_of("actor", model)):
+        return
+    problem = problem_of("actor", model) if model else ""
+    if problem:
         yield ScenarioProblem(("overrides", "model"), problem)
 
 

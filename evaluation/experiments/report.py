@@ -161,8 +161,8 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
         arms=arms,
         rows=rows,
         cost_per_point=_cost_per_point(rows),
-        most_for=_largest([one for one in differences if one.difference > 0]),
-        most_against=_largest([one for one in differences if one.difference < 0]),
+        most_for=_largest([conversation for conversation in differences if conversation.difference > 0]),
+        most_against=_largest([conversation for conversation in differences if conversation.difference < 0]),
         published=figures().get(scenario.published, {}),
     )
     if unplayed:
@@ -342,7 +342,7 @@ def _judged_values(
         by_arm = {}
         for arm in scenario.arms:
             scores = values[dimension, arm.name]
-            expected = _expected_scores(dimension, [one for one in environments if one.arm == arm.name])
+            expected = _expected_scores(dimension, arm, environments)
             by_arm[arm.name] = Values(arm.name, dict(scores), expected - _count(scores))
         by_measure[dimension] = by_arm
     return _Judged(by_measure, _to_judge(runs))
@@ -355,10 +355,12 @@ def _to_judge(runs: Sequence[EvaluationRun]) -> str:
     return f"{waiting} of {len(runs)} evaluations to judge" if waiting else ""
 
 
-def _expected_scores(dimension: str, environments: Sequence[ExperimentEnvironment]) -> int:
+def _expected_scores(dimension: str, arm: Arm, environments: Sequence[ExperimentEnvironment]) -> int:
+    """Return how many scores an arm should have: one for each conversation, or one for each agent."""
+    of_arm = [environment for environment in environments if environment.arm == arm.name]
     if dimension in CHANNEL_DIMENSIONS:
-        return len(environments)
-    return sum(len(environment.agents) for environment in environments)
+        return len(of_arm)
+    return sum(len(environment.agents) for environment in of_arm)
 
 
 def _count(scores: Mapping[int, Sequence[float]]) -> int:

@@ -36,7 +36,10 @@ def _callable_as(role: Role) -> AfterValidator:
     """Refuse a model that cannot be called, and, but on the command line, one that is a file on this machine."""
 
     def check(name: str, info: ValidationInfo) -> str:
-        if name and (problem := why_not_callable(role, name, may_be_file=is_local(info))):
+        if not name:
+            return name
+        problem = why_not_callable(role, name, may_be_file=is_local(info))
+        if problem:
             raise not_there(f"{info.field_name} {name[:80]!r}: {problem}")
         return name
 

@@ -62,7 +62,8 @@ Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 
 def _checked_text(text: str) -> str:
     """Return a text that may stand in a prompt, without white space around it."""
-    if fault := fault_of(text):
+    fault = fault_of(text)
+    if fault:
         raise ValueError(fault)
     return text.strip()
 

@@ -228,10 +228,11 @@ def line_of(node: yaml.Node | None, location: Sequence[Any]) -> int | None:
     line = node.start_mark.line + 1 if node is not None else None
     for part in location:
         if isinstance(node, yaml.MappingNode):
-            pair = next(((key, value) for key, value in node.value if key.value == part), None)
-            if pair is None:
+            pairs = [(key, value) for key, value in node.value if key.value == part]
+            if not pairs:
                 return line
-            node, line = pair[1], pair[0].start_mark.line + 1
+            key, node = pairs[0]
+            line = key.start_mark.line + 1
         elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
             node = node.value[part]
             line = node.start_mark.line + 1

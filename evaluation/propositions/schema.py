@@ -233,7 +233,7 @@ if TYPE_CHECKING:
 else:
     DimensionId = Literal[tuple(Dimension.values)]  # a type checker cannot read a computed one
 # The one dimension in which a statistic has a meaning.
-MEASURED_IN = {d.kind.statistic: d.value for d in Dimension if d.kind.statistic}
+MEASURED_IN = {dimension.kind.statistic: dimension.value for dimension in Dimension if dimension.kind.statistic}
 WINDOW_DEFAULTS: dict[str, tuple[int, int]] = {"evaluation": (10, 100), "action": (5, 10)}  # AC-6.0.12
 VARIABLES = ("agent_name", "channel_name", "action")
 AGENT_NAME = "{{agent_name}}"

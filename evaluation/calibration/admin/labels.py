@@ -241,7 +241,9 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
 
     def get_list_display(self, request: HttpRequest) -> Any:
         columns = super().get_list_display(request)
-        return columns if request.user.has_perm(LABELLING) else [name for name in columns if name != "label_link"]
+        if request.user.has_perm(LABELLING):
+            return columns
+        return [name for name in columns if name != "label_link"]
 
     def fill_in(self, rows: list[Any]) -> None:
         """Set how far each annotator is, in two queries for the page."""
@@ -264,7 +266,10 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = DrawForm(request.POST or None, initial={"name": f"labels {LabelSet.objects.count() + 1}"})
-        if request.method == "POST" and form.is_valid() and (label_set := self._draw(request, form)) is not None:
+        label_set = None
+        if request.method == "POST" and form.is_valid():
+            label_set = self._draw(request, form)
+        if label_set is not None:
             text = f"{label_set}: {label_set.drawn.count()} of {label_set.population_size:,} judgements drawn."
             self.message_user(request, text, messages.SUCCESS)
             return HttpResponseRedirect(_url("change", label_set))

@@ -185,7 +185,9 @@ class PropositionForm(forms.Form):
         """Return dimension and level: of the entry, or as they are chosen."""
         if self.entry is not None:
             return self.entry.dimension, self.entry.level
-        return str(self["dimension"].value() or OF_PERSONA), str(self["level"].value() or "evaluation")
+        dimension = self["dimension"].value() or OF_PERSONA
+        level = self["level"].value() or "evaluation"
+        return str(dimension), str(level)
 
     def written_entry(self, *, active: bool) -> dict[str, Any]:
         """Return all that would stand in the file. What was not changed stays as it was written."""
