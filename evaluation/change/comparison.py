@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field, field_seriali
 
 from agents.personas.persona import changes_between
 from evaluation.change.change import ChangeResult, corrected
-from evaluation.change.dimension_pair import NONE_IN_COMMON as NONE_IN_COMMON  # for those who read comparisons
 from evaluation.change.dimension_pair import DimensionPair
 from evaluation.change.lost import Lost, lost_dimensions, lost_propositions
 from evaluation.change.measured import Measured
@@ -144,11 +143,11 @@ class Comparison(BaseModel):
         """Return the changes by dimension, and within it by proposition."""
         by_dimension = {}
         for change in dimensions:
-            propositions = {row.proposition: row for row in self.of(change.dimension)}
+            propositions = {row.proposition: row for row in self.changes_of(change.dimension)}
             by_dimension[change.dimension] = DimensionChange.model_construct(**dict(change), propositions=propositions)
         return by_dimension
 
-    def of(self, dimension: str) -> tuple[ChangeResult, ...]:
+    def changes_of(self, dimension: str) -> tuple[ChangeResult, ...]:
         """Return the changes of a dimension's propositions, worst first."""
         return self.propositions.get(dimension, ())
 

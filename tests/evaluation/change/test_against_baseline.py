@@ -51,9 +51,7 @@ def against_baseline(run: EvaluationRun) -> Comparison:
     return found
 
 
-def test_a_run_is_compared_with_the_baseline_per_dimension_and_proposition_ac_6_5_4(
-    llm_server: LLMServer, ada: Agent
-) -> None:
+def test_a_run_is_compared_with_its_baseline_ac_6_5_4(llm_server: LLMServer, ada: Agent) -> None:
     judge(llm_server, voice=8)
     run_of(ada, "1", is_baseline=True)
     judge(llm_server, voice=2, varied=9)
@@ -93,7 +91,7 @@ def test_a_rule_that_changed_is_seen_though_its_claim_did_not(ada: Agent, propos
     assert against_baseline(run).changed == ("adherence/terse",)
 
 
-def test_without_a_baseline_of_this_judge_and_procedure_there_is_nothing_to_compare_with(
+def test_only_a_baseline_of_the_same_judge_and_procedure_compares(
     llm_server: LLMServer, settings: Settings, ada: Agent
 ) -> None:
     judge(llm_server, voice=8)

@@ -56,7 +56,7 @@ def values(one: History) -> list[float | None]:
     return [point.score for point in one.points]
 
 
-def test_an_imported_log_that_was_measured_once_has_a_point_at_the_time_of_each_message() -> None:
+def test_a_measured_log_has_a_point_at_each_message() -> None:
     ada = make_agent()
     imported(ada, [8, 7, None, 2])
     (one,) = read(ada)
@@ -66,7 +66,7 @@ def test_an_imported_log_that_was_measured_once_has_a_point_at_the_time_of_each_
     assert {point.message for point in one.points} == set(ada.messages.values_list("pk", flat=True))
 
 
-def test_a_rolling_mean_with_its_interval_starts_again_at_the_first_message_of_a_build() -> None:
+def test_a_rolling_mean_starts_again_at_each_build() -> None:
     ada = make_agent()
     imported(ada, [8, 9, 8, 9, 8, 9, 2, 1, 2, 1, 2, 1])
     (one,) = read(ada)
@@ -104,7 +104,7 @@ def test_judges_and_procedures_have_lines_of_their_own_and_models_come_first() -
     assert [one.judged for one in read(ada, judged=WAY)] == [WAY]
 
 
-def test_simulated_speech_swap_tests_samples_by_position_and_unfinished_evaluations_are_left_out() -> None:
+def test_only_completed_evaluations_of_real_speech_are_in_a_history() -> None:
     ada = make_agent()
     for fields in ({"simulated": True}, {"swap_test": "own"}, {"position_bins": [[1, None]]}, {"status": "failed"}):
         imported(ada, [1], **fields)
@@ -123,7 +123,7 @@ def test_what_is_judged_over_a_window_stands_at_its_newest_message() -> None:
     assert (list(one.rolled), one.now) == ([], 6)
 
 
-def test_more_points_than_fit_are_means_of_days_and_lead_to_the_lowest_message() -> None:
+def test_too_many_points_become_means_of_days() -> None:
     ada = make_agent()
     for hour in range(3):
         imported(ada, [9 - hour, 8 - hour, None], start=MONDAY + timedelta(hours=hour))

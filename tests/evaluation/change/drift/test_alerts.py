@@ -50,7 +50,7 @@ def look_at_all() -> None:
         pass
 
 
-def test_a_lasting_fall_is_an_alert_a_log_line_and_a_sentry_event(
+def test_a_lasting_fall_is_reported_to_people_log_and_sentry(
     ada: Agent, nightly: EvaluationSchedule, sentry: Caught, caplog: pytest.LogCaptureFixture
 ) -> None:
     days(nightly, ada, 0, 14, GOOD)
