@@ -123,7 +123,7 @@ class Comparison(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def shown(self) -> list[Shown]:
-        """Return what can be said although there is no difference of scores, what is sure first. Every report begins with it."""
+        """Findings by hits, or of one side alone, where scores do not compare; what is sure first. Every report begins with it."""
         changes = [change for change in self.dimensions if change.dimension not in self.lost_dimensions]
         changes += self.proposition_changes
         findings = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from pytest_django import Settings
@@ -13,11 +12,9 @@ from evaluation.change.choosing import compare_to_baseline
 from evaluation.change.comparison import Comparison
 from evaluation.change.measurements import measurement_of
 from evaluation.models import EvaluationRun
-from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
+from tests.evaluation.change.measured import judge, run_of
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run
-from tests.evaluation.judging import answers
 from tests.factories import MONDAY, make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
@@ -34,15 +31,6 @@ def ada(propositions: PropositionFolder) -> Agent:
         said = {"sent_at": MONDAY + timedelta(days=int(build)), "tags": {"build": build}}
         talk(agent, [f"Line {n} of {build}." for n in range(8)], channel=make_channel(build), **said)
     return agent
-
-
-def run_of(agent: Agent, build: str, **fields: Any) -> EvaluationRun:
-    return capture([RunSpec(agent=agent, where={"build": build}, **fields)])[0].summary.run
-
-
-def judge(llm_server: LLMServer, *, voice: int, mood: int = 6, varied: int = 5) -> None:
-    scores = {"voice": voice, "mood": mood, "varied": varied}
-    llm_server.respond = answers(lambda claim: next(score for name, score in scores.items() if name in claim))
 
 
 def against_baseline(run: EvaluationRun) -> Comparison:

@@ -24,7 +24,7 @@ from evaluation.runs.planning import RunSpec
 from evaluation.runs.schedules import fire_now
 from tests.agents.test_admin_home import HOME
 from tests.console import plain, read, signed_in, superuser
-from tests.evaluation.change.test_against_baseline import judge, run_of
+from tests.evaluation.change.measured import judge, run_of
 from tests.evaluation.change.test_compare_command import document, ran
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run

@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from agents.builds import first_of_tags
 from agents.models import Agent
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, histories
-from evaluation.change.stored import store_ended
-from evaluation.models import EvaluationRun
+from tests.evaluation.change.measured import imported
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
-from tests.factories import MONDAY, make_agent, make_channel, talk
+from tests.factories import MONDAY, make_agent
 
 pytestmark = pytest.mark.django_db
 
 WAY = Judged(judge=LLM, procedure="plumbline")
 DAY = timedelta(days=1)
-
-
-def scored(agent: Agent, score: int | None, *, days_ago: float = 0, build: str = "", **fields: Any) -> EvaluationRun:
-    """An evaluation of one message, said so many days ago."""
-    at = timezone.now() - timedelta(days=days_ago)
-    tags = {"build": build} if build else {}
-    (message,) = talk(agent, [f"Said {days_ago} days ago."], sent_at=at, tags=tags)
-    run = make_run(agent, **fields)
-    make_score(run, score, message=message)
-    store_ended(run)
-    return run
-
-
-def imported(agent: Agent, scores: list[int | None], *, start: datetime = MONDAY, **fields: Any) -> EvaluationRun:
-    """One evaluation of a log, a message a day."""
-    run = make_run(agent, **fields)
-    channel = make_channel(f"{agent.slug}-{run.pk}")
-    for day, score in enumerate(scores):
-        tags = {"build": "40" if day < len(scores) / 2 else "41"}
-        (message,) = talk(agent, [f"Day {day}."], channel=channel, sent_at=start + day * DAY, tags=tags)
-        make_score(run, score, message=message)
-    return run
 
 
 def read(*agents: Agent, **choice: Any) -> list[History]:

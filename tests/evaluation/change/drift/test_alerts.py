@@ -10,7 +10,8 @@ import pytest
 from agents.alerts.models import Alert
 from agents.models import Agent
 from evaluation.change.models import DriftAlert
-from evaluation.change.over_time import look_for_drift, next_to_look_at, series_of
+from evaluation.change.over_time import look_for_drift, next_to_look_at
+from evaluation.change.series import series_of
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs import schedules
 from evaluation.runs.summary import reopen_failed
