@@ -487,7 +487,7 @@ def corrected(
     Args:
         margin: Half-width of "no change", in points.
         kind: What they are, for the reason: ``dimensions``.
-        elsewhere: The p values of other changes that are looked at together with these.
+        elsewhere: The p values of other changes that are corrected together with these.
     """
     p_values = [change.p_value for change in changes if change.p_value is not None]
     p_values += elsewhere

@@ -201,7 +201,7 @@ def compare(baseline: Measurement, candidate: Measurement, *, margin: float = MA
     """Return the change from one measurement to another, per dimension and per proposition.
 
     A dimension's change is that of the propositions that were asked in both and are still the same; where some are not, its scores
-    here are not those of the runs, and a note says so. Several comparisons that are looked at together go through `adjusted` together.
+    here are not those of the runs, and a note says so. Several comparisons that are shown at once go through `adjusted` together.
 
     Args:
         baseline, candidate: What is compared with what.
@@ -378,7 +378,7 @@ def _has_no_digests(measurement: Measurement) -> bool:
 
 # -- many at once
 def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """Return comparisons that are looked at together, see `corrected`: the dimensions of all, and the propositions of all.
+    """Return comparisons corrected together, see `corrected`: the dimensions of all, and the propositions of all.
 
     In each of the two families the chance of any false ``drifted`` is at most 5 %. It may be applied again to more comparisons at once.
     Where a proposition was lost and nothing is significantly worse the verdict is ``not enough data``.

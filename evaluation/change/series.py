@@ -283,6 +283,12 @@ class _Stretch:
     def __init__(
         self, schedule: EvaluationSchedule, dimension: str, runs: Sequence[EvaluationRun], *, agents: int
     ) -> None:
+        """Test the points of these evaluations.
+
+        Args:
+            runs: Oldest first; at least one.
+            agents: How many the schedule measures.
+        """
         self.drops: list[Drop] = []
         self.note = NO_DURATION
         self._runs = runs
@@ -352,6 +358,7 @@ def without_series(agents: Sequence[Agent], series: Iterable[Series]) -> dict[st
 
 
 def _why_no_series(agent: Agent) -> str:
+    """Return how the newest scheduled evaluation of an agent ended."""
     scheduled = EvaluationRun.objects.filter(agent=agent, schedule__isnull=False)
     last = scheduled.order_by("-created_at", "-pk").first()
     if last is None:
