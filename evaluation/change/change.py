@@ -174,6 +174,14 @@ class _SamplePair:
         return _units_of(self.before) | _units_of(self.now)
 
     @property
+    def unit(self) -> str:
+        """Return what the judgements are counted in; messages where the samples differ, or there are none."""
+        if len(self.units) != 1:
+            return "messages"
+        (unit,) = self.units
+        return unit
+
+    @property
     def are_repeats(self) -> bool:
         """Return whether windows were judged as a whole: repeats show the noise of the judge, not how messages vary."""
         return self.units == {"repeats"}
@@ -215,7 +223,7 @@ def change_of(
         verdict="not enough data",
         n=len(_clusters(pair.now)),
         baseline_n=len(_clusters(pair.before)),
-        unit="messages" if len(pair.units) != 1 else next(iter(pair.units)),
+        unit=pair.unit,
     )
     change = change.model_copy(update={"verdict": undecided(change.delta, margin)})
     why = _why_not_scored(before, now, counted=counted) or _why_no_interval(pair, counted=counted, heuristic=heuristic)
@@ -247,7 +255,8 @@ def _tested_change(change: ChangeResult, pair: _SamplePair, margin: float, *, of
         note = NOISE_ALONE
         sd = None
     else:
-        change = decided(change, interval, margin, n=change.n, baseline_n=None if paired else change.baseline_n)
+        baseline_n = None if paired else change.baseline_n
+        change = decided(change, interval, margin, n=change.n, baseline_n=baseline_n)
         note = pair.note
         sd = spread(pair.before, pair.now, paired=paired, unseen=unseen)
     if of_words:
@@ -472,7 +481,7 @@ def _judged_on_one_side(change: ChangeResult, n: int, share: Share | None) -> in
 
 
 def corrected(
-    changes: Sequence[AnyChange], margin: float, what: str, *, elsewhere: Sequence[float] = ()
+    changes: Sequence[AnyChange], margin: float, kind: str, *, elsewhere: Sequence[float] = ()
 ) -> list[AnyChange]:
     """Return the changes with verdicts that allow for all that is compared at once (Holm's correction).
 
@@ -480,13 +489,13 @@ def corrected(
 
     Args:
         margin: Half-width of "no change", in points.
-        what: What they are, for the reason: ``dimensions``.
+        kind: What they are, for the reason: ``dimensions``.
         elsewhere: The p values of other changes that are looked at together with these.
     """
     p_values = [change.p_value for change in changes if change.p_value is not None]
     p_values += elsewhere
     adjusted = dict(zip(p_values, holm(p_values), strict=True))
-    among = f"{len(p_values)} {what}" if len(p_values) > 1 else ""
+    among = f"{len(p_values)} {kind}" if len(p_values) > 1 else ""
     results = []
     for change in changes:
         if change.p_value is not None:

@@ -115,7 +115,8 @@ def of_tags(
     summaries_now = summaries[len(specs) :]
     result = Compared()
     for spec, before, now in zip(specs, summaries_before, summaries_now, strict=True):
-        with result.refusing(spec.target.slug if spec.agent else f"#{spec.target.slug}"):
+        target = spec.target.slug if spec.agent else f"#{spec.target.slug}"
+        with result.refusing(target):
             result.comparisons.append(
                 _compare_tagged(before, now, names=(baseline_name, candidate_name), margin=margin)
             )
@@ -205,7 +206,9 @@ def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimens
     baselines: dict[int, list[Baseline]] = defaultdict(list)
     for row in Baseline.objects.filter(agent__in=[agent.pk for agent in agents]):
         baselines[row.agent_id].append(row)
-    procedures = {row.procedure for rows in baselines.values() for row in rows if row.judge == judge}
+    procedures: set[str] = set()
+    for rows in baselines.values():
+        procedures |= {row.procedure for row in rows if row.judge == judge}
     ways = [Judged(judge=judge, procedure=procedure) for procedure in sorted(procedures)]
     newest = newest_of_ways(list(baselines), ways, dimensions=dimensions)
     result = Compared()

@@ -11,6 +11,7 @@ from evaluation.change.change import ChangeResult, corrected
 from evaluation.change.dimension_pair import NONE_IN_COMMON as NONE_IN_COMMON  # for those who read comparisons
 from evaluation.change.dimension_pair import DimensionPair
 from evaluation.change.lost import Lost, lost_dimensions, lost_propositions
+from evaluation.change.measured import Measured
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.models import is_heuristic
 from evaluation.runs.summary import NOTHING, Share, with_share
@@ -235,13 +236,8 @@ def compare(baseline: Measurement, candidate: Measurement, *, margin: float = MA
         what_is_missing = pair.missing(lost)
         if what_is_missing:
             missing[pair.name] = what_is_missing
-    stale = bool(
-        baseline.persona_digest and candidate.persona_digest and baseline.persona_digest != candidate.persona_digest
-    )
-    persona_changes: tuple[str, ...] = ()
-    if stale:
-        versions = changes_between(candidate.target, baseline.persona_digest, candidate.persona_digest)
-        persona_changes = tuple(str(version) for version in versions)
+    stale = _persona_changed(baseline, candidate)
+    persona_changes = _persona_versions(baseline, candidate) if stale else ()
     comparison = Comparison(
         baseline=baseline,
         candidate=candidate,
@@ -288,6 +284,19 @@ def _check_comparable(baseline: Measurement, candidate: Measurement) -> None:
 
 def _judge_name(measurement: Measurement) -> str:
     return f"{measurement.judge} (heuristic)" if is_heuristic(measurement.judge) else measurement.judge
+
+
+def _persona_changed(baseline: Measurement, candidate: Measurement) -> bool:
+    """Return whether the two were measured under different personas; what is not known is taken to be the same."""
+    if not baseline.persona_digest or not candidate.persona_digest:
+        return False
+    return baseline.persona_digest != candidate.persona_digest
+
+
+def _persona_versions(baseline: Measurement, candidate: Measurement) -> tuple[str, ...]:
+    """Return the versions of the persona that came between, for people."""
+    versions = changes_between(candidate.target, baseline.persona_digest, candidate.persona_digest)
+    return tuple(str(version) for version in versions)
 
 
 def _lost_dimensions(pairs: Iterable[DimensionPair]) -> dict[str, Lost]:
@@ -362,7 +371,9 @@ def _are_of_different_messages(baseline: Measurement, candidate: Measurement) ->
 
 def _has_no_digests(measurement: Measurement) -> bool:
     """Return whether propositions were asked, and it is not known how any of them was worded."""
-    asked = [measured for dimension in measurement.dimensions.values() for measured in dimension.propositions.values()]
+    asked: list[Measured] = []
+    for dimension in measurement.dimensions.values():
+        asked += dimension.propositions.values()
     return bool(asked) and not any(measured.digest for measured in asked)
 
 

@@ -387,11 +387,11 @@ MEASURE_NEWER = "evaluate newer messages, or capture a baseline of older ones (-
 
 def nothing_newer(baselines: Collection[Baseline]) -> str:
     """Return which evaluations could be compared with an agent's baselines, where there is none, and what to do."""
-    how = ", ".join(sorted({b.procedure for b in baselines}))
-    runs = [b.evaluation_run_id for b in baselines]
+    procedures = ", ".join(sorted({baseline.procedure for baseline in baselines}))
+    runs = [baseline.evaluation_run_id for baseline in baselines]
     at = Evidence.objects.filter(evaluation_run__in=runs).aggregate(at=Max("newest_message_at"))["at"]
-    said = f" ({timezone.localtime(at):%Y-%m-%d %H:%M})" if at is not None else ""
-    return f"judged like the baseline ({how}) scored a message newer than the baseline's newest{said}; {MEASURE_NEWER}"
+    when = f" ({timezone.localtime(at):%Y-%m-%d %H:%M})" if at is not None else ""
+    return f"judged like the baseline ({procedures}) scored a message newer than the baseline's newest{when}; {MEASURE_NEWER}"
 
 
 def _age(evidence: Evidence) -> tuple[datetime, int]:

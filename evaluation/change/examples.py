@@ -135,13 +135,13 @@ def print_example(worst: WorstMessage, console: Console, *, skip: Collection[str
     """
     if worst.asked not in skip:
         console.print(f"  “{escape(plain(worst.asked, 200))}”")
-    place = f"{escape(worst.place)} " if worst.place else ""
+    where = f"{escape(worst.place)} " if worst.place else ""
     if worst.text in skip:
-        console.print(f"  {place}scored {worst.score}: the message above")
+        console.print(f"  {where}scored {worst.score}: the message above")
         return
     if worst.heard:
         console.print(f"  [dim]{escape(plain(worst.heard, 150))}[/]")
-    console.print(f"  {place}scored {worst.score}: “{escape(plain(worst.text, 150))}”")
+    console.print(f"  {where}scored {worst.score}: “{escape(plain(worst.text, 150))}”")
 
 
 # -- the best then beside the worst now
@@ -249,7 +249,7 @@ def _tags_since(compared: Sequence[ComparedJudgements]) -> dict[JudgementsKey, T
     Returns:
         By the judgements now.
     """
-    keys = [key for judgements in compared for key in (judgements.before, judgements.now)]
+    keys = [judgements.before for judgements in compared] + [judgements.now for judgements in compared]
     values = _tag_values(keys)
     runs = EvaluationRun.objects.filter(pk__in={run for run, _, _ in keys}).order_by()
     asked_for = dict(runs.values_list("pk", "where"))

@@ -190,7 +190,9 @@ def _read_judgements(
 
 def _has_messages(judgements: Mapping[str, Mapping[str, _PropositionJudgements]]) -> bool:
     """Return whether single messages were judged."""
-    all_judged = [judged for by_proposition in judgements.values() for judged in by_proposition.values()]
+    all_judged: list[_PropositionJudgements] = []
+    for by_proposition in judgements.values():
+        all_judged += by_proposition.values()
     return any(judged.messages for judged in all_judged)
 
 

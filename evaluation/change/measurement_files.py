@@ -30,10 +30,11 @@ class UnreadableFile(ValueError):
 # -- writing
 def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
     """Return the object ``--json`` prints; `channels` are the channels' own runs, whose calls and cost are in none of the agents'."""
-    document: dict[str, Any] = {"judge": judge, "runs": [_run_with_observations(result.summary) for result in results]}
-    channels = [_run_with_observations(summary) for summary in channels_of(result.summary for result in results)]
+    summaries = [result.summary for result in results]
+    document: dict[str, Any] = {"judge": judge, "runs": [_run_with_observations(summary) for summary in summaries]}
+    channels = channels_of(summaries)
     if channels:
-        document["channels"] = channels
+        document["channels"] = [_run_with_observations(summary) for summary in channels]
     return document
 
 
@@ -131,12 +132,15 @@ class _FileJudgements(_Strict):
         for key, values in self.scores.items():
             weight = self.weights.get(key, self.weight)
             observations += [Observation(float(value), weight, key) for value in _as_list(values)]
-        by_message = self.judged is not None and len(observations) <= self.judged
+        if score is None:
+            score = mean_of(observations)
+        if self.judged is None or len(observations) > self.judged:
+            return Measured(score=score, observations=tuple(observations), digest=self.digest)
         return Measured(
-            score=mean_of(observations) if score is None else score,
+            score=score,
             observations=tuple(observations),
-            share=Share(len(observations), self.judged or 0) if by_message else None,
-            by_message=by_message,
+            share=Share(len(observations), self.judged),
+            by_message=True,
             digest=self.digest,
         )
 
@@ -163,14 +167,18 @@ class _FileDimension(_Strict):
             propositions[proposition] = of_proposition.measured(self.propositions.get(proposition))
         score = self.count if name in COUNTED else self.score
         if score is None and name not in COUNTED and name not in BY_MESSAGE:  # unscored, with a statistic that compares
-            score = mean_of(observation for measured in propositions.values() for observation in measured.observations)
-        by_message = [measured for measured in propositions.values() if measured.by_message]
-        shares = [measured.share for measured in by_message if measured.share]
+            score = mean_of(MeasuredDimension(propositions=propositions).sample.observations)
+        shares: list[Share] = []
+        scored_messages: set[object] = set()
+        for measured in propositions.values():
+            if measured.by_message and measured.share:
+                shares.append(measured.share)
+                scored_messages |= {observation.cluster for observation in measured.observations}
         messages = max((share.asked for share in shares), default=0)
-        scored_messages = {observation.cluster for measured in by_message for observation in measured.observations}
+        too_little = self.reason.startswith(TOO_LITTLE)
         return MeasuredDimension(
             score=score,
-            reason=self.reason if self.reason.startswith(TOO_LITTLE) else "",
+            reason=self.reason if too_little else "",
             propositions=propositions,
             messages=messages,
             unscored=max(0, messages - len(scored_messages)),

@@ -121,15 +121,13 @@ def measurement_of_runs(runs: Mapping[str, EvaluationRun]) -> Measurement:
     Args:
         runs: The evaluation of each dimension; at least one, the newest last.
     """
-    parts = _parts_of(runs)
-    if len(parts) == 1:
-        return parts[0]
-    same_scope = len({part.scope for part in parts}) == 1
-    update = {
-        "name": "; ".join(f"{', '.join(part.dimensions)}: {part.name}" for part in parts),
-        "scope": parts[0].scope if same_scope else None,
-    }
-    return _joined(parts).model_copy(update=update)
+    measurements = _measurements_of(runs)
+    if len(measurements) == 1:
+        return measurements[0]
+    names = [f"{', '.join(measurement.dimensions)}: {measurement.name}" for measurement in measurements]
+    scopes = {measurement.scope for measurement in measurements}
+    scope = measurements[0].scope if len(scopes) == 1 else None
+    return _joined(measurements).model_copy(update={"name": "; ".join(names), "scope": scope})
 
 
 def measurement_of_baselines(baselines: Iterable[Baseline], candidate: Measurement | None = None) -> Measurement:
@@ -148,11 +146,11 @@ def measurement_of_baselines(baselines: Iterable[Baseline], candidate: Measureme
         if candidate and row.persona_digest and row.persona_digest != candidate.persona_digest:
             persona_digest = row.persona_digest
             break
-    parts = _parts_of({row.dimension: row.evaluation_run for row in rows})
-    return _joined(parts).model_copy(update={"name": name, "persona_digest": persona_digest})
+    measurements = _measurements_of({row.dimension: row.evaluation_run for row in rows})
+    return _joined(measurements).model_copy(update={"name": name, "persona_digest": persona_digest})
 
 
-def _parts_of(runs: Mapping[str, EvaluationRun]) -> list[Measurement]:
+def _measurements_of(runs: Mapping[str, EvaluationRun]) -> list[Measurement]:
     """Return the measurement of each evaluation, in its dimensions."""
     dimensions: dict[int, list[str]] = {}
     for name, run in runs.items():
@@ -161,17 +159,17 @@ def _parts_of(runs: Mapping[str, EvaluationRun]) -> list[Measurement]:
     return [measurement_of(by_key[pk], dimensions=names) for pk, names in dimensions.items()]
 
 
-def _joined(parts: Sequence[Measurement]) -> Measurement:
+def _joined(measurements: Sequence[Measurement]) -> Measurement:
     """Return measurements of different dimensions as one, the newest last."""
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = joined.extended_by(part)
-    newest = parts[-1]
-    same_tags = all(part.where == newest.where for part in parts)
+    joined = measurements[0]
+    for measurement in measurements[1:]:
+        joined = joined.extended_by(measurement)
+    newest = measurements[-1]
+    same_tags = all(measurement.where == newest.where for measurement in measurements)
     update = {
         "dimensions": joined.dimensions,
         "runs": joined.runs,
         "where": newest.where if same_tags else None,
-        "evaluation_run": newest.evaluation_run if len(parts) == 1 else None,
+        "evaluation_run": newest.evaluation_run if len(measurements) == 1 else None,
     }
     return newest.model_copy(update=update)

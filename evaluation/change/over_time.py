@@ -341,7 +341,7 @@ class _Stretch:
         """
         points = []
         for number, (point, run) in enumerate(zip(self._points, self._runs, strict=True)):
-            shown = SeriesPoint(
+            series_point = SeriesPoint(
                 run=run.pk,
                 time=point.time,
                 score=point.score,
@@ -350,13 +350,13 @@ class _Stretch:
                 restarts=number == 0 and not is_first,
                 persona=run.persona_digest,
             )
-            points.append(shown)
+            points.append(series_point)
         return points
 
 
-def without_series(agents: Sequence[Agent], shown: Iterable[Series]) -> dict[str, str]:
+def without_series(agents: Sequence[Agent], series: Iterable[Series]) -> dict[str, str]:
     """Return by slug of the agents that have no series how their newest scheduled evaluation ended."""
-    with_series = {series.agent.pk for series in shown}
+    with_series = {one_series.agent.pk for one_series in series}
     reasons: dict[str, str] = {}
     for agent in agents:
         if agent.pk not in with_series:

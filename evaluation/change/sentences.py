@@ -65,11 +65,11 @@ def _never_measured(drift: AgentDrift) -> str:
 
 def _main_change(drift: AgentDrift, main: Change) -> str:
     """Return the sentence about the proposition that changed most."""
-    what = _what_changed(main, f"“{_name(drift, main)}”")
+    change = _what_changed(main, f"“{_name(drift, main)}”")
     if drift.state == "possibly drifted":
-        what = f"Possibly {what[0].lower()}{what[1:]}"
+        change = f"Possibly {change[0].lower()}{change[1:]}"
     since = tag_name(main.since) if main.since is not None else drift.baseline_name
-    return f"{what}: {numbers_of(main.result)} since {since}."
+    return f"{change}: {numbers_of(main.result)} since {since}."
 
 
 def _steady(drift: AgentDrift) -> str:
@@ -116,8 +116,8 @@ def _what_is_lacking(drift: AgentDrift) -> str:
 
 def _lost_words(drift: AgentDrift) -> str:
     """Return the propositions of which less than half as much is scored, a few of them by name."""
-    lost = [f"“{_name(drift, each)}” {each.before} → {each.now}" for each in drift.lost[:MOST_LOST]]
-    words = ", ".join(lost)
+    named = [f"“{_name(drift, lost)}” {lost.before} → {lost.now}" for lost in drift.lost[:MOST_LOST]]
+    words = ", ".join(named)
     others = len(drift.lost) - MOST_LOST
     return f"{words} and {others} more" if others > 0 else words
 
@@ -178,9 +178,9 @@ def _what_changed(row: Change, label: str) -> str:
     """Return what a proposition does now. Of an inverted claim a high score says that it does not hold."""
     if (row.points or 0.0) > 0:
         return f"Less {label}" if row.inverted else f"More {label}"
-    held = (row.baseline or 0.0) >= HELD
+    held_before = (row.baseline or 0.0) >= HELD
     holds_no_more = (row.candidate or 0.0) <= HOLDS_NO_MORE
-    if held and holds_no_more:
+    if held_before and holds_no_more:
         return f"Now matches {label}" if row.inverted else f"No longer {label}"
     return f"More {label}" if row.inverted else f"Less {label}"
 

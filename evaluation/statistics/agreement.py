@@ -124,7 +124,8 @@ def _statistic_of_pairs(
     """
     import numpy as np
 
-    a, b = numbers("first rater", first), numbers("second rater", second)
+    a = numbers("first rater", first)
+    b = numbers("second rater", second)
     if a.size != b.size:
         raise ValueError(f"the first rater has {a.size} ratings, the second {b.size}; they must rate the same items")
     if a.size < 2:

@@ -156,7 +156,7 @@ def permutation_p(treatment: Arm, control: Arm, *, seed: int = 0) -> float | Non
 def least_p(pairs: int) -> float:
     """Return the smallest p that `permutation_p` can give for so many pairs: that of the real assignment and its mirror image."""
     if pairs <= MOST_EXACT_PAIRS:
-        return 2 / 2**pairs
+        return 2.0 ** (1 - pairs)
     return 1 / (1 + PERMUTATIONS)
 
 

@@ -61,7 +61,7 @@ class Estimate:
     reason: str = ""
 
 
-def numbers(what: str, values: Sequence[float]) -> Floats:
+def numbers(name: str, values: Sequence[float]) -> Floats:
     """Return the values as an array.
 
     Raises:
@@ -72,7 +72,7 @@ def numbers(what: str, values: Sequence[float]) -> Floats:
     array = np.asarray(values, dtype=np.float64).reshape(-1)
     bad = np.flatnonzero(~np.isfinite(array))
     if bad.size:
-        raise ValueError(f"{what}: number {bad[0] + 1} is {array[bad[0]]}; allowed: finite numbers")
+        raise ValueError(f"{name}: number {bad[0] + 1} is {array[bad[0]]}; allowed: finite numbers")
     return array
 
 
@@ -184,7 +184,8 @@ def cluster_sums(*samples: Sequence[Observation]) -> list[Floats]:
     for cluster in clusters.values():
         table: Hashable = ("joined",) if cluster.stratum in joined else ("own", cluster.stratum)
         tables.setdefault(table, []).append([*cluster.points, *cluster.weights])
-    return [np.array(rows) for rows in sorted(sorted(rows) for rows in tables.values())]
+    sorted_tables = [sorted(rows) for rows in tables.values()]
+    return [np.array(rows) for rows in sorted(sorted_tables)]
 
 
 def _too_small(sizes: Counter[Hashable]) -> set[Hashable]:
@@ -307,7 +308,7 @@ def bootstrap_mean(observations: Sequence[Observation], *, unseen: bool = True, 
     if not tables:
         return Estimate(None, None, 0, "no scores")
     drawn = _draw(tables, resamples)
-    variance = _MeanVariance.of(drawn, least_variance(outcomes_of(tables), unseen=unseen))
+    variance = _variance_of(drawn, least_variance(outcomes_of(tables), unseen=unseen))
     return _estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
 
 
@@ -349,7 +350,7 @@ def bootstrap_difference(
     return _estimate(
         mean_of(now) - mean_of(before),
         drawn_now.replicates - drawn_before.replicates,
-        [_MeanVariance.of(drawn_before, least_before), _MeanVariance.of(drawn_now, least_now)],
+        [_variance_of(drawn_before, least_before), _variance_of(drawn_now, least_now)],
         n=min(drawn_before.clusters, drawn_now.clusters),
     )
 
@@ -367,7 +368,7 @@ def _paired_difference(
     if not tables:
         return Estimate(None, None, 0, "no item has scores in both")
     drawn = _draw(tables, resamples)
-    variance = _MeanVariance.of(drawn, least_variance_of_pairs(tables, unseen=unseen))
+    variance = _variance_of(drawn, least_variance_of_pairs(tables, unseen=unseen))
     return _estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
 
 
@@ -403,28 +404,35 @@ def _draw(tables: Sequence[Floats], resamples: int, *, streams: int = 1, stream:
 
 
 @dataclass(frozen=True, slots=True)
-class _MeanVariance:
-    """The variance of a mean, and its degrees of freedom."""
+class MeanVariance:
+    """The variance of a mean, or of a difference of means, and its degrees of freedom."""
 
     variance: float
-    freedom: int
-
-    @classmethod
-    def of(cls, drawn: _Drawn, least: float) -> _MeanVariance:
-        """Return that of a drawn sample.
-
-        Args:
-            least: The variance between clusters that it has at least.
-        """
-        import numpy as np
-
-        if drawn.freedom < 1:
-            return cls(0.0, drawn.freedom)
-        variance = float(np.var(drawn.replicates)) * drawn.clusters / drawn.freedom
-        return cls(max(variance, least / drawn.clusters), drawn.freedom)
+    freedom: float
 
 
-def _estimate(value: float, replicates: Floats, variances: Sequence[_MeanVariance], *, n: int) -> Estimate:
+def _variance_of(drawn: _Drawn, least: float) -> MeanVariance:
+    """Return the variance of the mean of a drawn sample.
+
+    Args:
+        least: The variance between clusters that it has at least.
+    """
+    import numpy as np
+
+    if drawn.freedom < 1:
+        return MeanVariance(0.0, drawn.freedom)
+    variance = float(np.var(drawn.replicates)) * drawn.clusters / drawn.freedom
+    return MeanVariance(max(variance, least / drawn.clusters), drawn.freedom)
+
+
+def variance_of_difference(means: Sequence[MeanVariance]) -> MeanVariance:
+    """Return the variance of the difference of independent means, with the degrees of freedom of Welch and Satterthwaite."""
+    variance = sum(mean.variance for mean in means)
+    freedom = variance**2 / sum(mean.variance**2 / mean.freedom for mean in means)
+    return MeanVariance(variance, freedom)
+
+
+def _estimate(value: float, replicates: Floats, variances: Sequence[MeanVariance], *, n: int) -> Estimate:
     """Return the value with expanded percentiles of its replicates.
 
     Args:
@@ -435,10 +443,9 @@ def _estimate(value: float, replicates: Floats, variances: Sequence[_MeanVarianc
 
     if any(mean.freedom < 1 for mean in variances):
         return Estimate(value, None, n, "one message: an interval needs at least 2")
-    total = sum(mean.variance for mean in variances)
-    freedom = total**2 / sum(mean.variance**2 / mean.freedom for mean in variances)  # Welch–Satterthwaite
-    t = -float(stdtrit(freedom, (1 - LEVEL) / 2))
-    reach = t * math.sqrt(total)
+    total = variance_of_difference(variances)
+    t = -float(stdtrit(total.freedom, (1 - LEVEL) / 2))
+    reach = t * math.sqrt(total.variance)
     spread = float(np.std(replicates))
     tail = math.erfc(reach / spread / math.sqrt(2)) / 2 if spread else 0.5
     low, high = np.quantile(replicates, [tail, 1 - tail])

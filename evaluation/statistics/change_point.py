@@ -107,25 +107,28 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
     if len(points) <= WARM_UP:
         return Scan((), 0.0, threshold, f"{counted(len(points), 'evaluation')}; at least {WARM_UP + 1} are needed")
     alarms: list[Alarm] = []
-    start = onset = 0
+    start = 0  # of what is compared with: the first evaluation since the last alarm
+    onset = 0  # of a drop that is under suspicion
     statistic = 0.0
     for index in range(len(points)):
         if index - start < WARM_UP:
             onset = index + 1
             continue
-        earlier = slice(start, index)
-        number = _standard_number(scores[earlier], variances[earlier], scores[index], variances[index])
+        number = _standard_number(scores[start:index], variances[start:index], scores[index], variances[index])
         correlation = lag_one(scores[start : max(onset, start + WARM_UP)])
         number /= math.sqrt((1 + correlation) / (1 - correlation))
         statistic = max(0.0, statistic - number - ALLOWANCE)
-        if not statistic:
+        if statistic == 0.0:  # a drop begins with the next evaluation, if at all
             onset = index + 1
-        elif statistic > threshold and onset > start:
-            before = _mean(scores[start:onset], variances[start:onset])
-            after = _mean(scores[onset : index + 1], variances[onset : index + 1])
-            if before - after >= limit:
-                alarms.append(Alarm(index, onset, before, after, correlation))
-                start, statistic = onset, 0.0
+            continue
+        if statistic <= threshold or onset == start:
+            continue
+        before = _mean(scores[start:onset], variances[start:onset])
+        after = _mean(scores[onset : index + 1], variances[onset : index + 1])
+        if before - after >= limit:
+            alarms.append(Alarm(index, onset, before, after, correlation))
+            start = onset
+            statistic = 0.0
     return Scan(tuple(alarms), statistic, threshold)
 
 

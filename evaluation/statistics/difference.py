@@ -12,6 +12,7 @@ from evaluation.statistics.bootstrap import (
     HIGHEST,
     LEVEL,
     Interval,
+    MeanVariance,
     Observation,
     Outcomes,
     cluster_sums,
@@ -19,6 +20,7 @@ from evaluation.statistics.bootstrap import (
     least_variance_of_pairs,
     mean_of,
     outcomes_of,
+    variance_of_difference,
 )
 
 if TYPE_CHECKING:
@@ -133,35 +135,32 @@ def difference_p(baseline: Scores, candidate: Scores, *, paired: bool = False, u
     Returns:
         None for fewer than two clusters in one of the two (paired: fewer than two pairs).
     """
-    delta, variances = _linearised(baseline, candidate, paired=paired, unseen=unseen)
-    return welch_p(delta, variances)
+    from scipy.special import stdtr
+
+    difference = _difference_of(baseline, candidate, paired=paired, unseen=unseen)
+    if difference is None:
+        return None
+    t = abs(difference.value) / math.sqrt(difference.variance.variance)
+    return float(2 * stdtr(difference.variance.freedom, -t))
 
 
 def difference_interval(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen: bool = True) -> Interval:
     """Return the interval that goes with `difference_p`, by Student's t: for many clusters, where resampling would only cost time.
 
-    Both samples have at least two clusters (pairs, when paired).
+    Raises:
+        ValueError: Fewer than two clusters in one of the two (paired: fewer than two pairs).
     """
-    return welch_interval(*_linearised(baseline, candidate, paired=paired, unseen=unseen))
+    difference = _difference_of(baseline, candidate, paired=paired, unseen=unseen)
+    if difference is None:
+        raise ValueError("fewer than two clusters in a sample; allowed: 2 or more")
+    return _student_interval(difference.value, difference.variance)
 
 
-def welch_p(delta: float, variances: Sequence[tuple[float, int]]) -> float | None:
-    """Return the two-sided p of a difference, from the variance of each mean and its degrees of freedom; None where one has no freedom."""
-    from scipy.special import stdtr
-
-    if any(freedom < 1 for _, freedom in variances):
-        return None
-    total, freedom = _welch(variances)
-    return float(2 * stdtr(freedom, -abs(delta) / math.sqrt(total)))
-
-
-def welch_interval(delta: float, variances: Sequence[tuple[float, int]]) -> Interval:
-    """Return the interval that goes with `welch_p`; each variance has a degree of freedom at least."""
+def _student_interval(value: float, variance: MeanVariance) -> Interval:
     from scipy.special import stdtrit
 
-    total, freedom = _welch(variances)
-    reach = -float(stdtrit(freedom, (1 - LEVEL) / 2)) * math.sqrt(total)
-    return Interval(delta - reach, delta + reach)
+    reach = -float(stdtrit(variance.freedom, (1 - LEVEL) / 2)) * math.sqrt(variance.variance)
+    return Interval(value - reach, value + reach)
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
@@ -176,7 +175,7 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
     squares = sum(value**2 for value in values)
     between = max(0.0, squares - total**2 / n) / (n - 1)
     least = least_variance(Outcomes(n, total, squares, min(values), max(values)))
-    interval = welch_interval(total / n, [(max(between, least) / n, n - 1)])
+    interval = _student_interval(total / n, MeanVariance(max(between, least) / n, n - 1))
     return Interval(max(0.0, interval.low), min(HIGHEST, interval.high))
 
 
@@ -212,8 +211,10 @@ def _share_and_interval(counts: tuple[int, int]) -> tuple[float, Interval]:
 
 def error_of(scores: Scores) -> float | None:
     """Return the standard error of a weighted mean in points, clusters drawn, whatever rounding gives; None for fewer than two clusters."""
-    variance, freedom = _variance(cluster_sums(scores), 0.0)
-    return math.sqrt(variance) if freedom else None
+    tables = cluster_sums(scores)
+    if _count(tables) < 2:
+        return None
+    return math.sqrt(_variance(tables, 0.0).variance)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -230,48 +231,57 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _linearised(
-    baseline: Scores, candidate: Scores, *, paired: bool, unseen: bool
-) -> tuple[float, list[tuple[float, int]]]:
-    """Return the difference of the weighted means, and the variance and degrees of freedom of what it is made of."""
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """A difference of two weighted means."""
+
+    value: float
+    variance: MeanVariance
+
+
+def _difference_of(baseline: Scores, candidate: Scores, *, paired: bool, unseen: bool) -> _Difference | None:
+    """Return the difference of the weighted means; None for fewer than two clusters in one of the two (paired: two pairs)."""
     if paired:
         tables = cluster_sums(baseline, candidate)
-        if not tables:
-            return 0.0, [(0.0, 0)]
-        return mean_of(tables), [_variance(tables, least_variance_of_pairs(tables, unseen=unseen))]
+        if _count(tables) < 2:
+            return None
+        variance = _variance(tables, least_variance_of_pairs(tables, unseen=unseen))
+        return _Difference(mean_of(tables), variance)
     before = cluster_sums(baseline)
     now = cluster_sums(candidate)
-    if not before or not now:
-        return 0.0, [(0.0, 0)]
+    if _count(before) < 2 or _count(now) < 2:
+        return None
     outcomes_before = outcomes_of(before)
     outcomes_now = outcomes_of(now)
     variance_before = _variance(before, least_variance(outcomes_before, outcomes_now, unseen=unseen))
     variance_now = _variance(now, least_variance(outcomes_now, outcomes_before, unseen=unseen))
-    return mean_of(now) - mean_of(before), [variance_before, variance_now]
+    return _Difference(mean_of(now) - mean_of(before), variance_of_difference([variance_before, variance_now]))
 
 
-def _variance(tables: Sequence[Floats], least: float) -> tuple[float, int]:
-    """Return the variance of a mean (paired: of the mean difference), that between clusters being `least` at least; and its freedom."""
+def _count(tables: Sequence[Floats]) -> int:
+    """Return how many clusters are in tables as `cluster_sums` makes them."""
+    return sum(len(table) for table in tables)
+
+
+def _variance(tables: Sequence[Floats], least: float) -> MeanVariance:
+    """Return the variance of a weighted mean (of two samples: of the mean difference of pairs), of at least two clusters.
+
+    Args:
+        least: The variance between clusters that is taken at least.
+    """
     import numpy as np
 
-    clusters = sum(len(table) for table in tables)
-    if clusters < 2:
-        return 0.0, 0
     table = np.concatenate(list(tables))
-    half = table.shape[1] // 2
-    sums, weights = table[:, :half], table[:, half:]
+    clusters = len(table)
+    samples = table.shape[1] // 2
+    sums = table[:, :samples]
+    weights = table[:, samples:]
     errors = (sums - weights * (sums.sum(axis=0) / weights.sum(axis=0))) / weights.mean(axis=0)
     deviation = errors[:, 0]
-    if half == 2:  # of pairs
+    if samples == 2:
         deviation = errors[:, 1] - errors[:, 0]
     variance = float((deviation**2).sum()) / (clusters - 1) / clusters
-    return max(variance, least / clusters), clusters - 1
-
-
-def _welch(variances: Sequence[tuple[float, int]]) -> tuple[float, float]:
-    """Return the sum of variances, and its degrees of freedom (Welch–Satterthwaite)."""
-    total = sum(variance for variance, _ in variances)
-    return total, total**2 / sum(variance**2 / freedom for variance, freedom in variances)
+    return MeanVariance(max(variance, least / clusters), clusters - 1)
 
 
 # -- planning

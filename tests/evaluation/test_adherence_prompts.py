@@ -15,10 +15,10 @@ from evaluation.models import EvaluationScore
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import spent_on
 from evaluation.windows import MessageWindow
-from tests.evaluation.change.test_trajectory import HOSTILE
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, prompt_of, tail_of
 from tests.evaluation.measuring import measured
+from tests.evaluation.test_trajectory import HOSTILE
 from tests.factories import MONDAY, make_agent, make_channel, say, speaking, talk
 from tests.llm_server import LLMServer
 from tests.prompt_cache import PromptCache

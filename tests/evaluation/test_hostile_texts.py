@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from evaluation.judge.questions import Question, build_request
 from evaluation.scorers.subjects import Context, Event, Window
-from tests.evaluation.change.test_trajectory import HOSTILE
 from tests.evaluation.test_judge_prompts import ABOUT_A_MESSAGE, LABEL, NONCE, claim, question, texts
+from tests.evaluation.test_trajectory import HOSTILE
 
 # -- hostile texts
 hostile = st.one_of(

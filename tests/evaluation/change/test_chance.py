@@ -84,6 +84,7 @@ def steady(rng: random.Random, target: str, first: int) -> Measurement:
     return measurement({"adherence": rows}, target=target)
 
 
+@pytest.mark.slow
 def test_sixteen_steady_agents_with_ten_propositions_each_are_rarely_accused() -> None:
     """Holm's corrected p alone: the verdict asks for more than that. The figures stand in docs/explanation/scores.md."""
     rng = random.Random(6)
@@ -138,7 +139,7 @@ def noisy(rng: random.Random, mean: float, first: int, *, messages: int, repeats
     return measurement({"adherence": rows})
 
 
-@pytest.mark.parametrize(("messages", "repeats"), [(12, 1), (12, 3), (30, 1)])
+@pytest.mark.parametrize(("messages", "repeats"), [(12, 1), (12, 3), pytest.param(30, 1, marks=pytest.mark.slow)])
 def test_scores_of_one_message_belong_together(messages: int, repeats: int) -> None:
     """95 % intervals (94.7 % in 4,500 trials); were each score counted alone, three times as many would give some 75 %."""
 

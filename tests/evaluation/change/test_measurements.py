@@ -69,6 +69,7 @@ def test_a_measurement_has_the_numbers_of_its_run(
     judged = {len(one.observations) for one in found.dimensions["adherence"].propositions.values()}
     assert judged == {3}, "the mean of the repeats, once"
     assert clusters(found, "fluency") == {"repeat:1", "repeat:2"}
+    assert found.dimensions["fluency"].share == Share(1, 1), "repeats count once"
     assert found.evaluation_run == summary.run.pk
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent
 from agents.personas.persona import TraitValue, save_persona
@@ -16,7 +13,6 @@ from evaluation.change.evidence import judged_ways
 from evaluation.change.models import Baseline
 from evaluation.change.overview import drift_overview
 from evaluation.change.sentences import sentence_of, short_name, why_drifted
-from evaluation.models import EvaluationRun
 from tests.evaluation.change.measured import capture, drift_of, flattened, measure
 from tests.evaluation.judged import LLM, OFFLINE
 from tests.factories import make_agent
@@ -49,17 +45,6 @@ def test_heuristics_and_models_never_share_a_ranking() -> None:
     assert (by_model.judge, by_heuristic.judge) == (LLM, OFFLINE)
     assert [drift.state for drift in drift_overview([ada, bob], by_model).drifts] == ["drifted", "never measured"]
     assert [drift.agent for drift in drift_overview([ada, bob], by_heuristic).drifts] == [ada, bob]
-
-
-def test_other_procedures_failed_runs_samples_by_position_and_earlier_ones_are_no_measurement_since() -> None:
-    ada = make_agent()
-    measure(ada, {"dry": [1] * 8})
-    capture(ada, {"dry": STEADY})
-    measure(ada, {"dry": [1] * 8}, hard=True)
-    measure(ada, {"dry": [1] * 8}, status="failed", overall_score=None)
-    measure(ada, {"dry": [1] * 8}, position_bins=[[1, 5], [6, None]])
-
-    assert drift_of(ada).state == "not measured since"
 
 
 def test_two_builds_are_compared_by_the_evaluations_of_their_messages() -> None:
@@ -109,24 +94,6 @@ def test_simulated_speech_is_not_tested_as_if_its_turns_were_independent() -> No
     measure(ada, {"dry": [1] * 8}, simulated=True)
 
     assert drift_of(ada).state == "possibly drifted"
-
-
-def test_the_number_of_queries_does_not_grow_with_the_agents() -> None:
-    def asked(agents: list[Agent]) -> int:
-        with CaptureQueriesContext(connection) as captured:
-            found = drift_overview(agents, judged_ways()[0])
-        assert len(found.drifts) == len(agents)
-        return len(captured.captured_queries)
-
-    agents = [make_agent(f"agent-{n}") for n in range(6)]
-    grow: Callable[[Agent], EvaluationRun] = flattened
-    grow(agents[0])
-    few = asked(agents[:1])
-    for agent in agents[1:]:
-        grow(agent)
-
-    assert asked(agents) == few
-    assert few <= 16
 
 
 @pytest.fixture

@@ -135,22 +135,20 @@ def test_an_alarm_says_since_when_and_how_much() -> None:
     assert alarm.after - alarm.before == pytest.approx(-1, abs=0.2)
 
 
-def test_one_drop_is_one_alarm() -> None:
-    scan = find_drops(daily(*[7.0, 7.2, 6.9, 7.1] * 5, *[5.0, 5.2, 4.9, 5.1] * 10), every=DAY)
-
-    assert len(scan.alarms) == 1
+AT_5, AT_7, AT_3 = [5.0, 5.2, 4.9, 5.1], [7.0, 7.2, 6.9, 7.1], [3.0, 3.2, 2.9, 3.1]
 
 
-def test_a_second_drop_is_a_second_alarm() -> None:
-    steps = [7.0, 7.2, 6.9, 7.1] * 5 + [5.0, 5.2, 4.9, 5.1] * 5 + [3.0, 3.2, 2.9, 3.1] * 3
-
-    scan = find_drops(daily(*steps), every=DAY)
-
-    assert [alarm.onset for alarm in scan.alarms] == [20, 40]
-
-
-def test_a_rise_is_no_drop() -> None:
-    assert find_drops(daily(*[5.0, 5.2, 4.9, 5.1] * 5, *[7.0, 7.2, 6.9, 7.1] * 5), every=DAY).alarms == ()
+@pytest.mark.parametrize(
+    ("scores", "onsets"),
+    [
+        (AT_7 * 5 + AT_5 * 10, [20]),
+        (AT_7 * 5 + AT_5 * 5 + AT_3 * 3, [20, 40]),
+        (AT_5 * 5 + AT_7 * 5, []),
+    ],
+    ids=["one drop", "two drops", "a rise"],
+)
+def test_each_drop_is_one_alarm_since_it_began(scores: list[float], onsets: list[int]) -> None:
+    assert [alarm.onset for alarm in find_drops(daily(*scores), every=DAY).alarms] == onsets
 
 
 def test_a_sure_but_small_drop_is_no_alarm() -> None:

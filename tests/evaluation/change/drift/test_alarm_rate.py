@@ -8,6 +8,7 @@ import pytest
 
 from tests.bench.drift_alarms import Assumed, delay, false_alarms, per_month
 
+pytestmark = pytest.mark.slow
 QUARTERS = Assumed(days=90, agents=40, dimensions=2, histories=3, seed=11)
 
 

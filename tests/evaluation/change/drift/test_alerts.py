@@ -131,11 +131,11 @@ def test_a_change_that_was_asked_for_starts_the_series_again(
     ada: Agent, nightly: EvaluationSchedule, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     days(nightly, ada, 0, 14, GOOD, **before)
-    days(nightly, ada, 14, 12, LOW, **after)
+    days(nightly, ada, 14, 6, LOW, **after)
 
     (series,) = series_of(ada)
     assert not DriftAlert.objects.exists()
-    assert [point.restarts for point in series.points] == [day == 14 for day in range(26)]
+    assert [point.restarts for point in series.points] == [day == 14 for day in range(20)]
 
 
 def test_judges_schedules_and_agents_have_series_of_their_own(ada: Agent, nightly: EvaluationSchedule) -> None:

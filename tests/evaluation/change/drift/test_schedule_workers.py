@@ -47,6 +47,7 @@ print(done)
 """
 
 
+@pytest.mark.slow
 def test_two_processes_fire_no_schedule_twice(database_file: Path) -> None:
     environment = os.environ | {
         "DATABASE_URL": f"sqlite:///{database_file}",

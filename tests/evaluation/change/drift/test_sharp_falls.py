@@ -102,7 +102,7 @@ def test_one_drop_against_the_baseline_alerts_at_once_and_once(caplog: pytest.Lo
         (STEADY, [6, 5, 6, 7, 6, 5, 6, 6, 7, 6]),  # two points
         (STEADY[:9], LOW),
         (STEADY, LOW[:9]),
-        ([9, 0] * 5, [0, 0, 0, 9, 0, 0, 0, 0, 9, 0]),  # within chance
+        ([9] * 6 + [0] * 4, [9] * 2 + [0] * 8),  # 3.6 points, within chance
     ],
 )
 def test_a_small_fall_few_judgements_or_chance_do_not_alert(before: list[int], now: list[int]) -> None:
