@@ -228,7 +228,7 @@ def _claims(runs: Collection[int]) -> dict[tuple[str, str], Claim]:
     grouped = asked.values_list("dimension", "proposition_id", "inverted").annotate(text=Max("claim"))
     claims = {}
     for dimension, proposition, inverted, text in grouped:
-        claims[dimension, proposition] = Claim(text=text, inverted=inverted)
+        claims[dimension, proposition] = Claim(text=text or proposition, inverted=inverted)
     return claims
 
 
