@@ -33,9 +33,7 @@ class Command(CodedCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "--agent", "--agents", dest="agents", default="all", help="slugs separated by commas, or all (default: all)"
-        )
+        parser.add_argument("--agents", default="all", help="slugs separated by commas, or all (default: all)")
         parser.add_argument("--dimension", default="", help=f"only this one of {', '.join(SCORERS)}")
         parser.add_argument("--schedule", metavar="NAME", help="only what this schedule measured")
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
