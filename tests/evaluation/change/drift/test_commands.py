@@ -196,7 +196,7 @@ def test_drift_without_series_says_how_to_get_some(ada: Agent) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--agent", "nobody"), "no agent 'nobody'; agents: ada"),
+        (("--agents", "nobody"), "no agent 'nobody'; agents: ada"),
         (("--dimension", "charm"), "--dimension 'charm': allowed: adherence"),
         (("--schedule", "x"), "no schedule 'x'; schedules: none yet"),
     ],
