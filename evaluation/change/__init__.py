@@ -13,6 +13,6 @@ In this order data passes through, and the modules are read:
   `examples` adds messages that show them.
 * **Read**: `overview` ranks agents by their rows, `sentences` puts each into words; the admin, the API and the commands show them.
 
-Beside that, `over_time` detects lasting falls in what schedules measure and raises alerts, `history` reads scores for charts, and
-`position` looks for fading within conversations.
+Beside that, `series` detects lasting falls in what schedules measure and `over_time` raises alerts, `history` reads scores for charts,
+and `position` looks for fading within conversations.
 """

@@ -43,11 +43,8 @@ AnyChange = TypeVar("AnyChange", bound="ChangeResult")
 
 def rounded_to(digits: int) -> Any:
     """Return the annotation of a field that is dumped with so many decimals."""
-
-    def dump(number: float | None) -> float | None:
-        return None if number is None else round(number, digits)
-
-    return PlainSerializer(dump)
+    # A lambda has no return type, so that the schema keeps that of the field.
+    return PlainSerializer(lambda number: None if number is None else round(number, digits))
 
 
 def _hits_json(hits: Share | None) -> dict[str, int] | None:
@@ -115,7 +112,7 @@ class ChangeResult(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def delta(self) -> float | None:
-        """Return candidate minus baseline; None when one is missing."""
+        """Candidate minus baseline; None when one is missing."""
         if self.baseline is None or self.candidate is None:
             return None
         return rounded(self.candidate - self.baseline)
@@ -123,7 +120,7 @@ class ChangeResult(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def worse(self) -> bool:
-        """Return whether it got significantly worse. Fewer ideas are not worse: a count goes with how much was said."""
+        """Significantly worse. Fewer ideas are not worse: a count goes with how much was said."""
         return self.verdict == "drifted" and not self.counted
 
     @property
@@ -490,7 +487,7 @@ def corrected(
     Args:
         margin: Half-width of "no change", in points.
         kind: What they are, for the reason: ``dimensions``.
-        elsewhere: The p values of other changes that are looked at together with these.
+        elsewhere: The p values of other changes that are corrected together with these.
     """
     p_values = [change.p_value for change in changes if change.p_value is not None]
     p_values += elsewhere

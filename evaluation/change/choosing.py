@@ -84,7 +84,7 @@ class Compared:
 
 
 # -- what manage.py compare is asked for
-def of_tags(
+def compare_tags(
     specs: Sequence[RunSpec],
     baseline_tags: Mapping[str, str],
     candidate_tags: Mapping[str, str],
@@ -173,7 +173,9 @@ def with_undated(comparison: Comparison) -> Comparison:
     return comparison.model_copy(update={"notes": (*comparison.notes, note)})
 
 
-def of_runs(first: EvaluationRun, second: EvaluationRun, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
+def compare_runs(
+    first: EvaluationRun, second: EvaluationRun, *, margin: float, dimensions: Sequence[str] = ()
+) -> Compared:
     """Compare two runs of one target, the first being the baseline; in all dimensions, or in those named."""
     before = measurement_of(first, dimensions=dimensions or None)
     now = measurement_of(second, dimensions=dimensions or None)
@@ -201,7 +203,9 @@ def against_baselines(runs: Mapping[str, EvaluationRun], *, margin: float) -> Co
     return with_undated(compare(before, now, margin=margin))
 
 
-def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimensions: Sequence[str] = ()) -> Compared:
+def compare_with_baselines(
+    agents: Sequence[Agent], *, judge: str, margin: float, dimensions: Sequence[str] = ()
+) -> Compared:
     """Compare the newest evidence of each agent by this judge with the agent's current baselines."""
     baselines: dict[int, list[Baseline]] = defaultdict(list)
     for row in Baseline.objects.filter(agent__in=[agent.pk for agent in agents]):
@@ -252,7 +256,9 @@ def _with_own_baselines(
     return comparison
 
 
-def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
+def compare_with_file(
+    path: Path, agents: Sequence[Agent] | None, *, margin: float, dimensions: Sequence[str] = ()
+) -> Compared:
     """Compare the evaluation of each agent with the newest judged message with what a file says of the agent.
 
     Args:

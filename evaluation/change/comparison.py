@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field, field_seriali
 
 from agents.personas.persona import changes_between
 from evaluation.change.change import ChangeResult, corrected
-from evaluation.change.dimension_pair import NONE_IN_COMMON as NONE_IN_COMMON  # for those who read comparisons
 from evaluation.change.dimension_pair import DimensionPair
 from evaluation.change.lost import Lost, lost_dimensions, lost_propositions
 from evaluation.change.measured import Measured
@@ -124,7 +123,7 @@ class Comparison(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def shown(self) -> list[Shown]:
-        """Return what can be said although there is no difference of scores, what is sure first. Every report begins with it."""
+        """Findings by hits, or of one side alone, where scores do not compare; what is sure first. Every report begins with it."""
         changes = [change for change in self.dimensions if change.dimension not in self.lost_dimensions]
         changes += self.proposition_changes
         findings = []
@@ -144,11 +143,11 @@ class Comparison(BaseModel):
         """Return the changes by dimension, and within it by proposition."""
         by_dimension = {}
         for change in dimensions:
-            propositions = {row.proposition: row for row in self.of(change.dimension)}
+            propositions = {row.proposition: row for row in self.changes_of(change.dimension)}
             by_dimension[change.dimension] = DimensionChange.model_construct(**dict(change), propositions=propositions)
         return by_dimension
 
-    def of(self, dimension: str) -> tuple[ChangeResult, ...]:
+    def changes_of(self, dimension: str) -> tuple[ChangeResult, ...]:
         """Return the changes of a dimension's propositions, worst first."""
         return self.propositions.get(dimension, ())
 
@@ -202,7 +201,7 @@ def compare(baseline: Measurement, candidate: Measurement, *, margin: float = MA
     """Return the change from one measurement to another, per dimension and per proposition.
 
     A dimension's change is that of the propositions that were asked in both and are still the same; where some are not, its scores
-    here are not those of the runs, and a note says so. Several comparisons that are looked at together go through `adjusted` together.
+    here are not those of the runs, and a note says so. Several comparisons that are shown at once go through `adjusted` together.
 
     Args:
         baseline, candidate: What is compared with what.
@@ -379,7 +378,7 @@ def _has_no_digests(measurement: Measurement) -> bool:
 
 # -- many at once
 def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """Return comparisons that are looked at together, see `corrected`: the dimensions of all, and the propositions of all.
+    """Return comparisons corrected together, see `corrected`: the dimensions of all, and the propositions of all.
 
     In each of the two families the chance of any false ``drifted`` is at most 5 %. It may be applied again to more comparisons at once.
     Where a proposition was lost and nothing is significantly worse the verdict is ``not enough data``.

@@ -13,7 +13,7 @@ from evaluation.statistics.difference import ALPHA, n_to_detect, smallest_detect
 
 
 class Detection(BaseModel):
-    """What one dimension of one comparison can detect, with power 0.8, beside the others it is looked at with.
+    """What one dimension of one comparison can detect, with power 0.8, beside the others that are compared at once.
 
     Attributes:
         smallest: The smallest change in points that these messages would show.
@@ -38,10 +38,10 @@ class Detection(BaseModel):
 def detections(comparisons: Sequence[Comparison], points: float) -> list[Detection]:
     """Return what these comparisons can detect, for each dimension whose spread is known.
 
-    Verdicts allow for all dimensions looked at together; so does this, by Bonferroni's share of the 5 % for each (Holm gives no less).
+    Verdicts are corrected for all dimensions compared at once. So is this, by Bonferroni's share of the 5 % for each (Holm gives no less).
 
     Args:
-        comparisons: Those looked at together.
+        comparisons: Those corrected together.
         points: The size of the change to detect, more than 0.
     """
     tested = 0
@@ -56,6 +56,13 @@ def detections(comparisons: Sequence[Comparison], points: float) -> list[Detecti
 
 
 def _detection(target: str, change: ChangeResult, sd: float, points: float, *, alpha: float) -> Detection:
+    """Return what one comparison can detect.
+
+    Args:
+        sd: Of `change`, where it is known.
+        points: The size of the change to detect.
+        alpha: Chance to detect a change that is not there.
+    """
     needed = n_to_detect(points, sd, alpha=alpha, paired=change.paired)
     needed_now = needed
     if not change.paired and change.baseline_n >= 2:

@@ -196,6 +196,7 @@ class DimensionPair:
         )
 
     def _change_of(self, before: Sample, now: Sample, margin: float, proposition: str = "") -> ChangeResult:
+        """Return the change of scores; of the dimension as a whole where `proposition` is empty."""
         return change_of(
             before,
             now,

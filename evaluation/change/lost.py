@@ -145,6 +145,7 @@ def _p_of_loss(before: ScoredShare, now: ScoredShare) -> float:
 
 
 def _lost(dimension: str, proposition: str, p: float, before: Share, now: Share) -> Lost:
+    """Return a loss with the counts of both shares."""
     return Lost(
         dimension=dimension,
         proposition=proposition,

@@ -1,4 +1,4 @@
-"""Which measurements are compared, what changed between them, and the falls that were found."""
+"""Baselines, which evaluations are newest, what changed between the two, and alerts of drift."""
 
 from __future__ import annotations
 

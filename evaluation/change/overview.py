@@ -303,6 +303,7 @@ def _add_changes(drift: AgentDrift, rows: Iterable[Change], runs: Mapping[int, E
 
 
 def _add_dimension(drift: AgentDrift, row: Change, runs: Mapping[int, EvaluationRun]) -> None:
+    """Add the change of a dimension as a whole."""
     drift.is_measured = True
     if runs:
         drift.baseline_runs[row.dimension] = runs[row.baseline_run_id]
@@ -315,6 +316,7 @@ def _add_dimension(drift: AgentDrift, row: Change, runs: Mapping[int, Evaluation
 
 
 def _add_proposition(drift: AgentDrift, row: Change) -> None:
+    """Add the change of a proposition."""
     if row.points is not None:
         drift.propositions.append(row)
     if row.lost is not None:

@@ -164,7 +164,7 @@ def _halved(comparison: Comparison, dimension: str) -> tuple[Share, Share] | Non
     measured_now = comparison.candidate.dimensions[dimension].propositions
     before = NOTHING
     now = NOTHING
-    for result in comparison.of(dimension):
+    for result in comparison.changes_of(dimension):
         proposition = result.proposition
         by_message = measured_before[proposition].by_message and measured_now[proposition].by_message
         if by_message and result.hits is None:

@@ -184,7 +184,7 @@ def _notes_on_propositions(result: AgentResult, comparison: Comparison) -> Itera
         if not _differ(change.candidate, result.score(name)) and not _differ(change.baseline, baseline.score):
             continue
         scored = [measured for measured in candidate.propositions.values() if measured.score is not None]
-        compared = [proposition for proposition in comparison.of(name) if proposition.delta is not None]
+        compared = [proposition for proposition in comparison.changes_of(name) if proposition.delta is not None]
         scores = f"{change.baseline:.1f} → {change.candidate:.1f}"
         yield f"{name}: the change is over {len(compared)} of {len(scored)} propositions, {scores}"
 

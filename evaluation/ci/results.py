@@ -121,7 +121,7 @@ class AgentResult:
 
     def proposition_changes(self, dimension: str) -> Sequence[ChangeResult]:
         """Return how the propositions of a dimension changed since the baseline, worst first; none without one."""
-        return self.comparison.of(dimension) if self.comparison else ()
+        return self.comparison.changes_of(dimension) if self.comparison else ()
 
     def missing(self, dimension: str) -> str:
         """Return what is missing to compare a dimension, and the next step; empty where it is compared."""

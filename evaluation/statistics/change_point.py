@@ -135,7 +135,7 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
 def lag_one(scores: Floats) -> float:
     """Return the correlation of each score with the one before it, 0 to 0.9.
 
-    The estimate of n scores is too low by about (1 + 4r) / n (Kendall, Biometrika 41, 1954, 403–404), which is put right. Few scores say
+    The estimate of n scores is too low by about (1 + 4r) / n (Kendall, Biometrika 41, 1954, 403–404), which is corrected. Few scores say
     little of it: as much as eight scores would say counts for a correlation of 0.5, so that a young series is taken with caution.
     """
     n = scores.size

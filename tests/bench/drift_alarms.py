@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import TYPE_CHECKING
 
-from evaluation.change.over_time import AGENTS
+from evaluation.change.series import AGENTS
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.change_point import DAYS_PER_MONTH, FALSE_ALARMS_PER_MONTH, Point, find_drops
 from evaluation.statistics.difference import error_of

@@ -20,7 +20,7 @@ from tests.correction.ledger import call
 from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
 from tests.e2e.test_console import HOSTILE
-from tests.evaluation.change.test_history import scored
+from tests.evaluation.change.measured import scored
 from tests.evaluation.judged import LLM, make_baseline, make_score
 from tests.factories import make_agent, talk
 

@@ -21,8 +21,7 @@ from evaluation.change.models import DriftAlert
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
 from tests.console import HOSTILE, drawn, page_of, plain, queries, read, signed_in, staff, superuser, viewer
-from tests.evaluation.change.measured import capture, flattened, measure
-from tests.evaluation.change.test_history import scored
+from tests.evaluation.change.measured import capture, flattened, measure, scored
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
 from tests.factories import make_agent

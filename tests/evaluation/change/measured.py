@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
+
+from django.utils import timezone
 
 from agents.models import Agent, Message
 from agents.personas.persona import current_digest
@@ -11,8 +14,14 @@ from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import AgentDrift, drift_overview
 from evaluation.change.stored import refresh_changes, store_ended
 from evaluation.models import EvaluationRun, EvaluationScore
-from tests.evaluation.judged import LLM, make_baseline, make_run
-from tests.factories import make_channel, talk
+from evaluation.runs.execute import capture as captured
+from evaluation.runs.planning import RunSpec
+from tests.evaluation.judged import LLM, make_baseline, make_run, make_score
+from tests.evaluation.judging import answers
+from tests.factories import MONDAY, make_channel, talk
+from tests.llm_server import LLMServer
+
+DAY = timedelta(days=1)
 
 Scores = Mapping[str, Sequence[int]]
 
@@ -65,3 +74,35 @@ def store_all(*agents: Agent) -> None:
     for run in EvaluationRun.objects.filter(agent__in=agents, status="completed"):
         store_ended(run)
     refresh_changes()
+
+
+# -- judged by the stand-in model, or as rows at a time
+def run_of(agent: Agent, build: str, **fields: Any) -> EvaluationRun:
+    return captured([RunSpec(agent=agent, where={"build": build}, **fields)])[0].summary.run
+
+
+def judge(llm_server: LLMServer, *, voice: int, mood: int = 6, varied: int = 5) -> None:
+    scores = {"voice": voice, "mood": mood, "varied": varied}
+    llm_server.respond = answers(lambda claim: next(score for name, score in scores.items() if name in claim))
+
+
+def scored(agent: Agent, score: int | None, *, days_ago: float = 0, build: str = "", **fields: Any) -> EvaluationRun:
+    """An evaluation of one message, said so many days ago."""
+    at = timezone.now() - timedelta(days=days_ago)
+    tags = {"build": build} if build else {}
+    (message,) = talk(agent, [f"Said {days_ago} days ago."], sent_at=at, tags=tags)
+    run = make_run(agent, **fields)
+    make_score(run, score, message=message)
+    store_ended(run)
+    return run
+
+
+def imported(agent: Agent, scores: list[int | None], *, start: datetime = MONDAY, **fields: Any) -> EvaluationRun:
+    """One evaluation of a log, a message a day."""
+    run = make_run(agent, **fields)
+    channel = make_channel(f"{agent.slug}-{run.pk}")
+    for day, score in enumerate(scores):
+        tags = {"build": "40" if day < len(scores) / 2 else "41"}
+        (message,) = talk(agent, [f"Day {day}."], channel=channel, sent_at=start + day * DAY, tags=tags)
+        make_score(run, score, message=message)
+    return run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from pytest_django import Settings
@@ -13,11 +12,9 @@ from evaluation.change.choosing import compare_to_baseline
 from evaluation.change.comparison import Comparison
 from evaluation.change.measurements import measurement_of
 from evaluation.models import EvaluationRun
-from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
+from tests.evaluation.change.measured import judge, run_of
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run
-from tests.evaluation.judging import answers
 from tests.factories import MONDAY, make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
@@ -36,24 +33,13 @@ def ada(propositions: PropositionFolder) -> Agent:
     return agent
 
 
-def run_of(agent: Agent, build: str, **fields: Any) -> EvaluationRun:
-    return capture([RunSpec(agent=agent, where={"build": build}, **fields)])[0].summary.run
-
-
-def judge(llm_server: LLMServer, *, voice: int, mood: int = 6, varied: int = 5) -> None:
-    scores = {"voice": voice, "mood": mood, "varied": varied}
-    llm_server.respond = answers(lambda claim: next(score for name, score in scores.items() if name in claim))
-
-
 def against_baseline(run: EvaluationRun) -> Comparison:
     found = compare_to_baseline(run)
     assert found is not None
     return found
 
 
-def test_a_run_is_compared_with_the_baseline_per_dimension_and_proposition_ac_6_5_4(
-    llm_server: LLMServer, ada: Agent
-) -> None:
+def test_a_run_is_compared_with_its_baseline_ac_6_5_4(llm_server: LLMServer, ada: Agent) -> None:
     judge(llm_server, voice=8)
     run_of(ada, "1", is_baseline=True)
     judge(llm_server, voice=2, varied=9)
@@ -93,7 +79,7 @@ def test_a_rule_that_changed_is_seen_though_its_claim_did_not(ada: Agent, propos
     assert against_baseline(run).changed == ("adherence/terse",)
 
 
-def test_without_a_baseline_of_this_judge_and_procedure_there_is_nothing_to_compare_with(
+def test_only_a_baseline_of_the_same_judge_and_procedure_compares(
     llm_server: LLMServer, settings: Settings, ada: Agent
 ) -> None:
     judge(llm_server, voice=8)

@@ -44,7 +44,7 @@ def scores(llm_server: LLMServer, *, voice: int, varied: int) -> None:
     llm_server.respond = answers(lambda claim: voice if "voice" in claim else varied)
 
 
-def test_a_capture_becomes_the_baseline_of_each_dimension_ac_6_5_1_ac_6_5_3(llm_server: LLMServer, ada: Agent) -> None:
+def test_a_capture_is_the_baseline_of_each_dimension_ac_6_5_1(llm_server: LLMServer, ada: Agent) -> None:
     scores(llm_server, voice=8, varied=4)
 
     run = captured(ada).summary.run

@@ -52,7 +52,7 @@ def test_holm_gives_what_r_gives() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
-def test_a_difference_that_chance_explains_among_many_is_taken_back_and_says_so() -> None:
+def test_a_verdict_that_chance_explains_among_many_is_taken_back() -> None:
     alone = compare(adherence(BEFORE), adherence([6, 7, 5, 7, 5, 7, 7, 6], first=1000))
     assert only(alone).verdict == "drifted"
     calm = [

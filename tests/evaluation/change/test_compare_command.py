@@ -22,8 +22,9 @@ from evaluation.change.measurements import Measurement
 from evaluation.change.models import DriftAlert
 from evaluation.models import EvaluationRun
 from tests.agents.test_seed import CAST
+from tests.evaluation.change.measured import judge, run_of
 from tests.evaluation.change.samples import OFFLINE, adherence, measurement, of
-from tests.evaluation.change.test_against_baseline import ada, judge, run_of
+from tests.evaluation.change.test_against_baseline import ada
 from tests.evaluation.change.test_planted_drift import LOSE_THEIR_VOICE
 from tests.evaluation.ci.building import own_bot
 from tests.evaluation.conftest import PropositionFolder

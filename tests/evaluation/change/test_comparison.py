@@ -205,7 +205,7 @@ def test_a_persona_edited_since_makes_the_comparison_stale() -> None:
     assert not compare(before, now.model_copy(update={"persona_digest": ""})).stale, "not known is not edited"
 
 
-def test_propositions_of_unknown_wording_are_taken_to_be_the_same_and_it_is_said() -> None:
+def test_propositions_of_unknown_wording_are_compared_with_a_note() -> None:
     before = measurement({"adherence": {"voice": of(HIGH)}}, digests={"voice": ""})
 
     found = compare(before, adherence(LOW, first=11))
@@ -231,7 +231,7 @@ def _by_message(scores: list[int], messages: int) -> Measured:
 
 
 def stock_of(comparison: Comparison) -> Any:
-    return next(row for row in comparison.of("adherence") if row.proposition == "stock")
+    return next(row for row in comparison.changes_of("adherence") if row.proposition == "stock")
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_hits_are_in_one_family_with_the_other_propositions() -> None:
     assert beside.p_adjusted == pytest.approx(2 * alone.p_adjusted)
 
 
-def test_what_scores_both_ways_and_what_a_model_judged_is_compared_by_scores() -> None:
+def test_scores_both_ways_and_scores_of_models_are_compared() -> None:
     both_ways = compare(cued([1, 8, 8, 1], 28), cued([1, 1, 8, 1], 24))
     by_a_model = compare(cued([], 28, judge=LLM), cued([1] * 7, 24, judge=LLM))
 
@@ -301,7 +301,7 @@ def test_a_lost_score_says_that_its_figures_leave_hits_out(hits: int) -> None:
     assert ("without what is compared by hits" in str(found)) is bool(hits)
 
 
-def test_cues_for_a_proposition_that_are_gone_are_a_loss_and_no_fewer_hits() -> None:
+def test_lost_supporting_cues_are_a_loss_of_data() -> None:
     found = compare(cued([8] * 20 + [1], 28), cued([], 24))
 
     assert stock_of(found).hits is None

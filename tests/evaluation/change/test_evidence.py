@@ -24,7 +24,7 @@ from evaluation.runs.planning import RunSpec
 from evaluation.runs.schedules import fire_now
 from tests.agents.test_admin_home import HOME
 from tests.console import plain, read, signed_in, superuser
-from tests.evaluation.change.test_against_baseline import judge, run_of
+from tests.evaluation.change.measured import judge, run_of
 from tests.evaluation.change.test_compare_command import document, ran
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run
@@ -154,9 +154,7 @@ def test_what_judged_no_newer_message_hides_no_drift(
     assert chosen() == {"adherence": drifted.pk, "fluency": drifted.pk}
 
 
-def test_newer_messages_say_how_it_is_now_and_of_the_same_messages_the_newest_evaluation(
-    drifted: EvaluationRun, ada: Agent
-) -> None:
+def test_newest_messages_win_then_the_newest_evaluation_of_them(drifted: EvaluationRun, ada: Agent) -> None:
     again = run_of(ada, "2", seed=3)
     assert chosen() == dict.fromkeys(("adherence", "fluency"), again.pk)
 
@@ -184,9 +182,7 @@ def test_each_dimension_has_its_own_newest_evaluation(drifted: EvaluationRun, ad
     assert "; fluency: build 3, " in page
 
 
-def test_a_baseline_of_old_messages_that_is_captured_later_does_not_undo_the_drift(
-    drifted: EvaluationRun, ada: Agent
-) -> None:
+def test_a_later_baseline_of_old_messages_keeps_the_drift(drifted: EvaluationRun, ada: Agent) -> None:
     run_of(ada, "1", is_baseline=True, seed=2)
     assert overview().state == "drifted"
 

@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from agents.builds import first_of_tags
 from agents.models import Agent
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, histories
-from evaluation.change.stored import store_ended
-from evaluation.models import EvaluationRun
+from tests.evaluation.change.measured import imported
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
-from tests.factories import MONDAY, make_agent, make_channel, talk
+from tests.factories import MONDAY, make_agent
 
 pytestmark = pytest.mark.django_db
 
 WAY = Judged(judge=LLM, procedure="plumbline")
 DAY = timedelta(days=1)
-
-
-def scored(agent: Agent, score: int | None, *, days_ago: float = 0, build: str = "", **fields: Any) -> EvaluationRun:
-    """An evaluation of one message, said so many days ago."""
-    at = timezone.now() - timedelta(days=days_ago)
-    tags = {"build": build} if build else {}
-    (message,) = talk(agent, [f"Said {days_ago} days ago."], sent_at=at, tags=tags)
-    run = make_run(agent, **fields)
-    make_score(run, score, message=message)
-    store_ended(run)
-    return run
-
-
-def imported(agent: Agent, scores: list[int | None], *, start: datetime = MONDAY, **fields: Any) -> EvaluationRun:
-    """One evaluation of a log, a message a day."""
-    run = make_run(agent, **fields)
-    channel = make_channel(f"{agent.slug}-{run.pk}")
-    for day, score in enumerate(scores):
-        tags = {"build": "40" if day < len(scores) / 2 else "41"}
-        (message,) = talk(agent, [f"Day {day}."], channel=channel, sent_at=start + day * DAY, tags=tags)
-        make_score(run, score, message=message)
-    return run
 
 
 def read(*agents: Agent, **choice: Any) -> list[History]:
@@ -56,7 +32,7 @@ def values(one: History) -> list[float | None]:
     return [point.score for point in one.points]
 
 
-def test_an_imported_log_that_was_measured_once_has_a_point_at_the_time_of_each_message() -> None:
+def test_a_measured_log_has_a_point_at_each_message() -> None:
     ada = make_agent()
     imported(ada, [8, 7, None, 2])
     (one,) = read(ada)
@@ -66,7 +42,7 @@ def test_an_imported_log_that_was_measured_once_has_a_point_at_the_time_of_each_
     assert {point.message for point in one.points} == set(ada.messages.values_list("pk", flat=True))
 
 
-def test_a_rolling_mean_with_its_interval_starts_again_at_the_first_message_of_a_build() -> None:
+def test_a_rolling_mean_starts_again_at_each_build() -> None:
     ada = make_agent()
     imported(ada, [8, 9, 8, 9, 8, 9, 2, 1, 2, 1, 2, 1])
     (one,) = read(ada)
@@ -104,7 +80,7 @@ def test_judges_and_procedures_have_lines_of_their_own_and_models_come_first() -
     assert [one.judged for one in read(ada, judged=WAY)] == [WAY]
 
 
-def test_simulated_speech_swap_tests_samples_by_position_and_unfinished_evaluations_are_left_out() -> None:
+def test_only_completed_evaluations_of_real_speech_are_in_a_history() -> None:
     ada = make_agent()
     for fields in ({"simulated": True}, {"swap_test": "own"}, {"position_bins": [[1, None]]}, {"status": "failed"}):
         imported(ada, [1], **fields)
@@ -123,7 +99,7 @@ def test_what_is_judged_over_a_window_stands_at_its_newest_message() -> None:
     assert (list(one.rolled), one.now) == ([], 6)
 
 
-def test_more_points_than_fit_are_means_of_days_and_lead_to_the_lowest_message() -> None:
+def test_too_many_points_become_means_of_days() -> None:
     ada = make_agent()
     for hour in range(3):
         imported(ada, [9 - hour, 8 - hour, None], start=MONDAY + timedelta(hours=hour))

@@ -128,7 +128,7 @@ def test_counts_are_the_runs_counts_and_a_repeat_each() -> None:
     assert [o.value for o in found.dimensions["ideas_quantity"].sample.observations] == [4, 9, 6]
 
 
-def test_the_same_message_has_the_same_key_in_every_run_and_another_text_another(ada: Agent) -> None:
+def test_a_message_has_the_same_key_in_every_run(ada: Agent) -> None:
     message = Message.objects.filter(agent=ada).first()
     keys = []
     for _ in range(2):
@@ -233,7 +233,7 @@ def test_what_a_capture_prints_is_read_back_as_the_same_measurement(
     assert (change.delta, change.paired, change.n) == (0.0, True, 3), "the same messages, known again by their keys"
 
 
-def test_a_file_has_the_shares_of_its_evaluation_and_what_was_never_scored(
+def test_a_file_has_the_scored_shares_of_its_evaluation(
     propositions: PropositionFolder, settings: Settings, tmp_path: Path
 ) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 STEADY = [7, 8] * 8
 
 
-def test_those_who_lost_most_stand_first_and_those_of_whom_nothing_is_known_last() -> None:
+def test_agents_are_ranked_by_what_they_lost() -> None:
     bob, cleo, ada, dan, eve = map(make_agent, ("bob", "cleo", "ada", "dan", "eve"))
     flattened(ada)
     capture(bob, {"dry": STEADY})
@@ -178,7 +178,9 @@ def test_a_dimension_has_the_verdict_that_compare_gives(
     drift = drift_of(ada)
     assert list(drift.dimensions) == list(compared.dimensions)
     assert all(change.interval is not None for change in drift.dimensions)
-    propositions = {change.proposition: change for change in compared.of("adherence") if change.points is not None}
+    propositions = {
+        change.proposition: change for change in compared.changes_of("adherence") if change.points is not None
+    }
     assert {row.proposition: row.result for row in drift.propositions} == propositions
 
 
@@ -279,5 +281,5 @@ def test_an_edit_of_the_persona_between_the_two_is_noticed(ada: Agent) -> None:
         ("default-", "default"),
     ],
 )
-def test_a_claim_is_called_by_its_own_id_without_what_all_ids_begin_with(proposition: str, name: str) -> None:
+def test_a_proposition_is_called_by_its_id_without_prefixes(proposition: str, name: str) -> None:
     assert short_name(proposition, "ada", "fluency") == name

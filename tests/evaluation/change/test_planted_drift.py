@@ -35,7 +35,7 @@ def drop(scores: dict[str, float]) -> float:
     return scores["40"] - scores["41"]
 
 
-def test_adherence_falls_by_two_points_for_those_who_lose_their_voice_and_for_nobody_else() -> None:
+def test_adherence_falls_by_two_points_where_drift_was_planted_alone() -> None:
     specs = [RunSpec(agent=a, dimensions=("adherence",), samples=100) for a in Agent.objects.order_by("slug")]
 
     drops = {
@@ -49,7 +49,7 @@ def test_adherence_falls_by_two_points_for_those_who_lose_their_voice_and_for_no
     assert {slug for slug, points in drops.items() if abs(points) >= 2} == LOSE_THEIR_VOICE, drops
 
 
-def test_fluency_surely_falls_for_the_one_who_repeats_himself_and_for_nobody_else() -> None:
+def test_fluency_falls_significantly_where_repetition_was_planted_alone() -> None:
     """No score says that thoughts are not repeated; what repeats words is scored, and the fall is sure by the messages alone."""
     measured: dict[str, dict[str, RunSummary]] = {slug: {} for slug in CAST}
     for build in ("40", "41"):
@@ -72,7 +72,7 @@ def test_fluency_surely_falls_for_the_one_who_repeats_himself_and_for_nobody_els
     assert (change.verdict, change.delta is not None and change.delta < -6) == ("drifted", True)
 
 
-def test_consistency_is_low_for_those_who_lose_their_voice_and_high_for_the_others_and_for_earlier_weeks() -> None:
+def test_consistency_is_low_where_drift_was_planted_alone() -> None:
     """Build 41 against build 40; and, as the steady window, the last messages of build 40 against those before them, where they are ten."""
     now: dict[str, float] = {}
     steady: dict[str, float] = {}

@@ -18,6 +18,7 @@ from evaluation.scorers.subjects import Bin, parse_bins, positions_of, sample_by
 from evaluation.windows import MessageWindow, parse_window
 from tests.evaluation.change.talking import BINS, chat
 from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judged import make_run, make_score
 from tests.evaluation.judging import answers, tail_of
 from tests.evaluation.measuring import measured
 from tests.factories import make_agent, make_channel, say, talk
@@ -74,7 +75,7 @@ def per_bin(agent: Agent, drawn: list[int]) -> list[int]:
     return [sum(first <= position <= (last or position) for position in found) for first, last in BINS]
 
 
-def test_a_position_is_the_rank_among_the_agents_own_messages_in_that_channel() -> None:
+def test_a_position_counts_the_agents_own_messages_in_a_channel() -> None:
     ada, bea = make_agent("ada"), make_agent("bea")
     office, attic = make_channel("office"), make_channel("attic")
     say(office, bea, "first")
@@ -225,6 +226,19 @@ def test_stretches_that_no_conversation_joins_are_not_compared_within(llm_server
 
     assert [row.messages for row in found.bins] == [3, 2, 0, 0]
     assert found.within.interval_note == "no conversation has scores in both stretches"
+
+
+def test_a_long_conversation_weighs_no_more_than_a_short_one() -> None:
+    ada = make_agent("ada")
+    run = make_run(ada)
+    for lines, late in ((10, 8), (3, 2)):
+        spoken = chat(ada, f"of-{lines}", lines).messages.filter(agent=ada).order_by("position")
+        for position, message in enumerate(spoken, 1):
+            make_score(run, 8 if position <= 2 else late, message=message)
+
+    within = position_profile(run, parse_bins("1-2,3+")).dimensions["adherence"].within
+
+    assert (within.baseline, within.candidate, within.conversations) == (8.0, 5.0, 2)
 
 
 def test_judgements_that_could_not_be_made_are_counted_not_guessed(llm_server: LLMServer, speaker: Agent) -> None:

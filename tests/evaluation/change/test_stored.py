@@ -91,7 +91,7 @@ def _by_name(dimensions: dict[str, Any], *, like: dict[tuple[str, str], Any]) ->
     return {key: {name: changes[key][name] for name in figures} for key, figures in like.items()}
 
 
-def test_what_is_read_of_many_agents_takes_as_many_statements_as_of_one() -> None:
+def test_many_agents_take_as_many_statements_as_one() -> None:
     agents = [make_agent(f"agent-{n}") for n in range(6)]
     for agent in agents:
         flattened(agent)
@@ -106,7 +106,7 @@ def test_what_is_read_of_many_agents_takes_as_many_statements_as_of_one() -> Non
 
 
 # -- which rows say how an agent is now
-def test_an_evaluation_that_ends_takes_the_place_of_the_one_before_whose_rows_stay() -> None:
+def test_a_newer_evaluation_is_current_and_older_rows_stay() -> None:
     ada = make_agent()
     capture(ada, {"dry": STEADY})
     first = measure(ada, {"dry": [4] * 8, "new": [5] * 8})
@@ -235,7 +235,7 @@ def test_the_api_lists_changes_by_agent_verdict_and_dimension() -> None:
     assert client.get("/api/changes/?verdict=worse").status_code == 400
 
 
-def test_labels_that_come_in_say_how_far_the_judge_can_be_trusted_now_and_older_rows_keep_what_was_known() -> None:
+def test_new_labels_change_the_agreement_of_current_rows_alone() -> None:
     ada = make_agent()
     capture(ada, {"dry": STEADY})
     measure(ada, {"dry": [4] * 8})

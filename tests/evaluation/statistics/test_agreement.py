@@ -122,7 +122,7 @@ def test_fewer_than_two_items_have_no_agreement(statistic: object, items: list[i
     assert reason in estimate.reason
 
 
-def test_raters_who_never_vary_have_no_agreement_that_could_be_told_from_chance() -> None:
+def test_raters_who_never_vary_have_no_agreement() -> None:
     estimate = quadratic_weighted_kappa([7] * 10, [7] * 10)
 
     assert (estimate.value, estimate.interval, estimate.n) == (None, None, 10)

@@ -59,7 +59,7 @@ def test_many_messages_have_the_interval_of_scipys_percentile_bootstrap() -> Non
 
 
 @pytest.mark.parametrize("messages", [2, 4, 10, 30])
-def test_the_interval_of_a_few_messages_covers_the_truth_as_often_as_it_says(messages: int) -> None:
+def test_the_interval_of_few_messages_keeps_its_coverage(messages: int) -> None:
     rng = np.random.default_rng(7)
     intervals = [bootstrap_mean(plain(*rng.normal(50, 20, messages)), resamples=1000).interval for _ in range(400)]
     covered = sum(i is not None and i.low <= 50 <= i.high for i in intervals)
@@ -85,7 +85,7 @@ def test_what_lies_between_strata_is_no_uncertainty() -> None:
     )
 
 
-def test_the_interval_of_small_strata_covers_the_truth_as_often_as_it_says() -> None:
+def test_the_interval_of_small_strata_keeps_its_coverage() -> None:
     rng = np.random.default_rng(8)
     covered = 0
     for _ in range(300):

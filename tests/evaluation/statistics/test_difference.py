@@ -139,9 +139,7 @@ def test_the_interval_of_two_shares_is_newcombes_in_his_own_example() -> None:
 
 
 @given(st.integers(1, 60), st.integers(0, 60), st.integers(1, 60), st.integers(0, 60))
-def test_two_shares_are_tested_by_fishers_exact_test_and_swapped_they_say_the_reverse(
-    n: int, hits: int, later: int, more: int
-) -> None:
+def test_two_shares_are_tested_by_fishers_exact_test(n: int, hits: int, later: int, more: int) -> None:
     before, now = (min(hits, n), n), (min(more, later), later)
 
     table = [[before[0], n - before[0]], [now[0], later - now[0]]]

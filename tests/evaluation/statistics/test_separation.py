@@ -28,7 +28,7 @@ def area_under_curve(strata: Sequence[Scores]) -> Estimate:
 
 
 @given(STRATA)
-def test_it_is_the_share_of_pairs_of_a_stratum_that_are_in_order(strata: list[Scores]) -> None:
+def test_it_is_the_share_of_pairs_in_order(strata: list[Scores]) -> None:
     pairs = [(a > b) + (a == b) / 2 for first, second in strata for a in first for b in second]
 
     result = area_under_curve(strata)

@@ -150,11 +150,11 @@ class Command(CodedCommand):
             return self._compare_tags(options)
         if options["runs"]:
             first, second = (_evaluation(pk) for pk in options["runs"])
-            return choosing.of_runs(first, second, margin=margin, dimensions=dimensions)
+            return choosing.compare_runs(first, second, margin=margin, dimensions=dimensions)
         if options["baseline"]:
             agents = find_agents(options["agents"]) if options["agents"] else None
-            return choosing.with_file(options["baseline"], agents, margin=margin, dimensions=dimensions)
-        return choosing.with_baselines(
+            return choosing.compare_with_file(options["baseline"], agents, margin=margin, dimensions=dimensions)
+        return choosing.compare_with_baselines(
             _agents(options["agents"]), judge=settings.JUDGE_MODEL, margin=margin, dimensions=dimensions
         )
 
@@ -166,7 +166,7 @@ class Command(CodedCommand):
             raise wrong(f"--a and --b are both {options['a']}: nothing to compare")
         specs, self.unusable = split_unusable(_specs(options))
         with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
-            return choosing.of_tags(
+            return choosing.compare_tags(
                 specs,
                 baseline_tags,
                 candidate_tags,

@@ -13,7 +13,7 @@ from rich.markup import escape
 from agents.kit.commands import Cell, CodedCommand, console_on, print_table, unusable, wrong
 from agents.kit.text.wording import number
 from agents.models.conversations import find_agents
-from evaluation.change.over_time import Drop, Series, series_of, without_series
+from evaluation.change.series import Drop, Series, series_of, without_series
 from evaluation.commands import as_text
 from evaluation.models import Method
 from evaluation.runs.schedules import find_schedule

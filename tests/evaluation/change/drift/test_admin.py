@@ -20,7 +20,7 @@ from evaluation.runs import schedules
 from tests.console import drawn, list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.declaring import declare
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule, measured_day
-from tests.evaluation.change.test_history import imported
+from tests.evaluation.change.measured import imported
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import LLM, OFFLINE, cells
 from tests.factories import MONDAY, make_agent, talk

@@ -12,14 +12,14 @@ pytestmark = pytest.mark.slow
 QUARTERS = Assumed(days=90, agents=40, dimensions=2, histories=3, seed=11)
 
 
-def test_forty_agents_raise_at_most_one_false_alarm_a_month_in_ninety_null_days() -> None:
+def test_forty_agents_raise_one_false_alarm_a_month_at_most() -> None:
     found = false_alarms(QUARTERS)
 
     assert per_month(QUARTERS, found) <= 1
     assert max(found) <= 3
 
 
-def test_the_rate_holds_at_the_least_limit_too_where_the_test_alone_decides() -> None:
+def test_the_rate_holds_at_the_least_limit() -> None:
     least = replace(QUARTERS, limit=0.1)
 
     assert 0 < per_month(least, false_alarms(least)) <= 1  # a test that never alarms would detect nothing

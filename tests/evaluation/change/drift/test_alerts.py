@@ -10,7 +10,8 @@ import pytest
 from agents.alerts.models import Alert
 from agents.models import Agent
 from evaluation.change.models import DriftAlert
-from evaluation.change.over_time import look_for_drift, next_to_look_at, series_of
+from evaluation.change.over_time import look_for_drift, next_to_look_at
+from evaluation.change.series import series_of
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs import schedules
 from evaluation.runs.summary import reopen_failed
@@ -50,7 +51,7 @@ def look_at_all() -> None:
         pass
 
 
-def test_a_lasting_fall_is_an_alert_a_log_line_and_a_sentry_event(
+def test_a_lasting_fall_is_reported_to_people_log_and_sentry(
     ada: Agent, nightly: EvaluationSchedule, sentry: Caught, caplog: pytest.LogCaptureFixture
 ) -> None:
     days(nightly, ada, 0, 14, GOOD)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.models import Agent
-from evaluation.change.over_time import MOST_EVALUATIONS, series_of, series_points, standard_error
+from evaluation.change.series import MOST_EVALUATIONS, series_of, series_points, standard_error
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import make_score

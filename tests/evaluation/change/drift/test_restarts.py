@@ -8,7 +8,7 @@ import pytest
 
 from agents.models import Agent
 from agents.personas.persona import TraitValue, current_digest, save_persona
-from evaluation.change.over_time import Series, SeriesPoint
+from evaluation.change.series import Series, SeriesPoint
 from evaluation.models import EvaluationSchedule
 from tests.factories import MONDAY, make_agent
 

@@ -124,7 +124,7 @@ def test_what_was_judged_in_another_way_or_simulated_is_no_fall(fields: dict[str
 
 
 @pytest.mark.django_db
-def test_a_persona_that_was_edited_is_no_drift_and_older_messages_are_none() -> None:
+def test_an_edited_persona_and_older_messages_raise_no_alert() -> None:
     ada, bob = make_agent("ada"), make_agent("bob")
     for agent in (ada, bob):
         capture(agent, {"dry": STEADY})
@@ -137,7 +137,7 @@ def test_a_persona_that_was_edited_is_no_drift_and_older_messages_are_none() -> 
 
 
 @pytest.mark.django_db
-def test_messages_without_a_time_alert_in_a_schedule_only_and_there_it_says_so() -> None:
+def test_undated_messages_alert_in_a_schedule_alone() -> None:
     ada = make_agent()
     capture(ada, {"dry": STEADY})
     undated = measure(ada, {"dry": LOW})
@@ -164,7 +164,7 @@ def test_without_a_baseline_it_is_compared_with_the_evaluation_before() -> None:
 
 
 @pytest.mark.django_db
-def test_a_schedule_alerts_at_its_second_measurement_and_not_again_for_the_lasting_fall() -> None:
+def test_a_sharp_fall_is_not_reported_again_as_a_lasting_one() -> None:
     agent = make_agent()
     talk(agent, ["hello"])
     schedule = make_schedule("nightly", agent, due=MONDAY + 999 * DAY)
