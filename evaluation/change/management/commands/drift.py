@@ -33,9 +33,7 @@ class Command(CodedCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "--agent", "--agents", dest="agents", default="all", help="slugs separated by commas, or all (default: all)"
-        )
+        parser.add_argument("--agents", default="all", help="slugs separated by commas, or all (default: all)")
         parser.add_argument("--dimension", default="", help=f"only this one of {', '.join(SCORERS)}")
         parser.add_argument("--schedule", metavar="NAME", help="only what this schedule measured")
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -90,6 +88,7 @@ def drift_table(all_series: Sequence[Series], out: Any) -> None:
 
 
 def _print_series(of_judge: Sequence[Series], title: str, console: Console) -> None:
+    """Print a row per series of one judge."""
     rows: list[list[Cell]] = []
     for series in of_judge:
         newest_score = number(series.points[-1].score)
@@ -130,6 +129,7 @@ def sparkline(series: Series) -> str:
 
 
 def _drop_text(series: Series, drop: Drop) -> str:
+    """Return a fall in a sentence."""
     since = f"{timezone.localtime(drop.since):%Y-%m-%d}"
     noticed = f"{timezone.localtime(drop.noticed):%Y-%m-%d}"
     return (

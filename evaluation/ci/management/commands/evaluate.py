@@ -170,6 +170,11 @@ def _check_combinations(options: Mapping[str, Any]) -> None:
 
 
 def _read_limits(options: Mapping[str, Any]) -> Limits:
+    """Return what a build is held to.
+
+    Raises:
+        CommandError: A limit makes no sense.
+    """
     try:
         return Limits(
             thresholds=parse_thresholds(options["threshold"]),
@@ -354,6 +359,7 @@ class Command(CodedCommand):
         )
 
     def _write(self, report: Report, files: Mapping[str, Path], *, as_json: bool) -> None:
+        """Write the files that were asked for, print the report, and end with the verdict's exit code."""
         for name, path in files.items():
             write_text(f"--{name}", path, FILES[name](report))
         if as_json:

@@ -159,7 +159,7 @@ def measured_days(agent: Agent) -> EvaluationSchedule:
 def test_drift_shows_series_with_sparklines_falls_and_judges_apart(ada: Agent) -> None:
     measured_days(ada)
 
-    shown = run("drift", "--agent", "ada")
+    shown = run("drift", "--agents", "ada")
     assert "Scores by claude-haiku-5-5, 0 to 9" in shown
     assert "Scores by offline:lexical-1 (heuristic), 0 to 9" in shown
     assert "▇▇▇▇" in shown
@@ -172,19 +172,19 @@ def test_drift_says_who_has_no_series(ada: Agent) -> None:
     make_agent("kevin")
 
     assert "no series: kevin: measured by no schedule yet" in run("drift")
-    assert "no series" not in run("drift", "--agent", "ada")
+    assert "no series" not in run("drift", "--agents", "ada")
     assert said("drift")["no_series"] == [{"agent": "kevin", "reason": "measured by no schedule yet"}]
 
 
 def test_drift_json_has_points_and_falls(ada: Agent) -> None:
     measured_days(ada)
 
-    llm, offline = sorted(said("drift", "--agent", "ada", "--schedule", "nightly")["series"], key=lambda s: s["judge"])
+    llm, offline = sorted(said("drift", "--agents", "ada", "--schedule", "nightly")["series"], key=lambda s: s["judge"])
 
     assert (len(llm["points"]), len(llm["drops"]), offline["drops"]) == (18, 1, [])
     assert llm["points"][0].keys() == {"evaluation_run", "time", "score", "error", "tested", "restarts"}
     assert llm["drops"][0]["before"] == pytest.approx(7.1, abs=0.2)
-    none = said("drift", "--agent", "ada", "--dimension", "fluency")
+    none = said("drift", "--agents", "ada", "--dimension", "fluency")
     assert (none["series"], [row["agent"] for row in none["no_series"]]) == ([], ["ada"])
 
 
@@ -196,7 +196,7 @@ def test_drift_without_series_says_how_to_get_some(ada: Agent) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--agent", "nobody"), "no agent 'nobody'; agents: ada"),
+        (("--agents", "nobody"), "no agent 'nobody'; agents: ada"),
         (("--dimension", "charm"), "--dimension 'charm': allowed: adherence"),
         (("--schedule", "x"), "no schedule 'x'; schedules: none yet"),
     ],
