@@ -22,7 +22,7 @@ ENTRY_CHARACTERS = 1_000
 
 
 class _Judged(BaseModel):
-    """What the judge says. Only the agreement has to be there; the rest helps people to read it."""
+    """The judge's answer. Only the agreement has to be there; the rest helps people to read it."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -97,7 +97,7 @@ def _request(debate: Debate, round: int, answers: Sequence[Answer]) -> LLMReques
 
 
 def _entry(answer: Answer) -> str:
-    """One answer as an entry that cannot pass for another one."""
+    """Return an answer as an entry that cannot pass for another one."""
     lines = [f"Seat {answer.seat}"]
     if answer.stance is not None:
         lines.append(f"stance: {answer.stance}")

@@ -72,7 +72,7 @@ class DebateRefused(FieldRefused):
 
 
 class Settings(Criteria):
-    """How a debate is played: when it ends (`Criteria`), and what is done around its rounds.
+    """The settings of a debate: when it ends (`Criteria`), and what is done around its rounds.
 
     Attributes:
         poll: Ask every seat before the first round, without showing it another's answer (round 0).

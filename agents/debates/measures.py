@@ -180,7 +180,7 @@ class StanceChange(Value):
 
 
 class Changes(Value):
-    """What talking changed between two rounds.
+    """The stances that changed between two rounds.
 
     `conformity` is the share of the changes towards the majority that came without a new argument; None where there was no such change.
     """
@@ -271,7 +271,7 @@ RECOMMENDATION = "Play another round with a devil's advocate, or have a person r
 
 
 class Groupthink(Value):
-    """Whether a round agrees suspiciously easily: two indicators. `recommendation` is empty where it does not."""
+    """A warning that a round agrees suspiciously easily, by two indicators. `recommendation` is empty where it does not."""
 
     detected: bool
     indicators: list[str]
@@ -344,7 +344,7 @@ Reason = Literal["consensus", "convergence", "confidence", "max_rounds"]
 
 
 class Exit(Value):
-    """Whether the debate ends after a round, why, and the figures behind it. While it goes on, `details` may say what is waited for."""
+    """The decision whether a debate ends after a round, and why. While it goes on, `details` may say what is waited for."""
 
     ends: bool
     reason: Reason | None = None
@@ -439,7 +439,7 @@ class Cluster(Value):
 
 
 class Consensus(Value):
-    """How far a round agrees.
+    """The agreement of a round.
 
     Attributes:
         agreement: 0 (none) to 1 (all hold the same); None = not known, `reason` says why.

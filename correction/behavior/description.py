@@ -48,7 +48,7 @@ def work_one(*, owner: str) -> bool:
 
 
 def describe_request(*, agent: Agent, work_id: str = "", nonce: str = "") -> LLMRequest:
-    """The question for a description of the agent as its persona is now."""
+    """Return the question for a description of the agent as its persona is now."""
     nonce = nonce or new_nonce()
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
     shown = neutral(cut_persona(persona, LONGEST_PERSONA), 2 * LONGEST_PERSONA)[0]
@@ -76,7 +76,7 @@ def describe_request(*, agent: Agent, work_id: str = "", nonce: str = "") -> LLM
 
 
 def _write(update: DescriptionUpdate) -> dict[str, Any]:
-    """How the work ends: the columns of the update. The description is replaced only if it is what the model was shown."""
+    """Write the description; return the columns with which the work ends. It is replaced only if it is what the model was shown."""
     agent, judge = Agent.objects.get(pk=update.agent_id), model_of("judge")
     if _by_person(agent):
         return {"status": Status.COMPLETED, "error": BY_PERSON}
@@ -97,7 +97,7 @@ def _write(update: DescriptionUpdate) -> dict[str, Any]:
 
 
 def _by_person(agent: Agent) -> bool:
-    """A description of unknown origin counts as a person's; an empty one does not."""
+    """Return whether a person wrote it. A description of unknown origin counts as a person's; an empty one does not."""
     return bool(agent.description) and agent.description_origin in (Origin.PERSON, Origin.UNKNOWN)
 
 

@@ -84,7 +84,7 @@ class Clause:
 
     @property
     def is_about_a_thing(self) -> bool:
-        """Whether the topic is a quality of something else than the agent's writing: "a shorter route"."""
+        """Return whether the topic is a quality of something else than the agent's writing: "a shorter route"."""
         if not self.topic.is_quality:
             return False
         thing = _pattern("thing before its quality").search(self.before)
@@ -95,7 +95,7 @@ class Clause:
 
 @dataclass(slots=True)
 class TurningWords:
-    """How often words turn the meaning of a clause around. Several negations negate once ("no uses nunca")."""
+    """Counts of the words that turn the meaning of a clause around. Several negations negate once ("no uses nunca")."""
 
     is_negated: bool
     ends: int
@@ -104,13 +104,13 @@ class TurningWords:
 
     @property
     def asks_for_less(self) -> bool:
-        """Whether a word says so by itself: a negation, an end or a lessening."""
+        """Return whether a word says so by itself: a negation, an end or a lessening."""
         return self.is_negated or self.ends > 0 or self.lessenings > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """Whether more or less of a topic is asked for.
+    """The direction of a request: whether more or less of a topic is asked for.
 
     Attributes:
         is_less: Less is asked for, or an end.
@@ -337,12 +337,12 @@ class _Sentence:
 
     @cached_property
     def is_lasting(self) -> bool:
-        """Whether it says that it is to last ("always", "in your answers")."""
+        """Return whether it says that it is to last ("always", "in your answers")."""
         return _pattern("words for a lasting request").search(self.rest) is not None
 
     @cached_property
     def is_for_work(self) -> bool:
-        """Whether it asks for a piece of work, such as a letter, and not for a manner."""
+        """Return whether it asks for a piece of work, such as a letter, and not for a manner."""
         return _pattern("piece of work").search(self.rest) is not None and not self.is_lasting
 
     def parse(self) -> ParsedRequest | None:

@@ -62,7 +62,7 @@ def judging(body: dict[str, Any]) -> dict[str, Any]:
 def play(stage: scenes.Stage) -> None:
     stage.add_messages(stage.channel, [("michael", scenes.UNCHECKED_MESSAGE)])
     on = scenes.gate_settings()
-    assert outcomes(stage.send_drafts("michael", [scenes.MESSAGE_IN_CHARACTER], on)) == ["passed"]
+    assert outcomes(stage.send_drafts("michael", [scenes.MESSAGE_IN_VOICE], on)) == ["passed"]
     corrected = stage.send_drafts("michael", [scenes.DRAFT_OUT_OF_CHARACTER, scenes.SECOND_DRAFT], on)
     assert outcomes(corrected) == ["corrected", "passed_after_retry"]
     assert corrected[0].reports["gate"]["dimensions"]["adherence"]["passed"] is False

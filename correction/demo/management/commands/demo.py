@@ -128,7 +128,7 @@ class Command(BaseCommand):
 
 
 def overview_table(overview: Overview, out: Any) -> None:
-    """One row per agent: how it changed against the baseline, with the scores behind that."""
+    """Print a row per agent: how it changed against the baseline, with the scores behind that."""
     judged = next((drift.judged for drift in overview.drifts if drift.judged is not None), None)
     rows: list[list[Cell]] = [
         [drift.agent.slug, (sentence_of(drift), EMPHASIS.get(drift.state, ""))] for drift in overview.drifts
