@@ -103,7 +103,7 @@ def _differing(seat: str, turn: int) -> dict[str, Any]:
     return {"stance": "no" if len(seat) + turn < 7 and seat != "ada" else "yes", "confidence": 0.5 + turn / 10}
 
 
-def test_one_round_per_request_and_to_the_end_at_once_come_to_the_same(llm_server: LLMServer) -> None:
+def test_playing_round_by_round_and_to_the_end_gives_the_same(llm_server: LLMServer) -> None:
     options: dict[str, Any] = {"topic": TOPIC, "mode": "delphi", "agents": seated(4), "rounds": 4}
     Panel(llm_server, fields=_differing)
     at_once = played(start_debate(**options))
@@ -271,7 +271,7 @@ def test_an_agent_that_leaves_during_the_debate_fails_its_rounds_only() -> None:
     assert (turn.status, turn.error) == ("failed", "agent 'bob' is inactive; allowed: active agents")
 
 
-def test_an_agent_that_is_in_another_turn_meanwhile_is_waited_for_or_given_up() -> None:
+def test_an_agent_in_another_turn_is_waited_for_or_given_up() -> None:
     agents = seated(2)
     debate = ask_rounds(start_debate(topic=TOPIC, mode="delphi", agents=agents, rounds=1, poll=False), None)
     Run.objects.create(agent=agents[0], channel=make_channel(), status="running", lease_owner="elsewhere:1:x",
@@ -378,7 +378,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any] | Callable[[], Mapping[str, Any]], st
 
 
 @pytest.mark.parametrize(("wrong", "field", "words"), REFUSED.values(), ids=REFUSED)
-def test_a_debate_that_cannot_be_is_refused_with_what_is_allowed_and_nothing_is_written(
+def test_an_impossible_debate_is_refused_and_nothing_is_written(
     wrong: Mapping[str, Any] | Callable[[], Mapping[str, Any]], field: str, words: str
 ) -> None:
     given = dict(wrong() if callable(wrong) else wrong)
@@ -431,7 +431,7 @@ def test_channels_of_debates_on_one_question_are_counted() -> None:
 
 
 # -- a person between the rounds
-def test_a_person_may_say_something_between_two_rounds_and_the_seats_read_it(llm_server: LLMServer) -> None:
+def test_a_remark_between_two_rounds_is_read_by_the_seats(llm_server: LLMServer) -> None:
     Panel(llm_server)
     user = User.objects.create_user("pat", first_name="Pat")
     debate = played(start_debate(topic=TOPIC, mode="adversarial", agents=seated(2), rounds=2), 1)
@@ -446,7 +446,7 @@ def test_a_person_may_say_something_between_two_rounds_and_the_seats_read_it(llm
 
 
 @pytest.mark.parametrize("status", ["pending", "running", "completed"])
-def test_nothing_is_said_from_the_audience_while_a_round_is_played_or_after_the_end(status: str) -> None:
+def test_a_remark_during_a_round_or_after_the_end_is_refused(status: str) -> None:
     debate = start_debate(topic=TOPIC, mode="delphi", agents=seated(2))
     Debate.objects.update(status=status)
 
@@ -467,7 +467,7 @@ def test_deleting_the_channel_deletes_the_debate_and_all_of_it() -> None:
     ] * 5
 
 
-def test_an_agent_stays_as_long_as_it_has_a_seat_and_messages_turns_and_users_do_not() -> None:
+def test_an_agent_with_a_seat_stays_and_messages_turns_users_do_not() -> None:
     user = User.objects.create_user("pat")
     debate = start_debate(topic=TOPIC, mode="delphi", agents=seated(2), rounds=1, user=user)
     with pytest.raises(ProtectedError):

@@ -56,7 +56,7 @@ def test_which_roles_the_seats_have(mode: str, number: int, roles: list[str]) ->
     assert set(roles) - {""} <= set(mode_of(mode).roles)
 
 
-def test_the_seven_modes_of_the_specification_are_there_and_others_are_refused_by_name() -> None:
+def test_the_seven_modes_exist_and_others_are_refused_by_name() -> None:
     assert list(MODES) == [
         *("collaborative", "adversarial", "socratic", "expert-panel"),
         *("devils-advocate", "delphi", "red-team-blue-team"),

@@ -56,7 +56,7 @@ def traits_of(agent: Agent) -> dict[str, tuple[str, float, float]]:
     return {t.name: (t.description, t.sentiment, t.strength) for t in Trait.objects.filter(agent=agent)}
 
 
-def test_of_two_opposite_requests_the_newer_holds_and_a_revert_brings_the_older_back(settings: Settings) -> None:
+def test_the_newer_of_opposites_holds_until_it_is_reverted(settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     agent, channel = dm_with()
     rows = []
@@ -137,7 +137,7 @@ def test_a_protected_trait_is_changed_by_no_request(ada: Agent, eve: User, repla
     assert traits_of(ada)["local slang"][2] == 0.6
 
 
-def test_rejecting_keeps_the_persona_and_says_why_and_can_be_thought_better_of(ada: Agent, eve: User) -> None:
+def test_rejecting_keeps_the_persona_and_can_be_taken_back(ada: Agent, eve: User) -> None:
     request = reject_request(request=proposed(ada), user=eve, why="not her")
 
     assert (request.status, request.reviewed_by) == ("rejected", eve)
@@ -183,7 +183,7 @@ def test_a_request_that_is_gone_says_so(ada: Agent, eve: User) -> None:
         apply_request(request=request, user=eve)
 
 
-def test_a_trait_that_somebody_changed_since_it_was_read_is_not_written_over(ada: Agent) -> None:
+def test_a_trait_changed_since_it_was_read_is_not_overwritten(ada: Agent) -> None:
     seen = Trait.objects.get(name="dry wit")
     Trait.objects.filter(pk=seen.pk).update(sentiment=-1)
 
@@ -387,7 +387,7 @@ def test_a_new_trait_that_is_gone_already_needs_no_question(ada_reverting: Agent
     assert PersonaVersion.objects.count() == versions
 
 
-def test_a_name_that_another_trait_has_by_now_is_not_taken_from_it(ada_reverting: Agent, eve: User) -> None:
+def test_a_name_taken_by_another_trait_stays_with_it(ada_reverting: Agent, eve: User) -> None:
     request = update(ada_reverting)
     Trait.objects.create(agent=ada_reverting, name="DRY WIT", description="a new one")
 

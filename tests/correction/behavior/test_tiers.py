@@ -122,7 +122,7 @@ def test_the_prompt_reads_as_its_snapshot(tier: Tier) -> None:
     assert result == path.read_text(encoding="utf-8")
 
 
-def test_what_was_said_before_and_what_is_quoted_are_shown_in_a_fence_of_their_own_and_not_to_the_gate() -> None:
+def test_earlier_and_quoted_words_are_fenced_and_not_shown_to_the_gate() -> None:
     gate, *others = ("".join(texts(request(tier))) for tier in TIERS)
 
     assert not [said for said in ("write novels", "Second drawer") if said in gate]
@@ -238,7 +238,7 @@ def test_what_stands_in_a_sentence_is_the_persons_own(text: str) -> None:
     assert (words.text, words.quoted, words.cut) == (text, 0, 0)
 
 
-def test_of_what_is_too_long_both_ends_are_kept_and_the_cut_is_told() -> None:
+def test_of_a_long_message_both_ends_are_kept() -> None:
     text = "Be brief. " + "x" * 100_000 + " Use emoji."
 
     words = own_words(text)
