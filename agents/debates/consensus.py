@@ -63,6 +63,7 @@ def judge_consensus(debate: Debate, round: int, answers: Sequence[Answer]) -> Co
 
 
 def _request(debate: Debate, round: int, answers: Sequence[Answer]) -> LLMRequest:
+    """Return the question how far the answers of a round agree."""
     nonce = new_nonce()
     text = render_prompt(
         "debates/consensus_answers",
@@ -110,16 +111,25 @@ def _entry(answer: Answer) -> str:
 
 
 def _read(data: Any, seats: set[int]) -> _Judged:
+    """Return the judge's answer.
+
+    Raises:
+        InvalidAnswer: A cluster names a seat that did not answer, or two clusters the same seat.
+    """
     judged = _Judged.model_validate(data)
-    listed = [seat for cluster in judged.clusters for seat in cluster.seats]
-    if unknown := sorted(set(listed) - seats):
+    clustered: list[int] = []
+    for cluster in judged.clusters:
+        clustered += cluster.seats
+    unknown = sorted(set(clustered) - seats)
+    if unknown:
         raise InvalidAnswer(f"clusters: there is no seat {unknown[0]}; allowed: {', '.join(map(str, sorted(seats)))}")
-    if len(listed) > len(set(listed)):
+    if len(clustered) > len(set(clustered)):
         raise InvalidAnswer("clusters: a seat stands in two of them; allowed: each seat in one")
     return judged
 
 
 def _entries(texts: Sequence[str]) -> list[str]:
+    """Return the entries of a list that are stored, each cut to its longest length."""
     return [text[:ENTRY_CHARACTERS] for text in texts[:MOST_ENTRIES]]
 
 

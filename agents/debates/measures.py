@@ -134,7 +134,9 @@ def _numbers_differ(a: frozenset[str], b: frozenset[str]) -> bool:
     """Return whether both hold numbers, but not the same."""
     numbers_a = {word for word in a if word.isdigit()}
     numbers_b = {word for word in b if word.isdigit()}
-    return bool(numbers_a) and bool(numbers_b) and numbers_a != numbers_b
+    if not numbers_a or not numbers_b:
+        return False
+    return numbers_a != numbers_b
 
 
 def mean_similarity(answers: Round) -> float | None:
@@ -504,9 +506,12 @@ def _clusters(answers: Sequence[Answer]) -> list[Cluster]:
 def _central_position(group: Sequence[Answer]) -> str:
     """Choose the position that is most like the others; of equals, that of the first seat."""
 
-    def likeness(answer: Answer) -> tuple[float, int]:
-        others = [similarity(answer.position, other.position) for other in group if other is not answer]
-        mean = fmean(others) if others else 0.0
-        return mean, -answer.seat
-
-    return max(group, key=likeness).position
+    central = group[0]
+    highest = -1.0
+    for answer in sorted(group, key=lambda answer: answer.seat):
+        similarities = [similarity(answer.position, other.position) for other in group if other is not answer]
+        likeness = fmean(similarities) if similarities else 0.0
+        if likeness > highest:
+            central = answer
+            highest = likeness
+    return central.position

@@ -48,8 +48,12 @@ def may_read(context: Context) -> bool:
 
 
 def _quoting(source: Callable[[BehaviorRequest], Any]) -> Callable[[BehaviorRequest, Context], Any]:
-    """Return what reads a value that may hold words of the message: null for users who may not read messages."""
-    return lambda row, context: source(row) if may_read(context) else None
+    """Return a function for a value that may quote the message: null for users who may not read messages."""
+
+    def value_for_reader(row: BehaviorRequest, context: Context) -> Any:
+        return source(row) if may_read(context) else None
+
+    return value_for_reader
 
 
 class BehaviorRequestRow(

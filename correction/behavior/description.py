@@ -102,8 +102,13 @@ def _by_person(agent: Agent) -> bool:
 
 
 def _description(data: Any) -> str:
-    said = data.get("description") if isinstance(data, dict) else None
-    text = " ".join(said.split()) if isinstance(said, str) else ""
+    """Return the description of the model's answer, on one line.
+
+    Raises:
+        InvalidAnswer: There is none, or it is too long.
+    """
+    text = data.get("description") if isinstance(data, dict) else None
+    text = " ".join(text.split()) if isinstance(text, str) else ""
     if not 0 < len(text) <= LONGEST:
         raise InvalidAnswer(f"description: expected a text of 1 to {LONGEST} characters, got {len(text)}")
     return text
