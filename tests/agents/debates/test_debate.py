@@ -331,10 +331,6 @@ def test_a_stance_that_a_role_requires_is_no_change_of_mind() -> None:
 
 
 # -- refused
-def _inactive() -> dict[str, Any]:
-    return {"agents": [*seated(1), make_agent("zoe", is_active=False)]}
-
-
 def _busy_in_a_turn() -> dict[str, Any]:
     agents = seated(2)
     Run.objects.create(agent=agents[0], channel=make_channel(), status="running")
@@ -347,30 +343,14 @@ def _busy_in_a_debate() -> dict[str, Any]:
     return {"agents": agents[1:]}
 
 
-def _twice() -> dict[str, Any]:
-    return {"agents": [*seated(2), "ada"]}
-
-
+# What the doors refuse likewise is in `refusals.py`.
 REFUSED: dict[str, tuple[Mapping[str, Any] | Callable[[], Mapping[str, Any]], str, str]] = {
-    "no topic": ({"topic": "  "}, "topic", "allowed: 1 to"),
-    "an overlong topic": ({"topic": "x" * 2_001}, "topic", "2,001 characters; allowed: 1 to 2,000"),
-    "an unknown mode": ({"mode": "brawl"}, "mode", "'brawl' is unknown; allowed: collaborative"),
-    "one seat": (lambda: {"agents": seated(1)}, "agents", "1 named; allowed in the mode delphi: 2 to 20"),
-    "the same agent twice": (_twice, "agents", "'ada' is named twice; allowed: 2 to 20 different agents"),
-    "an unknown agent": ({"agents": ["ada", "nobody"]}, "agents", "no agent 'nobody'"),
-    "an inactive agent": (_inactive, "agents", "'zoe' is inactive; allowed: active agents"),
     "an agent in a turn": (_busy_in_a_turn, "agents", "'ada' is busy (turn "),
     "an agent in another debate": (_busy_in_a_debate, "agents", "'bob' is busy (debate "),
     "no rounds": ({"rounds": 0}, "rounds", "allowed: 1 to 100"),
     "too many rounds": ({"rounds": 101}, "rounds", "allowed: 1 to 100"),
-    "a model for no seat": ({"models": {"7": "m"}}, "models", "there is no seat '7'; allowed: 1, ada, 2, bob"),
     "a model that cannot be called": ({"models": {"1": "claude-x"}}, "models", "seat 1 cannot be called: "),
     "an empty model": ({"models": {"1": " "}}, "models", "allowed: 1 to 200 characters"),
-    "perspectives outside of a panel": ({"perspectives": ["legal"]}, "perspectives", "not a setting of delphi; allowed: confidence"),
-    "perspectives that do not fit": (
-        {"mode": "expert-panel", "perspectives": ["legal"], "assignment": "explicit"}, "perspectives", "perspectives: 1 named for 2 seats",
-    ),
-    "an assignment there is not": ({"mode": "expert-panel", "assignment": "dice"}, "assignment", "'round-robin'"),
     "a threshold out of range": ({"consensus": 1.5}, "consensus", "less than or equal to 1"),
     "too many extra rounds": ({"extra_rounds_on_groupthink": 11}, "extra_rounds_on_groupthink", "less than or equal to 10"),
     "a setting there is not": ({"speed": 3}, "speed", "not a setting of delphi; allowed: "),
@@ -384,8 +364,6 @@ def test_an_impossible_debate_is_refused_and_nothing_is_written(
     given = dict(wrong() if callable(wrong) else wrong)
     if "agents" not in given:
         given["agents"] = seated(2)
-    elif given["agents"] == ["ada", "nobody"]:
-        seated(1)
     tables = (Debate, DebateSeat, Channel, ChannelMember)
     before = [model._default_manager.count() for model in tables]
 

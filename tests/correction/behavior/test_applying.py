@@ -229,23 +229,26 @@ def test_what_was_proposed_for_another_trait_than_is_there_now_is_refused(
     assert request.status == "pending_review"
 
 
-def test_a_trait_that_was_made_since_is_not_written_over(ada_approving: Agent, eve: User) -> None:
-    request = proposed(ada_approving)
-    Trait.objects.create(agent=ada_approving, name="Concise Replies", description="Somebody's own.", strength=0.2)
+@pytest.mark.parametrize(
+    ("after", "replaces", "made", "reason"),
+    [
+        (CONCISE, None, "Concise Replies", "since it was proposed a trait 'Concise Replies' was made"),
+        ({**MORE_WIT, "name": "irony"}, "dry wit", "Irony", "there is another trait 'Irony' by now"),
+    ],
+    ids=["for a new trait", "for a new name"],
+)
+def test_a_trait_made_since_is_not_overwritten(
+    ada_approving: Agent, eve: User, after: dict[str, Any], replaces: str | None, made: str, reason: str
+) -> None:
+    request = proposed(ada_approving, after=after, map_result={**after, "replaces_trait": replaces})
+    Trait.objects.create(agent=ada_approving, name=made, description="Somebody's own.")
 
-    with pytest.raises(BehaviorError, match="since it was proposed a trait 'Concise Replies' was made"):
+    with pytest.raises(BehaviorError, match=reason):
         apply_request(request=request, user=eve)
-    assert Trait.objects.get(name="Concise Replies").description == "Somebody's own."
-
-
-def test_a_name_that_another_trait_took_since_is_not_taken_from_it(ada_approving: Agent, eve: User) -> None:
-    after = {**MORE_WIT, "name": "irony"}
-    request = proposed(ada_approving, after=after, map_result={**after, "replaces_trait": "dry wit"})
-    Trait.objects.create(agent=ada_approving, name="Irony")
-
-    with pytest.raises(BehaviorError, match="there is another trait 'Irony' by now"):
-        apply_request(request=request, user=eve)
-    assert set(Trait.objects.values_list("name", flat=True)) == {"dry wit", "Irony"}
+    assert set(Trait.objects.values_list("name", "description")) == {
+        ("dry wit", DRY_HALF.description),
+        (made, "Somebody's own."),
+    }
 
 
 def test_the_answer_of_the_model_is_not_read_again(ada_approving: Agent, eve: User) -> None:
