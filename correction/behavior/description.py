@@ -51,13 +51,13 @@ def describe_request(*, agent: Agent, work_id: str = "", nonce: str = "") -> LLM
     """Return the question for a description of the agent as its persona is now."""
     nonce = nonce or new_nonce()
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
-    shown = neutral(cut_persona(persona, LONGEST_PERSONA), 2 * LONGEST_PERSONA)[0]
-    now = neutral(agent.description, LONGEST_NOW)[0].strip()
+    persona_text = neutral(cut_persona(persona, LONGEST_PERSONA), 2 * LONGEST_PERSONA)[0]
+    description = neutral(agent.description, LONGEST_NOW)[0].strip()
     text = _template(
         "agent",
         name=one_line(agent.display_name),
-        persona=fence("PERSONA", shown, nonce),
-        description=fence("DESCRIPTION", now, nonce) if now else "",
+        persona=fence("PERSONA", persona_text, nonce),
+        description=fence("DESCRIPTION", description, nonce) if description else "",
     )
     return LLMRequest(
         role="judge",

@@ -139,7 +139,7 @@ class EffectPlan(BaseModel):
         waits = plan.waits
         if ended and len(plan.after) < plan.wanted:
             waits = f"{len(plan.after)} of {plan.wanted} messages until {ended}: there will be no more"
-        shown = cls(
+        effect_plan = cls(
             request=request.pk,
             expected=_expected_change(stored_trait(request.trait_before), plan.trait.strength),
             agent=plan.agent.slug,
@@ -157,9 +157,9 @@ class EffectPlan(BaseModel):
                 cost_usd=None if plan.cost_usd is None else str(plan.cost_usd),
             ),
         )
-        shown._plan = plan
-        shown._name = str(request)
-        return shown
+        effect_plan._plan = plan
+        effect_plan._name = str(request)
+        return effect_plan
 
     @property
     def plan(self) -> Plan:

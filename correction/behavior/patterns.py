@@ -781,25 +781,25 @@ class _Sentence:
             direction = replace(direction, is_less=True)
         if _pattern("too often").search(words):
             direction = replace(direction, is_soft=True)
-        place = _pattern("place in the sentence").search(before)
-        if place and not _pattern("too often").search(self.rest):
+        place_in_sentence = _pattern("place in the sentence").search(before)
+        if place_in_sentence and not _pattern("too often").search(self.rest):
             # In "stop ending every sentence with …" the "every" does not ask for less.
             direction = replace(direction, is_soft=False)
         amount = self.amount(f"{before} {words}", "", "", direction)
-        name = self.name_of_manner(group, words, place)
+        name = self.name_of_manner(group, words, place_in_sentence)
         description = f"{name[:1].upper()}{name[1:]}, as a user asked for it." if name else ""
         return ParsedRequest(self.rest, form, name, description, amount)
 
-    def name_of_manner(self, group: str, words: str, place: Match | None) -> str:
+    def name_of_manner(self, group: str, words: str, place_in_sentence: Match | None) -> str:
         """Return the trait's name for a manner, such as "ending every sentence with traveler"; empty where it is not clear."""
         if _pattern("and").search(words) and len(words.split()) > 8:
             return ""
         name = _short_name(words)
         if name and group == "quality":
             name = f"being {name}"
-        if name and place is not None:
-            verb = {"end": "ending", "start": "starting", "begin": "beginning"}[place[1]]
-            name = f"{verb} {place[2]} {name}"[:LONGEST_NAME].rstrip()
+        if name and place_in_sentence is not None:
+            verb = {"end": "ending", "start": "starting", "begin": "beginning"}[place_in_sentence[1]]
+            name = f"{verb} {place_in_sentence[2]} {name}"[:LONGEST_NAME].rstrip()
         return name
 
     def lasting_order(self, body: str) -> Match | None:
@@ -835,18 +835,18 @@ def find_topic(clause: str) -> FoundTopic | None:
             return FoundTopic(answering, match.start(), match.end())
     if speech := _pattern("reported speech").search(clause):
         clause = clause[: speech.start()]
-    found = []
+    candidates = []
     for topic in topics().values():
         if match := topic.words.search(clause):
-            found.append(FoundTopic(topic, match.start(), match.end()))
+            candidates.append(FoundTopic(topic, match.start(), match.end()))
     # A comparative of length ("kürzer als zwei Sätze") decides against a topic that stands before it.
     comparatives = [
-        topic
-        for topic in found
-        if topic.topic.name in LENGTH_TOPICS[:2]
-        and _pattern("comparative of length").search(clause[topic.start : topic.end])
+        found
+        for found in candidates
+        if found.topic.name in LENGTH_TOPICS[:2]
+        and _pattern("comparative of length").search(clause[found.start : found.end])
     ]
-    return min(comparatives or found, key=lambda topic: topic.start, default=None)
+    return min(comparatives or candidates, key=lambda found: found.start, default=None)
 
 
 def _find_name_for_user(clause: str) -> FoundTopic | None:
