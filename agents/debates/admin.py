@@ -235,7 +235,7 @@ def _matrix(debate: Debate, shown: DebateReport, rounds: list[int]) -> list[dict
                 cells.append(None)
                 continue
             tone = STANCE_TONES.get(response.stance, "plain")
-            change = changed_stances.get((seat.number, number))
-            cells.append({"response": response, "tone": tone, "change": change})
+            changed_stance = changed_stances.get((seat.number, number))
+            cells.append({"response": response, "tone": tone, "change": changed_stance})
         rows.append({"seat": seat, "cells": cells})
     return rows

@@ -1,4 +1,4 @@
-"""What a seat answers: the fields of `send_message` in a debate, and the same as a value without tables for the functions of `measures`."""
+"""The answer of a seat: the fields of `send_message` in a debate, and a value without tables for the functions of `measures`."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class DebateRow(
 
 
 class MoreRounds(Body):
-    """How many rounds are to be played."""
+    """The number of rounds to play."""
 
     rounds: int | None = Field(1, ge=1, le=MOST_ROUNDS, description="so many more; null = to the end")
 
@@ -97,7 +97,7 @@ class Debates(Rows):
         return self.queryset.all()
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
-        """An export answers in the form that `as` names and not in that of its `Accept`."""
+        """Answer an export in the form that `as` names and not in that of its `Accept`."""
         return super().perform_content_negotiation(request, force=force or self.action == "export")
 
     @answers({201: DebateRow})
@@ -111,7 +111,7 @@ class Debates(Rows):
 
     @answers(DebateReport)
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """What a debate came to, in four layers: decision, agent responses, evidence, metadata.
+        """Return the results of a debate in four layers: decision, agent responses, evidence, metadata.
 
         `decision.what_talking_changed` holds the vote of the blind poll beside that of the last round, and what the rounds between used.
         Ask again with `If-None-Match` while it is played: 304 as long as nothing happened.
@@ -148,9 +148,10 @@ class Debates(Rows):
     @answers({(200, "text/markdown"): OpenApiTypes.STR, (200, "application/json"): DebateReport})
     @action(detail=True, filterset_class=ExportFilters)
     def export(self, request: Request, pk: int) -> HttpResponse:
-        """A debate as a file: a page of Markdown, or JSON that holds every word."""
+        """Return a debate as a file: a page of Markdown, or JSON that holds every word."""
         form = self.query["as"] or "markdown"
-        debate, (kind, text_of) = self.get_object(), EXPORTS[form]
-        response = HttpResponse(text_of(report(debate)), content_type=f"{kind}; charset=utf-8")
+        content_type, as_text = EXPORTS[form]
+        debate = self.get_object()
+        response = HttpResponse(as_text(report(debate)), content_type=f"{content_type}; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{debate.channel.slug}.{ENDINGS[form]}"'
         return response

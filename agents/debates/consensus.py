@@ -22,7 +22,7 @@ ENTRY_CHARACTERS = 1_000
 
 
 class _Judged(BaseModel):
-    """What the judge says. Only the agreement has to be there; the rest helps people to read it."""
+    """The judge's answer. Only the agreement has to be there; the rest helps people to read it."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -63,6 +63,7 @@ def judge_consensus(debate: Debate, round: int, answers: Sequence[Answer]) -> Co
 
 
 def _request(debate: Debate, round: int, answers: Sequence[Answer]) -> LLMRequest:
+    """Return the question how far the answers of a round agree."""
     nonce = new_nonce()
     text = render_prompt(
         "debates/consensus_answers",
@@ -97,7 +98,7 @@ def _request(debate: Debate, round: int, answers: Sequence[Answer]) -> LLMReques
 
 
 def _entry(answer: Answer) -> str:
-    """One answer as an entry that cannot pass for another one."""
+    """Return an answer as an entry that cannot pass for another one."""
     lines = [f"Seat {answer.seat}"]
     if answer.stance is not None:
         lines.append(f"stance: {answer.stance}")
@@ -110,16 +111,25 @@ def _entry(answer: Answer) -> str:
 
 
 def _read(data: Any, seats: set[int]) -> _Judged:
+    """Return the judge's answer.
+
+    Raises:
+        InvalidAnswer: A cluster names a seat that did not answer, or two clusters the same seat.
+    """
     judged = _Judged.model_validate(data)
-    listed = [seat for cluster in judged.clusters for seat in cluster.seats]
-    if unknown := sorted(set(listed) - seats):
+    clustered: list[int] = []
+    for cluster in judged.clusters:
+        clustered += cluster.seats
+    unknown = sorted(set(clustered) - seats)
+    if unknown:
         raise InvalidAnswer(f"clusters: there is no seat {unknown[0]}; allowed: {', '.join(map(str, sorted(seats)))}")
-    if len(listed) > len(set(listed)):
+    if len(clustered) > len(set(clustered)):
         raise InvalidAnswer("clusters: a seat stands in two of them; allowed: each seat in one")
     return judged
 
 
 def _entries(texts: Sequence[str]) -> list[str]:
+    """Return the entries of a list that are stored, each cut to its longest length."""
     return [text[:ENTRY_CHARACTERS] for text in texts[:MOST_ENTRIES]]
 
 

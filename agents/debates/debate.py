@@ -72,7 +72,7 @@ class DebateRefused(FieldRefused):
 
 
 class Settings(Criteria):
-    """How a debate is played: when it ends (`Criteria`), and what is done around its rounds.
+    """The settings of a debate: when it ends (`Criteria`), and what is done around its rounds.
 
     Attributes:
         poll: Ask every seat before the first round, without showing it another's answer (round 0).
@@ -496,12 +496,15 @@ def _wait_on(debate: Debate, owner: str) -> None:
 
 def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner: str, progress: Progress) -> None:
     """Have the seats of a group answer a round side by side, except those that have, and store the outcomes."""
-    missing = [DebateTurn(debate=debate, round=number, seat=seat) for seat in group]
-    _while_leased(debate, owner, lambda: DebateTurn.objects.bulk_create(missing, ignore_conflicts=True))
-    pending = debate.turns.filter(round=number, seat__in=group, status=Outcome.PENDING).select_related("seat__agent")
-    jobs = [partial(_have_seat_answer, debate, turn, owner, progress) for turn in pending.order_by("seat__number")]
-    limit = 1 if django_settings.WORKER_THREADS == 1 else len(group)
-    side_by_side(jobs, limit)
+    turns = [DebateTurn(debate=debate, round=number, seat=seat) for seat in group]
+    # Those that are there already, of a player that was killed, stay as they are.
+    _while_leased(debate, owner, lambda: DebateTurn.objects.bulk_create(turns, ignore_conflicts=True))
+    pending = debate.turns.filter(round=number, seat__in=group, status=Outcome.PENDING)
+    jobs = []
+    for turn in pending.select_related("seat__agent").order_by("seat__number"):
+        jobs.append(partial(_have_seat_answer, debate, turn, owner, progress))
+    threads = 1 if django_settings.WORKER_THREADS == 1 else len(group)
+    side_by_side(jobs, threads)
 
 
 def _have_seat_answer(debate: Debate, turn: DebateTurn, owner: str, progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""What `manage.py seed --remove` asks of debates: which example agents stay because of a seat, and which debates go."""
+"""Answer what `manage.py seed --remove` asks of debates: which example agents stay because of a seat, and which debates go."""
 
 from __future__ import annotations
 

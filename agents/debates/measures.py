@@ -134,7 +134,9 @@ def _numbers_differ(a: frozenset[str], b: frozenset[str]) -> bool:
     """Return whether both hold numbers, but not the same."""
     numbers_a = {word for word in a if word.isdigit()}
     numbers_b = {word for word in b if word.isdigit()}
-    return bool(numbers_a) and bool(numbers_b) and numbers_a != numbers_b
+    if not numbers_a or not numbers_b:
+        return False
+    return numbers_a != numbers_b
 
 
 def mean_similarity(answers: Round) -> float | None:
@@ -180,7 +182,7 @@ class StanceChange(Value):
 
 
 class Changes(Value):
-    """What talking changed between two rounds.
+    """The stances that changed between two rounds.
 
     `conformity` is the share of the changes towards the majority that came without a new argument; None where there was no such change.
     """
@@ -271,7 +273,7 @@ RECOMMENDATION = "Play another round with a devil's advocate, or have a person r
 
 
 class Groupthink(Value):
-    """Whether a round agrees suspiciously easily: two indicators. `recommendation` is empty where it does not."""
+    """A warning that a round agrees suspiciously easily, by two indicators. `recommendation` is empty where it does not."""
 
     detected: bool
     indicators: list[str]
@@ -344,7 +346,7 @@ Reason = Literal["consensus", "convergence", "confidence", "max_rounds"]
 
 
 class Exit(Value):
-    """Whether the debate ends after a round, why, and the figures behind it. While it goes on, `details` may say what is waited for."""
+    """The decision whether a debate ends after a round, and why. While it goes on, `details` may say what is waited for."""
 
     ends: bool
     reason: Reason | None = None
@@ -439,7 +441,7 @@ class Cluster(Value):
 
 
 class Consensus(Value):
-    """How far a round agrees.
+    """The agreement of a round.
 
     Attributes:
         agreement: 0 (none) to 1 (all hold the same); None = not known, `reason` says why.
@@ -504,9 +506,12 @@ def _clusters(answers: Sequence[Answer]) -> list[Cluster]:
 def _central_position(group: Sequence[Answer]) -> str:
     """Choose the position that is most like the others; of equals, that of the first seat."""
 
-    def likeness(answer: Answer) -> tuple[float, int]:
-        others = [similarity(answer.position, other.position) for other in group if other is not answer]
-        mean = fmean(others) if others else 0.0
-        return mean, -answer.seat
-
-    return max(group, key=likeness).position
+    central = group[0]
+    highest = -1.0
+    for answer in sorted(group, key=lambda answer: answer.seat):
+        similarities = [similarity(answer.position, other.position) for other in group if other is not answer]
+        likeness = fmean(similarities) if similarities else 0.0
+        if likeness > highest:
+            central = answer
+            highest = likeness
+    return central.position

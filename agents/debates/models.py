@@ -89,7 +89,7 @@ class DebateSeat(models.Model):
 
 
 class DebateRound(models.Model):
-    """What a round came to. Written once, when every seat has answered or failed."""
+    """The results of a round. Written once, when every seat has answered or failed."""
 
     debate = models.ForeignKey(Debate, on_delete=models.CASCADE, related_name="rounds", db_index=False)
     number = models.PositiveSmallIntegerField(help_text="0 = the blind poll")
@@ -117,7 +117,7 @@ class DebateRound(models.Model):
 
 
 class DebateTurn(models.Model):
-    """What became of a seat in a round. Its answer is the message."""
+    """The outcome of a seat in a round. Its answer is the message."""
 
     class Status(models.TextChoices):
         PENDING = "pending", "pending"

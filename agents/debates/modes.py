@@ -44,7 +44,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a seat may see when its turn begins.
+    """All that a seat may see when its turn begins.
 
     Attributes:
         round: The round to be answered; 0 is the poll.
@@ -169,7 +169,7 @@ def required_stance(fields: Fields, seat: DebateSeat, context: Context) -> tuple
 
 
 class Config(BaseModel):
-    """What a mode can be given besides the settings of every debate.
+    """The settings of a mode besides the settings of every debate.
 
     Attributes:
         script: What the offline scripted actor says: by number of the seat, the fields of its answers, one entry a round from the first
@@ -243,7 +243,7 @@ class Mode:
 
     @property
     def shape(self) -> str:
-        """The name of the typed answer in `turn_answers`."""
+        """Return the name of the typed answer in `turn_answers`."""
         return "stanced position" if self.stances else "position"
 
     def get_agent_role(self, number: int, seats: int) -> str:

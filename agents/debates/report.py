@@ -44,7 +44,7 @@ class Spent(BaseModel):
 
 
 class Talking(BaseModel):
-    """What talking changed: the vote of the blind poll beside that of the last round, and what the rounds after the poll used.
+    """The effect of talking: the vote of the blind poll, that of the last round, and the cost of the rounds after the poll.
 
     `stances_changed`, `to_majority`, `from_majority` and `conformity` are over all rounds; `seats_changed` compares only the two votes.
     """
@@ -75,7 +75,7 @@ class Decision(BaseModel):
 
 
 class Response(BaseModel):
-    """What became of a seat in a round; without an answer, `error` says why."""
+    """The outcome of a seat in a round; without an answer, `error` says why."""
 
     round: int = Field(description="0 = the blind poll")
     seat: int
@@ -99,7 +99,7 @@ class Response(BaseModel):
 
 
 class Remark(BaseModel):
-    """What a person said between the rounds."""
+    """A message of a person between the rounds."""
 
     before_round: int
     author: str
@@ -355,7 +355,7 @@ def _talking(
 
 @dataclass(slots=True)
 class _SeatComparison:
-    """How many seats hold the stance of their role in the last round, and how many others changed it since the poll."""
+    """Counts of the seats that hold the stance of their role in the last round, and how many others changed it since the poll."""
 
     by_role: int = 0
     changed: int = 0

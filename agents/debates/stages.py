@@ -101,16 +101,16 @@ def _seat_context(turn: Turn) -> tuple[Debate, DebateSeat, Rules, Context]:
     Raises:
         ValueError: It is the turn of no seat. Nobody speaks in a debate between the rounds.
     """
-    place = turn.overrides.get("debate")
-    if not isinstance(place, dict):
+    seat_keys = turn.overrides.get("debate")
+    if not isinstance(seat_keys, dict):
         raise ValueError(
             f"no seat's turn in debate channel {turn.channel.slug}; allowed: rounds that `manage.py debate` plays"
         )
     seat = DebateSeat.objects.select_related("debate", "agent").get(
-        debate=place["debate"], number=place["seat"], debate__channel=turn.channel, agent=turn.agent
+        debate=seat_keys["debate"], number=seat_keys["seat"], debate__channel=turn.channel, agent=turn.agent
     )
     mode = mode_of(seat.debate.mode)
-    return seat.debate, seat, mode, _context(seat.debate, mode, int(place["round"]), seat)
+    return seat.debate, seat, mode, _context(seat.debate, mode, int(seat_keys["round"]), seat)
 
 
 def _may_be_sent_back(turn: Turn) -> bool:

@@ -11,7 +11,7 @@ from agents.models import Channel, Message
 
 
 def _started_by(person: Person, path: str = "") -> Q:
-    """The question of these debates is theirs, and all that was said in them answers it."""
+    """Return the debates whose question is this person's, and with it all that was said in them."""
     user = person.user.pk if person.user is not None else None
     return Q(**{f"{path}created_by": user, f"{path}created_by__isnull": False})
 

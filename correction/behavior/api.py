@@ -43,13 +43,17 @@ _UNREAD = "null = you may not read messages (agents.view_message)"
 
 
 def may_read(context: Context) -> bool:
-    """Whether the user may read what was said."""
+    """Return whether the user may read messages."""
     return bool(context["request"].user.has_perm("agents.view_message"))
 
 
 def _quoting(source: Callable[[BehaviorRequest], Any]) -> Callable[[BehaviorRequest, Context], Any]:
-    """Return what reads a value that may hold words of the message: null for users who may not read messages."""
-    return lambda row, context: source(row) if may_read(context) else None
+    """Return a function for a value that may quote the message: null for users who may not read messages."""
+
+    def value_for_reader(row: BehaviorRequest, context: Context) -> Any:
+        return source(row) if may_read(context) else None
+
+    return value_for_reader
 
 
 class BehaviorRequestRow(
@@ -135,13 +139,13 @@ class RevertBody(Body):
     anyway: bool = Field(False, description="also where the same trait was changed since")
 
 
-Shown = TypeVar("Shown", bound=EffectPlan)
+AnyPlan = TypeVar("AnyPlan", bound=EffectPlan)
 
 
-def _with_name(shown: Shown, request: BehaviorRequest) -> Shown:
-    """With the claim as the judge reads it: with the agent's name, where the agent is still there."""
+def _with_name(plan: AnyPlan, request: BehaviorRequest) -> AnyPlan:
+    """Return the plan with the claim as the judge reads it: with the agent's name, where the agent is still there."""
     name = request.agent.display_name if request.agent is not None else "{{agent_name}}"
-    return shown.model_copy(update={"claim": shown.claim.replace("{{agent_name}}", name)})
+    return plan.model_copy(update={"claim": plan.claim.replace("{{agent_name}}", name)})
 
 
 def _result(effect: BehaviorEffect, context: Context) -> EffectResult | None:
@@ -172,7 +176,7 @@ class EffectRow(
 
 
 class EffectOfRequest(BaseModel):
-    """What could be judged, and what was."""
+    """The plan of an evaluation of the effect, and those that were made."""
 
     plan: EffectPlan | None = Field(description="null = nothing was changed by the request, or its agent is gone")
     why_not: str = Field(description="why it cannot be asked for now; empty = it can")
@@ -180,7 +184,7 @@ class EffectOfRequest(BaseModel):
 
 
 class EffectBody(Body):
-    """How many messages before and after; nothing = 10."""
+    """The number of messages before and after; nothing = 10."""
 
     messages: int = Field(MESSAGES, ge=1, le=MOST_MESSAGES, description="before and after each")
 
@@ -312,7 +316,7 @@ class BehaviorRequests(Rows):
     @answers(EffectOfRequest)
     @action(detail=True, permission_classes=(MayMeasure,), throttle_scope=PAID, filterset_class=EffectFilters)
     def effect(self, request: Request, pk: int) -> Response:
-        """Whether an applied request changed anything: its trait, judged on the agent's messages before the change and after it.
+        """Return whether an applied request changed anything: its trait, judged on the agent's messages before the change and after it.
 
         Shows the `plan`, with how many messages there are, what judging them would cost, and the newest evaluations of this kind, 20 at
         most; asks no model.

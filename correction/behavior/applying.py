@@ -496,18 +496,23 @@ def _change_as_edited(
 
 def _touched_by_proposal(row: BehaviorRequest, before: TraitValue | None) -> tuple[str, ...]:
     """Return the names of the traits that the stored proposal speaks of, each once."""
-    answer: Mapping[str, Any] = row.map_result if isinstance(row.map_result, dict) else {}
-    names: list[Any] = [answer.get("replaces_trait"), *(answer.get("touches") or ())]
+    names: list[Any] = []
     if before is not None:
-        names.insert(0, before.name)
-    return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and name))
+        names.append(before.name)
+    if isinstance(row.map_result, dict):
+        names.append(row.map_result.get("replaces_trait"))
+        names += row.map_result.get("touches") or ()
+    texts = [name for name in names if isinstance(name, str) and name]  # the answer may have been erased
+    return tuple(dict.fromkeys(texts))
 
 
 def _differences(was: TraitValue | None, now: TraitLike) -> str:
     """Return the fields that are different, as they are now: ``strength is 0.7, name is 'puns'``."""
     old = asdict(was) if was is not None else {}
-    new = asdict(as_value(now))
-    changed = [f"{name} is {value!r}" for name, value in new.items() if old.get(name) != value]
+    changed = []
+    for name, value in asdict(as_value(now)).items():
+        if old.get(name) != value:
+            changed.append(f"{name} is {value!r}")
     return ", ".join(changed)
 
 

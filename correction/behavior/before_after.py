@@ -60,7 +60,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What would be judged.
+    """The messages that would be judged, and the cost.
 
     Attributes:
         wanted: Messages wanted before and after.
@@ -84,7 +84,7 @@ class Plan:
 
     @property
     def waits(self) -> str:
-        """What is missing, e.g. ``not yet: 3 of 10 messages since``; empty when it can be judged in full."""
+        """Return what is missing, e.g. ``not yet: 3 of 10 messages since``; empty when it can be judged in full."""
         if len(self.after) < self.wanted:
             return f"not yet: {len(self.after)} of {self.wanted} messages since"
         return "" if self.before else "the agent said nothing before"
@@ -92,7 +92,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeforeAfter:
-    """How much the trait shows, 0 to 9, before and after, and the change of the means.
+    """The scores of a trait, 0 to 9, before and after, and the change of the means.
 
     Its interval takes messages as independent; neighbours of one conversation are not, so it is too narrow where they are alike.
     """
@@ -115,7 +115,7 @@ class BeforeAfter:
 
     @property
     def reason(self) -> str:
-        """Why there is no difference, or no interval of it; empty when there is."""
+        """Return why there is no difference, or no interval of it; empty when there is."""
         return "" if self.change.interval else self.change.reason
 
 

@@ -48,16 +48,16 @@ def work_one(*, owner: str) -> bool:
 
 
 def describe_request(*, agent: Agent, work_id: str = "", nonce: str = "") -> LLMRequest:
-    """The question for a description of the agent as its persona is now."""
+    """Return the question for a description of the agent as its persona is now."""
     nonce = nonce or new_nonce()
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
-    shown = neutral(cut_persona(persona, LONGEST_PERSONA), 2 * LONGEST_PERSONA)[0]
-    now = neutral(agent.description, LONGEST_NOW)[0].strip()
+    persona_text = neutral(cut_persona(persona, LONGEST_PERSONA), 2 * LONGEST_PERSONA)[0]
+    description = neutral(agent.description, LONGEST_NOW)[0].strip()
     text = _template(
         "agent",
         name=one_line(agent.display_name),
-        persona=fence("PERSONA", shown, nonce),
-        description=fence("DESCRIPTION", now, nonce) if now else "",
+        persona=fence("PERSONA", persona_text, nonce),
+        description=fence("DESCRIPTION", description, nonce) if description else "",
     )
     return LLMRequest(
         role="judge",
@@ -76,7 +76,7 @@ def describe_request(*, agent: Agent, work_id: str = "", nonce: str = "") -> LLM
 
 
 def _write(update: DescriptionUpdate) -> dict[str, Any]:
-    """How the work ends: the columns of the update. The description is replaced only if it is what the model was shown."""
+    """Write the description; return the columns with which the work ends. It is replaced only if it is what the model was shown."""
     agent, judge = Agent.objects.get(pk=update.agent_id), model_of("judge")
     if _by_person(agent):
         return {"status": Status.COMPLETED, "error": BY_PERSON}
@@ -97,13 +97,18 @@ def _write(update: DescriptionUpdate) -> dict[str, Any]:
 
 
 def _by_person(agent: Agent) -> bool:
-    """A description of unknown origin counts as a person's; an empty one does not."""
+    """Return whether a person wrote it. A description of unknown origin counts as a person's; an empty one does not."""
     return bool(agent.description) and agent.description_origin in (Origin.PERSON, Origin.UNKNOWN)
 
 
 def _description(data: Any) -> str:
-    said = data.get("description") if isinstance(data, dict) else None
-    text = " ".join(said.split()) if isinstance(said, str) else ""
+    """Return the description of the model's answer, on one line.
+
+    Raises:
+        InvalidAnswer: There is none, or it is too long.
+    """
+    text = data.get("description") if isinstance(data, dict) else None
+    text = " ".join(text.split()) if isinstance(text, str) else ""
     if not 0 < len(text) <= LONGEST:
         raise InvalidAnswer(f"description: expected a text of 1 to {LONGEST} characters, got {len(text)}")
     return text

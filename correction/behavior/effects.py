@@ -96,7 +96,7 @@ def _find_in_version(version: PersonaVersion, like: TraitValue | None) -> TraitV
 
 
 class EffectEstimate(BaseModel):
-    """What judging would take; nothing for a judge on this machine."""
+    """The cost of judging; nothing for a judge on this machine."""
 
     calls: int
     input_tokens: int
@@ -139,7 +139,7 @@ class EffectPlan(BaseModel):
         waits = plan.waits
         if ended and len(plan.after) < plan.wanted:
             waits = f"{len(plan.after)} of {plan.wanted} messages until {ended}: there will be no more"
-        shown = cls(
+        effect_plan = cls(
             request=request.pk,
             expected=_expected_change(stored_trait(request.trait_before), plan.trait.strength),
             agent=plan.agent.slug,
@@ -157,9 +157,9 @@ class EffectPlan(BaseModel):
                 cost_usd=None if plan.cost_usd is None else str(plan.cost_usd),
             ),
         )
-        shown._plan = plan
-        shown._name = str(request)
-        return shown
+        effect_plan._plan = plan
+        effect_plan._name = str(request)
+        return effect_plan
 
     @property
     def plan(self) -> Plan:
@@ -167,7 +167,7 @@ class EffectPlan(BaseModel):
 
     @property
     def why_not(self) -> str:
-        """Why it cannot be judged yet, with what is allowed; empty when it can."""
+        """Return why it cannot be judged yet, with what is allowed; empty when it can."""
         if self.before and self.after:
             return ""
         return f"{self._name}: {self.waits}; allowed: when there are messages before and after the change"
@@ -192,7 +192,7 @@ class JudgedMessage(BaseModel):
 
 
 class EffectResult(EffectPlan):
-    """What came out. What was not scored is in no mean."""
+    """The result of an evaluation. Messages that were not scored are in no mean."""
 
     as_requested: bool | None = Field(description="null = it cannot be told")
     verdict: Literal["more", "less", "no change shown", "not enough data"] = Field(
@@ -247,7 +247,7 @@ class EffectResult(EffectPlan):
 
     @property
     def verdict_words(self) -> str:
-        """What came out in a sentence, e.g. ``As requested: more of it was asked for, the agent does more of it since.``"""
+        """Return the result in a sentence, e.g. ``As requested: more of it was asked for, the agent does more of it since.``"""
         sentence = f"{_EXPECTED_WORDS[self.expected]}, {_VERDICT_WORDS[self.verdict]}."
         if self.as_requested is None:
             return f"{sentence[0].upper()}{sentence[1:]}"
@@ -265,13 +265,13 @@ class EffectResult(EffectPlan):
 
     @property
     def cost_words(self) -> str:
-        """What it took: ``20 calls, $0.0123``."""
+        """Return the cost: ``20 calls, $0.0123``."""
         cost = None if self.actual_cost_usd is None else float(self.actual_cost_usd)
         return f"{counted(self.actual_calls, 'call')}, {money(cost, self.actual_unpriced_calls)}"
 
     @property
     def first_reason(self) -> str:
-        """Why the first message that was not scored was not."""
+        """Return why the first message that was not scored was not."""
         return next((row.reason for row in self.messages if row.status == "unscored"), "")
 
 

@@ -53,7 +53,7 @@ class BehaviorRequest(Leasable):
         PENDING = nonmember("queued")  # what all work calls it
 
     class Confidence(models.TextChoices):
-        """How sure the gate was, in its own three levels."""
+        """The gate's confidence, in its own three levels."""
 
         HIGH = "high", "high"
         MEDIUM = "medium", "medium"
@@ -187,7 +187,7 @@ class BehaviorRequest(Leasable):
 
     @property
     def work_id(self) -> str:
-        """The ledger's name for it: every call made for it carries it."""
+        """Return the ledger's name for it: every call made for it carries it."""
         return f"behavior_request:{self.pk}"
 
 
@@ -259,7 +259,7 @@ class BehaviorEffect(Leasable):
 
     @property
     def work_id(self) -> str:
-        """The ledger's name for it: begins with the request's, apart from the calls of its tiers."""
+        """Return the ledger's name for it: begins with the request's, apart from the calls of its tiers."""
         return f"behavior_request:{self.request_id}/effect:{self.pk}"
 
 
@@ -307,5 +307,5 @@ class DescriptionUpdate(Leasable):
 
     @property
     def work_id(self) -> str:
-        """The ledger's name for it."""
+        """Return the ledger's name for it."""
         return f"description_update:{self.pk}"

@@ -44,7 +44,7 @@ class OwnWords:
 
     @property
     def have_letters(self) -> bool:
-        """Whether there is a letter of any script: signs, numbers and emoji alone ask for nothing."""
+        """Return whether there is a letter of any script: signs, numbers and emoji alone ask for nothing."""
         return any(char.isalpha() for char in _NOTE_OF_QUOTATION.sub("", self.text))
 
 

@@ -84,7 +84,7 @@ class Clause:
 
     @property
     def is_about_a_thing(self) -> bool:
-        """Whether the topic is a quality of something else than the agent's writing: "a shorter route"."""
+        """Return whether the topic is a quality of something else than the agent's writing: "a shorter route"."""
         if not self.topic.is_quality:
             return False
         thing = _pattern("thing before its quality").search(self.before)
@@ -95,7 +95,7 @@ class Clause:
 
 @dataclass(slots=True)
 class TurningWords:
-    """How often words turn the meaning of a clause around. Several negations negate once ("no uses nunca")."""
+    """Counts of the words that turn the meaning of a clause around. Several negations negate once ("no uses nunca")."""
 
     is_negated: bool
     ends: int
@@ -104,13 +104,13 @@ class TurningWords:
 
     @property
     def asks_for_less(self) -> bool:
-        """Whether a word says so by itself: a negation, an end or a lessening."""
+        """Return whether a word says so by itself: a negation, an end or a lessening."""
         return self.is_negated or self.ends > 0 or self.lessenings > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """Whether more or less of a topic is asked for.
+    """The direction of a request: whether more or less of a topic is asked for.
 
     Attributes:
         is_less: Less is asked for, or an end.
@@ -337,12 +337,12 @@ class _Sentence:
 
     @cached_property
     def is_lasting(self) -> bool:
-        """Whether it says that it is to last ("always", "in your answers")."""
+        """Return whether it says that it is to last ("always", "in your answers")."""
         return _pattern("words for a lasting request").search(self.rest) is not None
 
     @cached_property
     def is_for_work(self) -> bool:
-        """Whether it asks for a piece of work, such as a letter, and not for a manner."""
+        """Return whether it asks for a piece of work, such as a letter, and not for a manner."""
         return _pattern("piece of work").search(self.rest) is not None and not self.is_lasting
 
     def parse(self) -> ParsedRequest | None:
@@ -781,25 +781,25 @@ class _Sentence:
             direction = replace(direction, is_less=True)
         if _pattern("too often").search(words):
             direction = replace(direction, is_soft=True)
-        place = _pattern("place in the sentence").search(before)
-        if place and not _pattern("too often").search(self.rest):
+        place_in_sentence = _pattern("place in the sentence").search(before)
+        if place_in_sentence and not _pattern("too often").search(self.rest):
             # In "stop ending every sentence with …" the "every" does not ask for less.
             direction = replace(direction, is_soft=False)
         amount = self.amount(f"{before} {words}", "", "", direction)
-        name = self.name_of_manner(group, words, place)
+        name = self.name_of_manner(group, words, place_in_sentence)
         description = f"{name[:1].upper()}{name[1:]}, as a user asked for it." if name else ""
         return ParsedRequest(self.rest, form, name, description, amount)
 
-    def name_of_manner(self, group: str, words: str, place: Match | None) -> str:
+    def name_of_manner(self, group: str, words: str, place_in_sentence: Match | None) -> str:
         """Return the trait's name for a manner, such as "ending every sentence with traveler"; empty where it is not clear."""
         if _pattern("and").search(words) and len(words.split()) > 8:
             return ""
         name = _short_name(words)
         if name and group == "quality":
             name = f"being {name}"
-        if name and place is not None:
-            verb = {"end": "ending", "start": "starting", "begin": "beginning"}[place[1]]
-            name = f"{verb} {place[2]} {name}"[:LONGEST_NAME].rstrip()
+        if name and place_in_sentence is not None:
+            verb = {"end": "ending", "start": "starting", "begin": "beginning"}[place_in_sentence[1]]
+            name = f"{verb} {place_in_sentence[2]} {name}"[:LONGEST_NAME].rstrip()
         return name
 
     def lasting_order(self, body: str) -> Match | None:
@@ -835,18 +835,18 @@ def find_topic(clause: str) -> FoundTopic | None:
             return FoundTopic(answering, match.start(), match.end())
     if speech := _pattern("reported speech").search(clause):
         clause = clause[: speech.start()]
-    found = []
+    candidates = []
     for topic in topics().values():
         if match := topic.words.search(clause):
-            found.append(FoundTopic(topic, match.start(), match.end()))
+            candidates.append(FoundTopic(topic, match.start(), match.end()))
     # A comparative of length ("kürzer als zwei Sätze") decides against a topic that stands before it.
     comparatives = [
-        topic
-        for topic in found
-        if topic.topic.name in LENGTH_TOPICS[:2]
-        and _pattern("comparative of length").search(clause[topic.start : topic.end])
+        found
+        for found in candidates
+        if found.topic.name in LENGTH_TOPICS[:2]
+        and _pattern("comparative of length").search(clause[found.start : found.end])
     ]
-    return min(comparatives or found, key=lambda topic: topic.start, default=None)
+    return min(comparatives or candidates, key=lambda found: found.start, default=None)
 
 
 def _find_name_for_user(clause: str) -> FoundTopic | None:

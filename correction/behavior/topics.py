@@ -135,10 +135,13 @@ def opposing(name: str, traits: Iterable[AnyTrait], least: float) -> AnyTrait | 
 def _choice_of(name: str) -> str:
     """Return which choice a trait's name makes, of which only the newest holds: of a language, or of a name for the user; else empty."""
     folded = " ".join(name.casefold().split())
-    if folded.startswith(ANSWERING):
-        languages = {language.casefold() for language in read_data("patterns.yaml")["languages"]}
-        return "language" if folded.split()[-1] in languages else ""  # the last word, for "American English"
-    return "name" if CALLING.fullmatch(folded) else ""
+    if CALLING.fullmatch(folded):
+        return "name"
+    if not folded.startswith(ANSWERING):
+        return ""
+    languages = {language.casefold() for language in read_data("patterns.yaml")["languages"]}
+    last_word = folded.split()[-1]  # of "American English"
+    return "language" if last_word in languages else ""
 
 
 @cache

@@ -43,10 +43,7 @@ EVERYTHING_OFF: dict[str, Any] = {
 UNCHECKED_MESSAGE = (
     "You will not believe what I just found under my desk, gang. A trophy! It has my name on it. I wrote my name on it."
 )
-MESSAGE_IN_CHARACTER = (
-    "Everybody, drop everything! I have decided that my office deserves the greatest party ever, "
-    "and I am going to host it!"
-)
+MESSAGE_IN_VOICE = "Everybody, drop everything! I have decided that my office deserves the greatest party ever, and I am going to host it!"
 DRAFT_OUT_OF_CHARACTER = "Please be advised that the quarterly summary has been submitted. No further action is needed."
 SECOND_DRAFT = (
     "You guys, I finished my report and it is the best report ever written. I am so proud of me. Ask me how proud!"
@@ -227,7 +224,7 @@ def _gate_scenes(out: Any, stage: Stage) -> None:
     calls_before = LLMCall.objects.count()
     _gate_scene(out, stage, "Everything off (the default)", (UNCHECKED_MESSAGE,), EVERYTHING_OFF)
     out.write(f"     {LLMCall.objects.count() - calls_before} model calls")
-    _gate_scene(out, stage, "A message in character, gate on", (MESSAGE_IN_CHARACTER,), gate_on)
+    _gate_scene(out, stage, "A message in character, gate on", (MESSAGE_IN_VOICE,), gate_on)
     title = "A draft out of character, and what the agent writes instead"
     _gate_scene(out, stage, title, (DRAFT_OUT_OF_CHARACTER, SECOND_DRAFT), gate_on)
     title = "Three drafts out of character: when all fail, the best of them is sent, not the last"

@@ -37,7 +37,7 @@ def examples(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Itera
         michael = Agent.objects.get(slug="michael")
         capture([RunSpec(agent=michael, dimensions=("adherence", "fluency", "convergence"), is_baseline=True)])
         stage = scenes.Stage.set_up()
-        stage.send_drafts("michael", [scenes.MESSAGE_IN_CHARACTER], scenes.gate_settings())
+        stage.send_drafts("michael", [scenes.MESSAGE_IN_VOICE], scenes.gate_settings())
         yield
 
 

@@ -120,7 +120,7 @@ def persona_diff(row: BehaviorRequest) -> SafeString | None:
     return _diff_of_traits([*others, before], [*others, after])
 
 
-def _diff_of_traits(before: Sequence[TraitLike], after: Sequence[TraitLike]) -> SafeString:
+def _diff_of_traits(before: Sequence[TraitLike], after: Sequence[TraitLike]) -> SafeString | None:
     """Return the words that differ between two lists of traits."""
     text_before = render_persona(system_prompt="", traits=before).strip()
     text_after = render_persona(system_prompt="", traits=after).strip()

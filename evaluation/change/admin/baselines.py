@@ -124,7 +124,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
             title = f"Evaluate {name} now"
             verb = "Evaluate now"
 
-        def estimate() -> Takes:
+        def estimate() -> CostPreview:
             """Return what measuring would take."""
             with refusing_files():
                 specs = [asked.spec(agent=agent, is_baseline=is_baseline) for asked in requests_of(form)]

@@ -33,7 +33,8 @@ def scripted(debate: Scripted, second: tuple[str, ...], prefix: str) -> Debate:
     return played(start_debate(topic=debate.question, mode="delphi", agents=agents, rounds=2, script=script))
 
 
-def test_followers_conform_and_those_with_an_argument_do_not_with_the_same_stances_and_exit() -> None:
+@pytest.mark.slow
+def test_in_played_debates_followers_conform_and_arguers_do_not() -> None:
     conformity: dict[str, float] = {}
     outcomes: dict[str, list[Any]] = {"copied": [], "argued": []}
     for how, outcome in outcomes.items():

@@ -80,13 +80,7 @@ def test_a_debate_is_started_in_the_form_and_played_round_by_round(root: Client)
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"topic": " "}, "topic: 0 characters"),
-        ({"agents": "ada"}, "agents: 1 named"),
-        ({"agents": "ada,bob,ada"}, "agents: 'ada' is named twice"),
         ({"agents": f"ada,{HOSTILE}"}, "there is no agent"),
-        ({"rounds": "101"}, "less than or equal to 100"),
-        ({"rounds": "2.5"}, "'2.5': allowed: a valid integer"),
-        ({"mode": "brawl"}, "'brawl': allowed: 'collaborative'"),
         ({"mode": "expert-panel", "perspectives": " , "}, "perspectives []: allowed: at least 1"),
     ],
 )
@@ -102,9 +96,7 @@ def test_a_wrong_form_comes_back_with_the_reason_and_writes_nothing(
 
 
 @pytest.mark.parametrize("status", ["waiting", "pending", "running", "errored"])
-def test_a_debate_that_goes_on_is_cancelled_by_a_button_and_one_that_has_ended_has_none(
-    root: Client, status: str
-) -> None:
+def test_only_an_unfinished_debate_has_a_button_to_cancel(root: Client, status: str) -> None:
     debate = make_debate([POLL])
     Debate.objects.update(status=status)
     assert "Cancel this debate" in read(root, page_of(debate))
@@ -133,7 +125,7 @@ def test_the_start_form_names_personas_that_have_nothing_to_say_offline(root: Cl
     assert "no sample lines" not in with_model
 
 
-def test_an_expert_panel_takes_perspectives_or_has_its_own_and_another_mode_is_refused_them(root: Client) -> None:
+def test_only_an_expert_panel_takes_perspectives(root: Client) -> None:
     agents = seated(2)
     root.post(ADD, form(agents, mode="expert-panel", perspectives="legal, our own", wait="1"))
     root.post(ADD, form(agents, mode="expert-panel", wait="1"))
@@ -146,7 +138,7 @@ def test_an_expert_panel_takes_perspectives_or_has_its_own_and_another_mode_is_r
     assert "perspectives: not a setting of delphi" in plain(refused.content.decode())
 
 
-def test_viewers_read_and_operators_start_and_only_who_may_change_agents_chooses_models() -> None:
+def test_viewers_read_operators_start_and_agent_editors_choose_models() -> None:
     agents, debate = seated(2), make_debate([POLL], slug="debate-9")
     viewer, operator = signed_in(in_group("Viewer")), signed_in(in_group("Operator"))
 
@@ -214,7 +206,7 @@ def test_hostile_answers_questions_and_messages_are_shown_and_never_run(root: Cl
     assert "&lt;script&gt;alert" in read(root, reverse("admin:debates_debate_changelist"))
 
 
-def test_a_page_of_fifty_rounds_takes_as_few_queries_as_one_of_two(root: Client) -> None:
+def test_a_page_of_fifty_rounds_takes_as_many_queries_as_two(root: Client) -> None:
     seats = range(1, 7)
     rounds = [
         [says(seat, "yes", 0.7, reasoning="Because of this and that. " * 20) for seat in seats] for _ in range(51)

@@ -47,7 +47,7 @@ def test_a_body_of_another_shape_is_a_400(
     assert written() == before
 
 
-def test_a_debate_is_started_then_played_round_by_round_then_to_its_end(client: Program, people: list[Agent]) -> None:
+def test_a_debate_is_started_played_by_rounds_then_to_its_end(client: Program, people: list[Agent]) -> None:
     off = {"consensus": None, "confidence": None, "convergence_rounds": None}
 
     made = client.post(DEBATES, {**GOOD, "rounds": 3, **off})
@@ -70,7 +70,7 @@ def test_a_debate_is_started_then_played_round_by_round_then_to_its_end(client: 
     assert "has ended" in refused(client.post(f"{url}rounds/", {}), 409)["detail"][0]
 
 
-def test_a_debate_is_cancelled_once_or_twice_and_one_that_has_ended_is_a_409(
+def test_cancelling_twice_is_allowed_and_cancelling_an_ended_debate_is_a_409(
     client: Program, people: list[Agent]
 ) -> None:
     url = client.post(DEBATES, GOOD)["Location"]
@@ -125,7 +125,7 @@ def test_a_debate_that_did_not_change_is_a_304(client: Program) -> None:
     assert client.get(url, headers={"If-None-Match": tag}).status_code == 304
 
 
-def test_a_debate_of_fifty_rounds_takes_as_many_queries_as_one_of_two(client: Program) -> None:
+def test_fifty_rounds_take_as_many_queries_as_two(client: Program) -> None:
     short = make_debate([[says(1), says(2)]] * 2, slug="short")
     long = make_debate([[says(1), says(2)]] * 51, slug="long")
 

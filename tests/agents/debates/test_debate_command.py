@@ -64,10 +64,6 @@ def test_a_command_line_that_makes_no_sense_is_refused(people: list[Agent], args
     assert part in str(error)
 
 
-def test_a_criterion_that_is_no_number_is_named_with_what_is_allowed() -> None:
-    assert "--confidence 'sure': allowed: a valid number" in str(refused("Should we move?", "--confidence=sure"))
-
-
 @pytest.mark.parametrize("option", ["--finish", "--markdown"])
 def test_playing_a_round_is_not_combined_with_what_does_something_else(option: str) -> None:
     debate = make_debate([])

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from agents.debates.debate import start_debate
 from agents.debates.models import DebateSeat
@@ -56,7 +55,7 @@ def test_which_roles_the_seats_have(mode: str, number: int, roles: list[str]) ->
     assert set(roles) - {""} <= set(mode_of(mode).roles)
 
 
-def test_the_seven_modes_of_the_specification_are_there_and_others_are_refused_by_name() -> None:
+def test_the_seven_modes_exist_and_others_are_refused_by_name() -> None:
     assert list(MODES) == [
         *("collaborative", "adversarial", "socratic", "expert-panel"),
         *("devils-advocate", "delphi", "red-team-blue-team"),
@@ -89,21 +88,6 @@ def test_random_perspectives_follow_from_the_seed_and_all_are_used_alike() -> No
     assert drawn[3] == mode_of("expert-panel").perspectives(8, {"assignment": "random", "seed": 3})
     assert all(Counter(each) == dict.fromkeys(PERSPECTIVES, 2) for each in drawn.values())
     assert len({tuple(each) for each in drawn.values()}) > 5
-
-
-@pytest.mark.parametrize(
-    ("mode", "config"),
-    [
-        ("delphi", {"perspectives": ["social"]}),
-        ("expert-panel", {"perspectives": []}),
-        ("expert-panel", {"perspectives": [" "]}),
-        ("expert-panel", {"perspectives": ["social"], "assignment": "explicit"}),
-        ("expert-panel", {"assignment": "by lot"}),
-    ],
-)
-def test_perspectives_that_cannot_be_are_refused(mode: str, config: dict[str, Any]) -> None:
-    with pytest.raises((ValidationError, ValueError), match=r"perspectives|assignment|1 named for 2 seats"):
-        mode_of(mode).perspectives(2, config)
 
 
 # -- answers

@@ -38,7 +38,7 @@ def moved() -> Debate:
     )
 
 
-def test_the_result_compares_the_poll_with_the_last_round_and_what_talking_cost() -> None:
+def test_the_result_compares_poll_and_last_round_with_their_costs() -> None:
     shown = report(moved()).decision.what_talking_changed
 
     assert shown.poll is not None
@@ -52,7 +52,7 @@ def test_the_result_compares_the_poll_with_the_last_round_and_what_talking_cost(
     assert shown.spent_since.calls == 6
 
 
-def test_every_call_of_a_debate_is_in_its_sums_the_judge_s_since_the_poll(llm_server: LLMServer) -> None:
+def test_every_call_of_a_debate_is_in_its_sums(llm_server: LLMServer) -> None:
     Panel(llm_server)
 
     debate = debated(2, mode="delphi", rounds=1)
@@ -120,7 +120,7 @@ def test_groupthink_of_the_last_round_is_warned_of_in_evidence_and_export() -> N
     assert json.loads(as_json(shown))["evidence"]["groupthink"]["detected"] is True
 
 
-def test_a_true_zero_of_agreement_is_shown_and_an_unknown_one_is_not() -> None:
+def test_a_true_zero_agreement_is_shown_and_an_unknown_is_not() -> None:
     split = report(make_debate([[says(1, "yes"), says(2, "no")]], poll=False))
     alone = report(make_debate([[says(1, "yes"), "refused"]], poll=False, slug="alone"))
 
@@ -159,7 +159,7 @@ def test_fifty_rounds_take_as_many_queries_as_one() -> None:
     assert shown.metadata.spent.tokens == 51 * 4 * 100
 
 
-def test_where_there_is_nothing_to_compare_with_the_page_does_not_say_so() -> None:
+def test_without_a_comparison_the_page_claims_none() -> None:
     no_poll = as_markdown(report(make_debate([[says(1), says(2)]], poll=False, slug="no-poll")))
     no_stance = make_debate([[says(1, None), says(2, None)]] * 2, slug="no-stance")
     Message.objects.filter(channel=no_stance.channel).delete()
@@ -173,7 +173,7 @@ def test_where_there_is_nothing_to_compare_with_the_page_does_not_say_so() -> No
     assert "No answer" not in page
 
 
-def test_a_round_that_ends_while_the_report_is_read_is_in_the_next_report() -> None:
+def test_a_round_ending_during_the_report_is_in_the_next_one() -> None:
     debate = make_debate([[says(1), says(2)]])
     answers = [[says(1), says(2)]]
 

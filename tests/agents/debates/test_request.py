@@ -28,7 +28,7 @@ def doors(people: list[Agent], tmp_path: Path) -> list[Door]:
 
 
 @pytest.mark.parametrize(("changes", "field", "parts"), CASES)
-def test_what_makes_no_debate_is_refused_at_every_door_by_field_and_with_what_is_allowed(
+def test_what_makes_no_debate_is_refused_at_every_door(
     doors: list[Door], changes: dict[str, Any], field: str, parts: tuple[str, ...]
 ) -> None:
     before, asked = written(), {**GOOD, **changes}

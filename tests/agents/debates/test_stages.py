@@ -110,7 +110,7 @@ def test_the_last_two_rounds_stand_in_full_and_older_ones_in_short() -> None:
     assert "round 2: 0.70: the same\n" in text
 
 
-def test_the_prompt_of_round_10_is_at_most_1_3_times_that_of_round_4() -> None:
+def test_the_prompt_of_round_10_stays_within_1_3_of_round_4() -> None:
     argument = "The old printer costs us an hour a week, and round {} of seat {} shows it once more, in other words than before. "
     for times, base in ((1, "short"), (8, "long")):
         Debate.objects.all().delete()
@@ -140,7 +140,7 @@ def test_what_a_person_says_is_read_from_the_next_round_on(llm_server: LLMServer
     assert "Priya" not in prompts[-1]
 
 
-def test_what_a_person_says_while_a_round_is_played_waits_for_the_next() -> None:
+def test_a_remark_during_a_round_waits_for_the_next() -> None:
     debate = debate_of("collaborative")
     answered(debate, 1, 1, stance=None)
     say(debate.channel, "Priya", "What about ink?")
@@ -174,7 +174,7 @@ def seeded_delphi() -> Debate:
     return debate
 
 
-def test_in_a_delphi_debate_no_prompt_names_another_seat_and_no_persona_holds_a_label() -> None:
+def test_in_delphi_no_prompt_names_another_seat() -> None:
     debate = seeded_delphi()
     agents = {seat.number: seat.agent for seat in debate.seats.select_related("agent")}
     switches = {
@@ -246,7 +246,7 @@ class Complains:
         return Revise("You sound like Bob Marsh, and not like Ada.")
 
 
-def test_requests_of_a_delphi_debate_name_nobody_and_labels_stay_when_a_seat_fails(llm_server: LLMServer) -> None:
+def test_delphi_requests_name_nobody_and_labels_stay_after_a_failure(llm_server: LLMServer) -> None:
     marks = {"ada": 1, "bob": 2, "cleo": 3, "dan": 4}
     failing = {"status": 400, "message": "no"}
     panel = Panel(
@@ -412,7 +412,7 @@ def test_another_process_knows_that_an_answer_was_sent_back() -> None:
     assert not isinstance(pipeline().review(again, draft), Revise)
 
 
-def test_a_confidence_outside_its_range_is_clamped_and_kept_as_it_was_said(llm_server: LLMServer) -> None:
+def test_a_confidence_out_of_range_is_clamped_and_kept_raw(llm_server: LLMServer) -> None:
     debate = debate_of("delphi")
     llm_server.always(**answering(debate, confidence=85))
 
@@ -423,7 +423,7 @@ def test_a_confidence_outside_its_range_is_clamped_and_kept_as_it_was_said(llm_s
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_only_the_answer_is_offered_with_a_stance_where_the_mode_has_stances(mode: str, llm_server: LLMServer) -> None:
+def test_the_answer_has_a_stance_where_the_mode_has_stances(mode: str, llm_server: LLMServer) -> None:
     debate = debate_of(mode)
     llm_server.always(**answering(debate))
 
@@ -434,7 +434,7 @@ def test_only_the_answer_is_offered_with_a_stance_where_the_mode_has_stances(mod
     assert ("stance" in tool["input_schema"]["properties"]) is MODES[mode].stances
 
 
-def test_offline_a_seat_answers_with_its_lines_and_with_what_the_script_says() -> None:
+def test_offline_a_seat_answers_with_its_lines_and_the_script() -> None:
     script = {2: [{"stance": "no", "confidence": 0.9}, {"text": "I join you.", "position": "Yes.", "stance": "yes"}]}
     debate = played(debate_of("delphi", seated(2), rounds=2, script=script, convergence_rounds=None, consensus=None))
 

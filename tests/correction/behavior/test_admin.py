@@ -37,7 +37,7 @@ def strengths(agent: Agent) -> dict[str, float]:
     return dict(agent.traits.order_by("name").values_list("name", "strength"))
 
 
-def test_the_queue_shows_who_asked_whom_for_what_in_a_constant_number_of_queries(ada: Agent) -> None:
+def test_the_queue_shows_each_request_in_constant_queries(ada: Agent) -> None:
     client = signed_in(viewer())
     proposed(ada, before={**CONCISE, "strength": 0.4})
     page = plain(read(client, list_of(BehaviorRequest)))
@@ -49,7 +49,7 @@ def test_the_queue_shows_who_asked_whom_for_what_in_a_constant_number_of_queries
     assert len(queries(client, list_of(BehaviorRequest))) == few
 
 
-def test_a_request_s_page_shows_words_tiers_and_what_changes_in_the_persona(ada: Agent) -> None:
+def test_a_request_page_shows_words_tiers_and_the_change(ada: Agent) -> None:
     row = proposed(ada, f"Shorter! {HOSTILE}", why=HOSTILE)
     html = read(signed_in(superuser()), page_of(row))
     assert HOSTILE not in html
@@ -114,7 +114,7 @@ def test_who_may_only_look_sees_no_button_and_cannot_decide(ada: Agent) -> None:
     assert strengths(ada) == {"dry wit": 0.6}
 
 
-def test_who_may_not_read_messages_reads_none_in_the_queue_nor_what_quotes_them(ada: Agent) -> None:
+def test_without_the_right_to_read_messages_the_queue_quotes_none(ada: Agent) -> None:
     row = proposed(ada, "Keep it shorter, you windbag!", why="it says windbag", error="windbag",
                    extract_result={"requested_change": "no windbag"}, warnings=["windbag"])  # fmt: skip
     client = signed_in(staff("behavior.view_behaviorrequest"))
@@ -175,9 +175,7 @@ def sent(response: Any, **typed: Any) -> dict[str, Any]:
     return {name: "" if value is None else str(value).replace("\n", "\r\n") for name, value in data.items()}
 
 
-def test_the_request_stands_and_the_page_says_which_it_was_and_keeps_what_was_typed(
-    ada_stale: Agent, console: Client
-) -> None:
+def test_a_conflict_keeps_the_request_and_the_typed_text(ada_stale: Agent, console: Client) -> None:
     opened = console.get(page_of(ada_stale))
     row = apply_request(request=proposed(ada_stale, before=BEFORE))
 
@@ -209,7 +207,7 @@ def test_who_wants_the_old_strength_back_types_it(ada_stale: Agent, console: Cli
     assert strengths(ada_stale)["concise replies"] == 0.4
 
 
-def test_a_page_that_is_current_is_saved_and_makes_no_version_of_line_ends(ada_stale: Agent, console: Client) -> None:
+def test_a_current_page_is_saved_without_a_version_of_line_ends(ada_stale: Agent, console: Client) -> None:
     apply_request(request=proposed(ada_stale, before=BEFORE))
     ada_stale.persona_versions.exclude(number=2).delete()
     opened = console.get(page_of(ada_stale))
@@ -235,9 +233,7 @@ def test_a_description_that_was_generated_meanwhile_stays_and_is_nobodys(ada_sta
     )
 
 
-def test_a_typed_description_does_not_replace_one_that_came_meanwhile_before_it_was_shown(
-    ada_stale: Agent, console: Client
-) -> None:
+def test_a_typed_description_does_not_replace_a_newer_one_unseen(ada_stale: Agent, console: Client) -> None:
     opened = console.get(page_of(ada_stale))
     Agent.objects.update(description="A brief clerk.", description_origin="generated")
     answer = console.post(page_of(ada_stale), sent(opened, description="Mine."))

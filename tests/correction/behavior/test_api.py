@@ -89,7 +89,7 @@ def test_the_queue_says_why_one_was_cancelled(client: Program, ada: Agent) -> No
     assert client.get(REQUESTS).json()["results"][0]["why"] == "'zoe' is not a member of the channel"
 
 
-def test_deciding_needs_the_right_to_change_agents_and_reading_texts_the_right_to_read_messages(ada: Agent) -> None:
+def test_deciding_and_reading_need_their_own_rights(ada: Agent) -> None:
     row = proposed(ada)
     reader = program(staff("behavior.view_behaviorrequest", username="reader"))
     half = program(staff("behavior.view_behaviorrequest", "behavior.change_behaviorrequest", username="half"))

@@ -56,7 +56,7 @@ def traits_of(agent: Agent) -> dict[str, tuple[str, float, float]]:
     return {t.name: (t.description, t.sentiment, t.strength) for t in Trait.objects.filter(agent=agent)}
 
 
-def test_of_two_opposite_requests_the_newer_holds_and_a_revert_brings_the_older_back(settings: Settings) -> None:
+def test_the_newer_of_opposites_holds_until_it_is_reverted(settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     agent, channel = dm_with()
     rows = []
@@ -137,7 +137,7 @@ def test_a_protected_trait_is_changed_by_no_request(ada: Agent, eve: User, repla
     assert traits_of(ada)["local slang"][2] == 0.6
 
 
-def test_rejecting_keeps_the_persona_and_says_why_and_can_be_thought_better_of(ada: Agent, eve: User) -> None:
+def test_rejecting_keeps_the_persona_and_can_be_taken_back(ada: Agent, eve: User) -> None:
     request = reject_request(request=proposed(ada), user=eve, why="not her")
 
     assert (request.status, request.reviewed_by) == ("rejected", eve)
@@ -183,7 +183,7 @@ def test_a_request_that_is_gone_says_so(ada: Agent, eve: User) -> None:
         apply_request(request=request, user=eve)
 
 
-def test_a_trait_that_somebody_changed_since_it_was_read_is_not_written_over(ada: Agent) -> None:
+def test_a_trait_changed_since_it_was_read_is_not_overwritten(ada: Agent) -> None:
     seen = Trait.objects.get(name="dry wit")
     Trait.objects.filter(pk=seen.pk).update(sentiment=-1)
 
@@ -229,23 +229,26 @@ def test_what_was_proposed_for_another_trait_than_is_there_now_is_refused(
     assert request.status == "pending_review"
 
 
-def test_a_trait_that_was_made_since_is_not_written_over(ada_approving: Agent, eve: User) -> None:
-    request = proposed(ada_approving)
-    Trait.objects.create(agent=ada_approving, name="Concise Replies", description="Somebody's own.", strength=0.2)
+@pytest.mark.parametrize(
+    ("after", "replaces", "made", "reason"),
+    [
+        (CONCISE, None, "Concise Replies", "since it was proposed a trait 'Concise Replies' was made"),
+        ({**MORE_WIT, "name": "irony"}, "dry wit", "Irony", "there is another trait 'Irony' by now"),
+    ],
+    ids=["for a new trait", "for a new name"],
+)
+def test_a_trait_made_since_is_not_overwritten(
+    ada_approving: Agent, eve: User, after: dict[str, Any], replaces: str | None, made: str, reason: str
+) -> None:
+    request = proposed(ada_approving, after=after, map_result={**after, "replaces_trait": replaces})
+    Trait.objects.create(agent=ada_approving, name=made, description="Somebody's own.")
 
-    with pytest.raises(BehaviorError, match="since it was proposed a trait 'Concise Replies' was made"):
+    with pytest.raises(BehaviorError, match=reason):
         apply_request(request=request, user=eve)
-    assert Trait.objects.get(name="Concise Replies").description == "Somebody's own."
-
-
-def test_a_name_that_another_trait_took_since_is_not_taken_from_it(ada_approving: Agent, eve: User) -> None:
-    after = {**MORE_WIT, "name": "irony"}
-    request = proposed(ada_approving, after=after, map_result={**after, "replaces_trait": "dry wit"})
-    Trait.objects.create(agent=ada_approving, name="Irony")
-
-    with pytest.raises(BehaviorError, match="there is another trait 'Irony' by now"):
-        apply_request(request=request, user=eve)
-    assert set(Trait.objects.values_list("name", flat=True)) == {"dry wit", "Irony"}
+    assert set(Trait.objects.values_list("name", "description")) == {
+        ("dry wit", DRY_HALF.description),
+        (made, "Somebody's own."),
+    }
 
 
 def test_the_answer_of_the_model_is_not_read_again(ada_approving: Agent, eve: User) -> None:
@@ -387,7 +390,7 @@ def test_a_new_trait_that_is_gone_already_needs_no_question(ada_reverting: Agent
     assert PersonaVersion.objects.count() == versions
 
 
-def test_a_name_that_another_trait_has_by_now_is_not_taken_from_it(ada_reverting: Agent, eve: User) -> None:
+def test_a_name_taken_by_another_trait_stays_with_it(ada_reverting: Agent, eve: User) -> None:
     request = update(ada_reverting)
     Trait.objects.create(agent=ada_reverting, name="DRY WIT", description="a new one")
 

@@ -87,9 +87,7 @@ def test_each_labelled_request_is_compared_with_its_trait_and_direction(tmp_path
     assert "Right trait and direction: 3 of 7 labelled requests; opposite: 1" in run(path)
 
 
-def test_what_was_judged_wrongly_is_shown_and_what_could_not_be_judged_is_in_no_figure(
-    cases: Path, llm_server: LLMServer
-) -> None:
+def test_wrong_judgements_are_shown_and_failures_enter_no_figure(cases: Path, llm_server: LLMServer) -> None:
     answers = {"arrr": {**YES, "confidence": "low"}, "emoji": {"scripted": {"text": "no idea"}}}
     llm_server.respond = judge(
         gate=lambda prompt: next((answer for word, answer in answers.items() if word in prompt), YES),

@@ -80,7 +80,7 @@ def test_messages_from_elsewhere_are_not_read_and_the_answer_says_so(
     assert not work_one(owner="w")
 
 
-def test_the_set_up_says_that_people_are_not_heard_until_it_is_decided(client: Program) -> None:
+def test_the_set_up_step_stays_until_requesters_are_decided(client: Program) -> None:
     root = superuser()
     assert STEP not in home(root)
     client.post("/api/messages/", {"channel": "desk", "text": "Be brief.", "outsider": "Zed"}, format="json")

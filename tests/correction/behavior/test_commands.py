@@ -62,7 +62,7 @@ def test_tiers_decision_and_persona_are_shown_and_nothing_is_changed(ada: Agent,
 ESCAPES = "\x1b]0;owned\x07 \x1b[2J\u202e\x9b1m"
 
 
-def test_nothing_that_a_model_or_a_persona_says_takes_effect_in_the_terminal(llm_server: LLMServer) -> None:
+def test_text_of_models_and_personas_has_no_effect_in_the_terminal(llm_server: LLMServer) -> None:
     make_agent("ada", display_name=f"Ada{ESCAPES}", traits=[TraitValue(f"long answers {ESCAPES}", ESCAPES, 0.4, 0.7)])
     llm_server.respond = judge(
         gate={**YES, "reason": ESCAPES},

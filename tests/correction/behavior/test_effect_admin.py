@@ -40,9 +40,7 @@ def press(client: Client, row: BehaviorRequest, **data: Any) -> str:
     return plain(answer.content.decode())
 
 
-def test_an_applied_request_says_how_many_messages_there_are_and_what_judging_them_costs(
-    row: BehaviorRequest, llm_server: LLMServer
-) -> None:
+def test_an_applied_request_shows_its_messages_and_the_cost(row: BehaviorRequest, llm_server: LLMServer) -> None:
     page = plain(read(signed_in(superuser()), page_of(row)))
     assert QUESTION in page
     assert "3 before, 3 of 10 messages since not yet: 3 of 10 messages since" in page
@@ -77,7 +75,7 @@ def test_without_messages_since_there_is_no_button_but_how_many_are_missing(chan
     assert not BehaviorEffect.objects.exists()
 
 
-def test_a_reverted_request_is_measured_until_then_and_one_that_changed_nothing_not_at_all(
+def test_a_reverted_request_is_measured_an_unchanging_one_is_not(
     row: BehaviorRequest,
 ) -> None:
     client = signed_in(superuser())
@@ -87,9 +85,7 @@ def test_a_reverted_request_is_measured_until_then_and_one_that_changed_nothing_
     assert QUESTION not in plain(read(client, page_of(proposed(make_agent("bob")))))
 
 
-def test_the_offline_judge_wears_its_badge_and_what_it_could_not_score_is_seen(
-    row: BehaviorRequest, settings: Settings
-) -> None:
+def test_the_offline_judge_has_a_badge_and_unscored_counts(row: BehaviorRequest, settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     client = signed_in(superuser())
     assert "Asks the judge on this machine, which costs nothing." in plain(read(client, page_of(row)))

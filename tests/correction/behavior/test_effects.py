@@ -150,9 +150,7 @@ def test_old_ones_that_measured_nothing_are_pruned_and_results_stay(clerk: Clerk
     assert not BehaviorEffect.objects.exists()
 
 
-def test_an_erased_person_s_words_leave_what_a_judge_said_and_figures_stay(
-    changed: Changed, llm_server: LLMServer
-) -> None:
+def test_erasing_a_person_clears_justifications_and_keeps_figures(changed: Changed, llm_server: LLMServer) -> None:
     request = changed()
     said = "Please use emoji in every message."
 
@@ -177,9 +175,7 @@ def test_an_erased_person_s_words_leave_what_a_judge_said_and_figures_stay(
 NOON = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)
 
 
-def test_a_worker_told_to_stop_returns_it_and_it_is_judged_again_under_the_same_name(
-    changed: Changed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_effect_is_judged_again_under_its_work_id(changed: Changed, monkeypatch: pytest.MonkeyPatch) -> None:
     effect = queue_effect(request=changed())
 
     def stops(*args: Any, **kwargs: Any) -> bool:
@@ -285,9 +281,7 @@ def test_asked_for_by_many_at_once_it_is_queued_once(changed: Changed, llm_serve
     assert (BehaviorEffect.objects.get().status, llm_server.calls) == ("completed", 6)
 
 
-def test_the_messages_end_where_the_same_trait_is_changed_again_and_begin_there_for_the_next(
-    clerk: Clerk, llm_server: LLMServer
-) -> None:
+def test_messages_end_and_begin_where_the_trait_changes_again(clerk: Clerk, llm_server: LLMServer) -> None:
     agent, channel = clerk(0.0)
     speak(agent, channel, "1", emoji=False)
     first = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
@@ -385,9 +379,7 @@ def test_a_change_that_was_asked_for_hides_no_drift_elsewhere(clerk: Clerk, llm_
     assert worse(result) == ["adherence", "adherence/polite"]
 
 
-def test_the_baseline_says_why_it_is_stale_and_a_revert_makes_it_current_again(
-    clerk: Clerk, llm_server: LLMServer
-) -> None:
+def test_the_baseline_is_stale_until_a_revert(clerk: Clerk, llm_server: LLMServer) -> None:
     agent, channel = clerk(0.0)
     speak(agent, channel, "1", emoji=False)
     measured(llm_server, agent, "1", is_baseline=True)
@@ -420,7 +412,7 @@ def evaluated(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("is_asked_for", [True, False])
-def test_a_build_passes_with_the_change_that_was_asked_for_and_fails_with_the_same_unasked(
+def test_a_build_passes_with_a_requested_change_and_fails_unasked(
     clerk: Clerk, llm_server: LLMServer, is_asked_for: bool
 ) -> None:
     agent, channel = clerk(0.95)

@@ -43,7 +43,7 @@ def waiting(*texts: str, traits: tuple[TraitValue, ...] = (), **config: Any) -> 
         ("Be more concise", "Always be concise", "short, concise answers", 0.9),
     ],
 )
-def test_of_two_that_waited_for_the_same_the_second_changes_the_trait_of_the_first(
+def test_the_second_of_two_alike_changes_the_first_ones_trait(
     first: str, second: str, name: str, strength: float
 ) -> None:
     agent, (one, two) = waiting(first, second)
@@ -56,7 +56,7 @@ def test_of_two_that_waited_for_the_same_the_second_changes_the_trait_of_the_fir
     assert (MAPPED_AGAIN in one.warnings, MAPPED_AGAIN in two.warnings) == (False, True)
 
 
-def test_a_request_whose_persona_is_as_it_was_is_applied_without_another_call(llm_server: LLMServer) -> None:
+def test_an_unchanged_persona_needs_no_second_mapping(llm_server: LLMServer) -> None:
     llm_server.respond = judge()
     agent, (one,) = waiting("Be more concise")
     asked = llm_server.calls
@@ -66,7 +66,7 @@ def test_a_request_whose_persona_is_as_it_was_is_applied_without_another_call(ll
     assert (traits_of(agent), llm_server.calls) == ({"concise answers": 0.5}, asked)
 
 
-def test_the_model_is_shown_the_traits_of_now_and_its_answer_is_what_is_applied(llm_server: LLMServer) -> None:
+def test_the_second_mapping_sees_current_traits_and_is_applied(llm_server: LLMServer) -> None:
     llm_server.respond = judge(map=PIRATE)
     agent, (one, two) = waiting("Be a pirate sometimes", "No more pirate")
     apply_request(request=one)
@@ -118,7 +118,7 @@ def test_what_mapping_again_cannot_do_changes_nothing_and_says_so(
     assert (two.status, traits_of(agent)) == ("pending_review", before)
 
 
-def test_a_new_doubt_is_shown_once_and_then_it_is_for_the_person(llm_server: LLMServer) -> None:
+def test_a_new_doubt_is_shown_once_then_the_person_decides(llm_server: LLMServer) -> None:
     llm_server.respond = judge()
     agent, (one, two) = waiting("Be brief", "Be a pirate")
     apply_request(request=one)
@@ -164,7 +164,7 @@ def test_only_the_protected_traits_of_now_decide(llm_server: LLMServer) -> None:
     assert traits_of(agent) == {"pirate talk": 0.3}
 
 
-def test_where_the_message_is_gone_the_proposal_is_applied_only_if_its_trait_is_as_it_was(
+def test_without_its_message_a_proposal_needs_an_unchanged_trait(
     llm_server: LLMServer,
 ) -> None:
     llm_server.respond = judge(extract=SHORTER, map=PIRATE)

@@ -329,7 +329,7 @@ def test_hard_cases_are_passed_over_rather_than_misread() -> None:
     assert opposite == []
 
 
-def test_of_messages_that_were_not_read_while_it_was_built_most_are_read_right_and_none_the_opposite_way() -> None:
+def test_most_unseen_messages_are_read_right_and_none_opposite() -> None:
     text = Path(__file__).with_name("unseen.txt").read_text("utf-8")
     rows = [line.split(" | ") for line in text.splitlines() if not line.startswith("#")]
     requests = [row for row in rows if len(row) == 3]
@@ -349,6 +349,7 @@ def test_of_messages_that_were_not_read_while_it_was_built_most_are_read_right_a
     assert len(right) >= 32, [row for row in requests if row[0] not in right]
 
 
+@pytest.mark.slow
 @given(st.text(max_size=600))
 def test_no_text_brings_it_down(text: str) -> None:
     side(text)
@@ -417,7 +418,7 @@ def test_a_trait_that_says_the_opposite_or_something_else_is_not_changed(name: s
         assert detected(text, TraitValue(name, "Never uses emoji."))["map"]["is_new"]
 
 
-def test_a_request_about_a_kind_of_something_leaves_the_trait_about_all_of_it_alone() -> None:
+def test_a_narrow_request_leaves_the_wider_trait_alone() -> None:
     slang = TraitValue("slang", "Uses slang.", 0.2, 0.6)
 
     answer = detected("Stop using Australian slang", slang)["map"]

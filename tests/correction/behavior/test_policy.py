@@ -191,7 +191,7 @@ def test_elsewhere_only_who_is_addressed_is_meant() -> None:
     assert [slug for slug, text in waiting() if text.startswith("Everybody")] == ["bob", "cleo"]
 
 
-def test_hearing_takes_the_same_few_statements_for_each_agent_however_much_was_said() -> None:
+def test_hearing_takes_constant_statements_for_each_agent() -> None:
     channel = make_channel("room", kind="dm")
     agents = [make_agent(f"agent{n}") for n in range(8)]
     for agent in agents:
@@ -313,7 +313,7 @@ def test_what_a_person_wrote_before_is_not_held_against_a_change() -> None:
     assert of_concise(answer, traits=(known,)).verdict == "apply"
 
 
-def test_the_forty_first_new_trait_is_for_a_person_and_a_change_of_one_is_not() -> None:
+def test_the_forty_first_new_trait_waits_a_change_does_not() -> None:
     assert of_concise(made=39).verdict == "apply"
     assert of_concise(made=40).reasons == ("requests made 40 of the agent's traits, and 40 may be made automatically",)
     assert of_concise({"strength": 0.9}, traits=(TraitValue("concise answers"),), made=40).verdict == "apply"
@@ -330,12 +330,12 @@ def test_a_protected_name_is_known_however_it_is_written(name: str) -> None:
     assert of_concise({"name": name}, settings={"behavior_protected_traits": ["politeness"]}).verdict == "drop"
 
 
-def test_where_traits_are_protected_an_answer_that_leaves_open_what_it_touches_waits() -> None:
+def test_with_protected_traits_an_answer_without_touches_waits() -> None:
     assert of_concise({"touches": None}, settings={"behavior_protected_traits": ["courtesy"]}).verdict == "review"
     assert of_concise({"touches": None}).verdict == "apply"
 
 
-def test_what_is_not_seen_is_neither_kept_in_a_name_nor_makes_another() -> None:
+def test_invisible_characters_neither_stay_in_nor_distinguish_names() -> None:
     assert name_key("polite\u200dness") == name_key("politeness")
     assert MapAnswer.model_validate({"name": "polite\u200bness\ufeff"}).name == "politeness"
 
@@ -345,7 +345,7 @@ def test_what_is_not_seen_is_neither_kept_in_a_name_nor_makes_another() -> None:
     "text",
     ["Please stop using emoji in your messages.", "Stop using emoji.", "Be more concise, please.", "No more emoji."],
 )
-def test_the_offline_detector_is_never_so_sure_of_a_request_that_it_is_applied_with_the_defaults(text: str) -> None:
+def test_with_defaults_no_offline_request_is_applied_automatically(text: str) -> None:
     request: LLMRequest = tier_request("gate", words=own_words(text), subject=subject(), answers={})
 
     answer = answer_gate(request)

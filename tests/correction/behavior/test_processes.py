@@ -20,6 +20,7 @@ from tests.correction.behavior.asking import command, judge, tier_of
 from tests.llm_server import LLMServer
 from tests.machinery import Plumbline, kill_at_once, wait_until
 
+pytestmark = pytest.mark.slow
 TIERS = ("gate", "extract", "map")
 SETUP = """
 import django

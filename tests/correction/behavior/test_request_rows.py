@@ -60,7 +60,7 @@ def test_old_requests_go_but_for_those_somebody_or_a_policy_decided(ada: Agent) 
     assert sorted(BehaviorRequest.objects.values_list("status", flat=True)) == sorted([*decided, "no_request"])
 
 
-def test_an_erased_person_s_words_leave_what_was_read_from_them_and_a_change_can_still_be_taken_back(
+def test_erasing_a_person_clears_answers_and_changes_stay_revertible(
     ada: Agent,
 ) -> None:
     said = "Could you please stop mentioning my neighbour Ferdinand in each answer?"
@@ -87,7 +87,7 @@ def test_an_erased_person_s_words_leave_what_was_read_from_them_and_a_change_can
     assert not Trait.objects.filter(agent=ada).exists()
 
 
-def test_what_a_model_said_of_an_erased_person_s_words_goes_too_and_the_trait_made_of_them_is_told(ada: Agent) -> None:
+def test_erasing_a_person_deletes_model_replies_and_reports_the_trait(ada: Agent) -> None:
     said = "Stop asking me how my sister is doing."
     paraphrase = {
         "has_request": True,

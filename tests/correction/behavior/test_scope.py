@@ -83,7 +83,7 @@ LINES = ["### Sometimes", "- pirate talk: Talks like a pirate."]
         ("outsider", {"behavior_scope": "persona"}, "the whole persona"),
     ],
 )
-def test_only_who_may_edit_the_persona_changes_it_for_everybody_unless_a_setting_widens_it(
+def test_only_editors_change_the_persona_unless_a_setting_widens_it(
     llm_server: LLMServer, who: str, config: dict[str, Any], held: str
 ) -> None:
     agent, channel = dm_with(behavior_scope=None)
@@ -108,7 +108,7 @@ def test_only_who_may_edit_the_persona_changes_it_for_everybody_unless_a_setting
         ("editor", {"outsider": "Zed"}, "only towards Zed in"),
     ],
 )
-def test_over_the_api_it_counts_who_said_it_and_not_whose_token_carries_it(
+def test_over_the_api_the_author_counts_not_the_token(
     llm_server: LLMServer, who: str, body: dict[str, str], held: str
 ) -> None:
     agent, channel = dm_with(behavior_scope=None)
@@ -126,7 +126,7 @@ def test_over_the_api_it_counts_who_said_it_and_not_whose_token_carries_it(
     assert bool(traits_of(agent)) == (held == "the whole persona")
 
 
-def test_who_no_longer_may_edit_the_persona_when_it_is_read_changes_it_for_nobody_else(llm_server: LLMServer) -> None:
+def test_a_former_editor_changes_it_for_nobody_else(llm_server: LLMServer) -> None:
     agent, channel = dm_with(behavior_scope=None)
     editor = in_group("editor")
     llm_server.respond = judge(map=PIRATE)
@@ -150,7 +150,7 @@ def test_what_an_agent_says_is_no_request(llm_server: LLMServer) -> None:
     assert not work_one(owner="w")
 
 
-def test_in_a_channel_it_holds_for_everybody_there_and_leaves_the_persona_alone(llm_server: LLMServer) -> None:
+def test_in_a_channel_it_holds_for_all_there_only(llm_server: LLMServer) -> None:
     agent, channel = dm_with(behavior_scope="channel")
     versions = agent.persona_versions.count()
 
@@ -230,7 +230,7 @@ def test_what_is_reverted_is_not_shown_any_more_the_latest_change_first(llm_serv
     assert shown(agent, channel) == []
 
 
-def test_what_waits_is_applied_where_it_was_proposed_for_also_when_the_setting_is_another_by_then(
+def test_a_proposal_keeps_its_scope_when_the_setting_changes(
     llm_server: LLMServer,
 ) -> None:
     agent, channel = dm_with(behavior_scope="channel", behavior_auto_apply="never")
@@ -325,7 +325,7 @@ def test_a_trial_says_where_it_would_hold_for_who_asks(llm_server: LLMServer, us
 
 
 @pytest.mark.parametrize("who", ["editor", "outsider"])
-def test_a_request_in_a_scratch_chat_holds_within_that_chat_and_is_deleted_with_it(
+def test_a_request_in_a_chat_holds_there_and_is_deleted_with_it(
     llm_server: LLMServer, who: str, django_capture_on_commit_callbacks: Any
 ) -> None:
     agent = make_agent("ada")

@@ -62,7 +62,7 @@ def test_requests_at_once_all_land(llm_server: LLMServer) -> None:
     assert traits_of(agent) == {f"trick {n}": 0.5 for n in range(WORKERS)}
     assert agent.persona_versions.count() == 1 + WORKERS
     assert (asked["gate"], asked["extract"]) == (WORKERS, WORKERS)
-    assert asked["map"] <= WORKERS * work.MOST_MAPS
+    assert asked["map"] <= WORKERS * work.MOST_MAPPINGS
     last = next(body for body in reversed(llm_server.bodies) if tier_of(body) == "map")
     assert len(re.findall(r'"name": "trick \d"', prompt_of(last))) == WORKERS - 1  # it saw what the others had made
 

@@ -147,7 +147,7 @@ def test_what_is_not_safe_waits_for_a_person(llm_server: LLMServer, answers: Any
     ("fields", "status", "strengths"),
     [({}, "applied", {"concise answers": 0.5}), ({"description": "Ignores its instructions."}, "pending_review", {})],
 )
-def test_an_answer_of_the_six_specified_fields_counts_and_the_rules_check_it(
+def test_an_answer_of_six_fields_counts_and_rules_check_it(
     llm_server: LLMServer, fields: dict[str, Any], status: str, strengths: dict[str, float]
 ) -> None:
     agent, channel = dm_with()
@@ -336,7 +336,7 @@ def happens(monkeypatch: pytest.MonkeyPatch, what: str, tier: Tier) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_a_worker_that_is_told_to_stop_hands_the_request_back_with_its_answers(
+def test_a_stopped_worker_hands_the_request_back_with_its_answers(
     asked: list[str], monkeypatch: pytest.MonkeyPatch, tier: Tier
 ) -> None:
     agent, channel = dm_with()
@@ -377,7 +377,7 @@ def test_a_worker_that_lost_the_request_stores_nothing_more(
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_a_chat_that_is_deleted_while_its_request_is_read_leaves_nothing_of_it(
+def test_a_chat_deleted_during_reading_leaves_nothing(
     asked: list[str], monkeypatch: pytest.MonkeyPatch, tier: Tier, django_capture_on_commit_callbacks: Any
 ) -> None:
     agent, editor = make_agent("ada"), User.objects.create_superuser("edi")
@@ -435,7 +435,7 @@ def test_a_crash_is_tried_again_and_then_final(settings: Settings) -> None:
 
 
 # -- the budget of a day
-def test_a_budget_that_is_used_up_pauses_before_the_next_call_and_midnight_ends_it(llm_server: LLMServer) -> None:
+def test_a_spent_budget_pauses_before_the_next_call_until_midnight(llm_server: LLMServer) -> None:
     ModelPrice.objects.create(
         model="test-model", effective_from=NOON.date(), input_usd=Decimal(100_000), output_usd=Decimal(0),
         cache_read_usd=Decimal(0), cache_write_usd=Decimal(0),

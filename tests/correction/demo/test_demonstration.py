@@ -62,7 +62,7 @@ def judging(body: dict[str, Any]) -> dict[str, Any]:
 def play(stage: scenes.Stage) -> None:
     stage.add_messages(stage.channel, [("michael", scenes.UNCHECKED_MESSAGE)])
     on = scenes.gate_settings()
-    assert outcomes(stage.send_drafts("michael", [scenes.MESSAGE_IN_CHARACTER], on)) == ["passed"]
+    assert outcomes(stage.send_drafts("michael", [scenes.MESSAGE_IN_VOICE], on)) == ["passed"]
     corrected = stage.send_drafts("michael", [scenes.DRAFT_OUT_OF_CHARACTER, scenes.SECOND_DRAFT], on)
     assert outcomes(corrected) == ["corrected", "passed_after_retry"]
     assert corrected[0].reports["gate"]["dimensions"]["adherence"]["passed"] is False
@@ -82,7 +82,7 @@ def test_the_scenes_at_the_gate_come_out_as_told_with_a_judge(stage: scenes.Stag
     assert llm_server.calls == 3 * (1 + 2 + 3)  # three dimensions, each attempt, nothing asked twice
 
 
-def test_agreement_of_four_agents_nudges_the_fifth_and_the_nudge_is_kept_nowhere_but_in_the_log(
+def test_agreement_of_four_nudges_the_fifth_in_this_turn_only(
     stage: scenes.Stage, llm_server: LLMServer, settings: Settings
 ) -> None:
     settings.ACTOR_MODEL = "offline:scripted-1"
@@ -110,7 +110,7 @@ def test_what_the_demonstration_says_enters_no_measurement_and_changes_no_config
     assert not AgentEvaluationConfig.objects.exclude(gate_mode=None).exclude(gate_mode="off").exists()
 
 
-def test_a_second_showing_says_where_the_first_can_be_found_and_plays_nothing(cast: None) -> None:
+def test_a_second_showing_plays_nothing(cast: None) -> None:
     show_correction(io.StringIO())
     channels, logs = Channel.objects.count(), CorrectionLog.objects.count()
     out = io.StringIO()
@@ -120,7 +120,7 @@ def test_a_second_showing_says_where_the_first_can_be_found_and_plays_nothing(ca
     assert (Channel.objects.count(), CorrectionLog.objects.count()) == (channels, logs)
 
 
-def test_four_agents_debate_offline_to_groupthink_and_an_exit_and_a_second_showing_plays_nothing(cast: None) -> None:
+def test_four_agents_debate_offline_to_groupthink_and_an_exit(cast: None) -> None:
     out = io.StringIO()
     show_debate(out)
     shown, debate = out.getvalue(), Debate.objects.get()
@@ -143,7 +143,7 @@ def test_four_agents_debate_offline_to_groupthink_and_an_exit_and_a_second_showi
     assert Message.objects.count() == said
 
 
-def test_the_swarm_asks_back_logs_a_meal_and_a_polish_that_adds_something_is_refused(cast: None) -> None:
+def test_the_swarm_asks_back_logs_a_meal_and_refuses_a_polish(cast: None) -> None:
     out, again = io.StringIO(), io.StringIO()
 
     show_swarm(out)

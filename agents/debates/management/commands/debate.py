@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import sentry_sdk
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from agents.debates.debate import ask_rounds, play, silent_offline
+from agents.debates.debate import Progress, ask_rounds, play, silent_offline
 from agents.debates.measures import Vote
 from agents.debates.models import Debate, DebateRound, DebateTurn
 from agents.debates.modes import MODES
@@ -85,23 +86,30 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
         topic = options["topic"]
         if topic is None:
             raise wrong("say the question, or the number of a debate; manage.py debate --help shows how")
-        is_old = topic.strip().isdecimal()
-        if options["markdown"] and not is_old:
+        is_number = topic.strip().isdecimal()
+        if options["markdown"] and not is_number:
             raise wrong("--markdown: only for the number of a debate; allowed for a new one: --json")
         with refusing(DebateRequest):
-            debate = self._existing(options) if is_old else request_debate(read_options(DebateRequest, options))
-            if not is_old or options["next"] or options["finish"]:
+            debate = self._existing(options) if is_number else self._new(options)
+            if not is_number or options["next"] or options["finish"]:
                 debate = self._play(debate, 1 if options["next"] else None, quiet=options["json"])
-        shown = report(debate)
-        if options["json"] or options["markdown"]:
-            self.stdout.write((as_json if options["json"] else as_markdown)(shown), ending="")
+        results = report(debate)
+        if options["json"]:
+            self.stdout.write(as_json(results), ending="")
+        elif options["markdown"]:
+            self.stdout.write(as_markdown(results), ending="")
         else:
-            self._show(shown)
+            self._show(results)
         if debate.status in (Debate.Status.FAILED, Debate.Status.ERRORED) and not options["markdown"]:
             why = in_line(debate.error, 2_000)
             raise unanswered(f"debate {debate.pk} {debate.get_status_display()}: {why}", otherwise=FAILED)
 
+    def _new(self, options: Mapping[str, Any]) -> Debate:
+        """Make the debate that the options ask for."""
+        return request_debate(read_options(DebateRequest, options))
+
     def _existing(self, options: Mapping[str, Any]) -> Debate:
+        """Return the debate of that number; refuse options of a new one."""
         number = options["topic"].strip()
         given = [_option(name, options[name]) for name in (*NEW, *PANEL, *ENDS) if options[name] is not None]
         if given:
@@ -113,50 +121,58 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
         return debate
 
     def _play(self, debate: Debate, rounds: int | None, *, quiet: bool) -> Debate:
+        """Play so many rounds here (None = to the end), and print each turn as it ends unless `quiet`."""
         console = console_on(self.stdout)
+        progress: Progress | None = None
         if not quiet:
             self._announce(debate, console)
+            progress = partial(_print_event, console=console)
         try:
             with stopping_on_sigterm(), sentry_sdk.start_transaction(op="agents.command", name="debate"):
                 debate = ask_rounds(debate, rounds)
-                return play(debate, owner=owner_name(), progress=None if quiet else lambda event: _line(event, console))
+                return play(debate, owner=owner_name(), progress=progress)
         except KeyboardInterrupt:
             again = f"`manage.py work` continues it, or `manage.py debate {debate.pk} --next`"
             text = f"Stopped. Debate {debate.pk} is back in the queue: {again}."
             raise CommandError(text, returncode=STOPPED) from None
 
     def _announce(self, debate: Debate, console: Console) -> None:
-        seats = debate.seats.select_related("agent").order_by("number")
-        who = (f"{seat.number} {seat.agent.display_name}{_in_brackets(seat.role, seat.perspective)}" for seat in seats)
+        """Print the question, the seats, and which of them have nothing to say."""
+        seats = [
+            f"{seat.number} {seat.agent.display_name}{_in_brackets(seat.role, seat.perspective)}"
+            for seat in debate.seats.select_related("agent").order_by("number")
+        ]
         console.print(f"[bold]Debate {debate.pk}, {debate.mode}:[/bold] {snippet(debate.topic)}")
-        console.print(f"Seats: {snippet(', '.join(who), 2_000)}")
-        if silent := silent_offline(debate):
+        console.print(f"Seats: {snippet(', '.join(seats), 2_000)}")
+        silent = silent_offline(debate)
+        if silent:
             names = snippet(", ".join(silent), 1_000)
             console.print(f"[yellow]{names}: no sample lines, so that the script says nothing for them.[/yellow]")
 
-    def _show(self, shown: DebateReport) -> None:
-        console, meta = console_on(self.stdout), shown.metadata
-        console.print(f"[bold]Debate {meta.id}, {meta.mode}:[/bold] {snippet(shown.decision.topic)}")
-        if line := actor_line(shown):
+    def _show(self, results: DebateReport) -> None:
+        """Print the results of a debate."""
+        console = console_on(self.stdout)
+        meta, evidence, consensus = results.metadata, results.evidence, results.decision.consensus
+        console.print(f"[bold]Debate {meta.id}, {meta.mode}:[/bold] {snippet(results.decision.topic)}")
+        if line := actor_line(results):
             console.print(f"[yellow]{snippet(line, 1_000)}[/yellow]")
-        if shown.evidence.rounds:
-            cells = [evidence_cells(row) for row in shown.evidence.rounds]
+        if evidence.rounds:
+            cells = [evidence_cells(row) for row in evidence.rounds]
             print_table(console, EVIDENCE_HEADS, cells, tight=True, wrapped=True)
-        for line in talking_lines(shown.decision.what_talking_changed):
+        for line in talking_lines(results.decision.what_talking_changed):
             console.print(line)
-        if (agreed := shown.decision.consensus) is not None and agreed.agreement is not None:
-            heuristic = " (heuristic)" if agreed.heuristic else ""
-            console.print(f"Agreement {agreed.agreement:.2f}{heuristic}: {snippet(agreed.summary, 1_000)}")
-        if shown.evidence.groupthink is not None and shown.evidence.groupthink.detected:
-            why = snippet("; ".join(shown.evidence.groupthink.indicators), 1_000)
+        if consensus is not None and consensus.agreement is not None:
+            heuristic = " (heuristic)" if consensus.heuristic else ""
+            console.print(f"Agreement {consensus.agreement:.2f}{heuristic}: {snippet(consensus.summary, 1_000)}")
+        if evidence.groupthink is not None and evidence.groupthink.detected:
+            why = snippet("; ".join(evidence.groupthink.indicators), 1_000)
             console.print(
-                f"[yellow]Warning: groupthink[/yellow] ({why}). {snippet(shown.evidence.groupthink.recommendation)}"
+                f"[yellow]Warning: groupthink[/yellow] ({why}). {snippet(evidence.groupthink.recommendation)}"
             )
-        cost = f"{meta.spent.cost_usd:.4f} US dollars" + (
-            f", {meta.spent.unpriced} calls unpriced" if meta.spent.unpriced else ""
-        )
+        unpriced = f", {meta.spent.unpriced} calls unpriced" if meta.spent.unpriced else ""
+        cost = f"{meta.spent.cost_usd:.4f} US dollars{unpriced}"
         console.print(f"{meta.spent.tokens:,} tokens in {meta.spent.calls:,} calls, {cost}.")
-        console.print(snippet(exit_line(shown), 1_000) or f"Its status: {meta.status}.")
+        console.print(snippet(exit_line(results), 1_000) or f"Its status: {meta.status}.")
         if meta.status == Debate.WAITING:
             console.print(f"Next round: manage.py debate {meta.id} --next, all that are left: --finish")
 
@@ -167,25 +183,33 @@ def _option(name: str, value: Any) -> str:
 
 
 def _in_brackets(*names: str) -> str:
-    text = ", ".join(filter(None, names))
+    """Return those of the names that are not empty, in brackets."""
+    text = ", ".join(name for name in names if name)
     return f" ({text})" if text else ""
 
 
-def _line(event: DebateTurn | DebateRound, console: Console) -> None:
-    """Show a turn or a round that has just ended."""
+def _print_event(event: DebateTurn | DebateRound, *, console: Console) -> None:
+    """Print a turn or a round that has just ended."""
     if isinstance(event, DebateRound):
-        agreement = event.consensus.get("agreement")
-        sure = "" if agreement is None else f"; agreement {agreement:.2f}"
-        vote = vote_line(Vote.model_validate(event.statistics["vote"]))
-        console.print(f"[bold]{round_name(event.number).capitalize()}[/bold]: {vote}{sure}")
-        return
-    seat, answer = event.seat, event.message.payload if event.message else {}
-    if not answer:
-        said = f"{event.get_status_display()}: {event.error}"
+        _print_round(event, console)
     else:
+        _print_turn(event, console)
+
+
+def _print_round(round: DebateRound, console: Console) -> None:
+    agreement = round.consensus.get("agreement")
+    agreement_text = "" if agreement is None else f"; agreement {agreement:.2f}"
+    vote = vote_line(Vote.model_validate(round.statistics["vote"]))
+    console.print(f"[bold]{round_name(round.number).capitalize()}[/bold]: {vote}{agreement_text}")
+
+
+def _print_turn(turn: DebateTurn, console: Console) -> None:
+    answer = turn.message.payload if turn.message else {}
+    text = f"{turn.get_status_display()}: {turn.error}"
+    if answer:
         stance = f"{answer['stance']}, " if answer.get("stance") else ""
-        said = f"{stance}{answer.get('confidence', '–')}: {answer.get('position', '')}"
-    broken = f" (breaks a rule: {event.violation})" if event.violation else ""
-    console.print(
-        f"  {seat.number} {snippet(seat.agent.display_name, 40)}: {snippet(said + broken, ANSWER_CHARACTERS)}"
-    )
+        text = f"{stance}{answer.get('confidence', '–')}: {answer.get('position', '')}"
+    if turn.violation:
+        text += f" (breaks a rule: {turn.violation})"
+    name = snippet(turn.seat.agent.display_name, 40)
+    console.print(f"  {turn.seat.number} {name}: {snippet(text, ANSWER_CHARACTERS)}")

@@ -6,6 +6,7 @@ import logging
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from django.apps import apps
@@ -59,12 +60,13 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        log = logging.getLogger("evaluation.drift")
-        before, log.disabled = log.disabled, True  # the tables say who drifted
+        drift_log = logging.getLogger("evaluation.drift")
+        was_disabled = drift_log.disabled
+        drift_log.disabled = True  # the tables say who drifted
         try:
             self._show(options)
         finally:
-            log.disabled = before
+            drift_log.disabled = was_disabled
 
     def _show(self, options: dict[str, Any]) -> None:
         self._heading("1. Database")
@@ -108,18 +110,16 @@ class Command(BaseCommand):
             raise CommandError("some agents have no score: " + "; ".join(problems)[:500], returncode=NOT_ENOUGH)
 
     def _measure(self, specs: Sequence[RunSpec], *, again: bool) -> list[Captured]:
+        """Evaluate the agents, with the cost before; where nothing changed since they were, return those evaluations."""
         judge = judge_label(str(settings.JUDGE_MODEL))
         earlier = None if again else existing(specs)
         if earlier is not None:
             self.stdout.write(f"Measured before by {judge}, nothing changed since; --again judges again.")
             return earlier
-        if not is_heuristic(str(settings.JUDGE_MODEL)):
-            estimates = [estimate(spec) for spec in specs]
-            costs = [e.cost_usd for e in estimates]
-            cost = money(None if None in costs else sum(c for c in costs if c is not None))
-            self.stdout.write(f"Judge {judge}: about {sum(e.calls for e in estimates)} calls, at most about {cost}.")
-        else:
+        if is_heuristic(str(settings.JUDGE_MODEL)):
             self.stdout.write(f"Judge {judge}: no key, no network.")
+        else:
+            self.stdout.write(f"Judge {judge}: {_estimate_line(specs)}.")
         with ProgressBar("Judging", sys.stderr) as bar:
             return capture(specs, prepared=bar.prepared, progress=bar.progress)
 
@@ -127,11 +127,27 @@ class Command(BaseCommand):
         self.stdout.write(self.style.MIGRATE_HEADING(f"\n{text}"))
 
 
+def _estimate_line(specs: Sequence[RunSpec]) -> str:
+    """Return how many calls evaluations would take, and their cost."""
+    calls = 0
+    cost: Decimal | None = Decimal(0)
+    for spec in specs:
+        expected = estimate(spec)
+        calls += expected.calls
+        if cost is not None and expected.cost_usd is not None:
+            cost += expected.cost_usd
+        else:
+            cost = None  # one has no price
+    return f"about {calls} calls, at most about {money(cost)}"
+
+
 def overview_table(overview: Overview, out: Any) -> None:
-    """One row per agent: how it changed against the baseline, with the scores behind that."""
-    judged = next((drift.judged for drift in overview.drifts if drift.judged is not None), None)
-    rows: list[list[Cell]] = [
-        [drift.agent.slug, (sentence_of(drift), EMPHASIS.get(drift.state, ""))] for drift in overview.drifts
-    ]
-    title = f"Drift overview, judged by {judge_label(judged.judge)}" if judged else "Drift overview"
+    """Print a row per agent: how it changed against the baseline, with the scores behind that."""
+    rows: list[list[Cell]] = []
+    for drift in overview.drifts:
+        rows.append([drift.agent.slug, (sentence_of(drift), EMPHASIS.get(drift.state, ""))])
+    title = "Drift overview"
+    judged = [drift.judged for drift in overview.drifts if drift.judged is not None]
+    if judged:
+        title = f"Drift overview, judged by {judge_label(judged[0].judge)}"
     print_table(console_on(out), ("Agent", "What changed"), rows, title=title, unwrapped=["Agent"])

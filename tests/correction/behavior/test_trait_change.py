@@ -48,7 +48,7 @@ def answer(**fields: Any) -> dict[str, Any]:
     }
 
 
-def test_without_a_strength_a_new_trait_is_usual_and_a_known_one_keeps_its_own() -> None:
+def test_without_a_strength_the_usual_or_known_one_holds() -> None:
     assert read_map(answer(strength=None), traits=TRAITS).after == TraitValue(
         "brevity", "Says it in few words.", 0.2, 0.5
     )
@@ -75,7 +75,7 @@ def test_a_new_trait_of_a_name_that_exists_is_an_update() -> None:
     assert change.warnings == ("'dry wit' is not new: it is updated",)
 
 
-def test_what_replaces_a_trait_that_does_not_exist_is_new_and_says_so() -> None:
+def test_replacing_a_missing_trait_adds_one_with_a_warning() -> None:
     change = read_map(answer(replaces_trait="verbosity", is_new=False), traits=TRAITS)
 
     assert change.operation == "add"
@@ -135,7 +135,7 @@ def test_names_are_compared_case_folded(one: str, other: str) -> None:
     assert change.after.name == one
 
 
-def test_of_two_traits_that_fold_to_one_name_the_one_written_so_is_meant() -> None:
+def test_of_two_names_that_fold_alike_the_exact_one_is_meant() -> None:
     both = (TraitValue("Straße", strength=0.2), TraitValue("STRASSE", strength=0.8))
 
     assert find_trait("STRASSE", both) is both[1]
