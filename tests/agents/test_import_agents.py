@@ -238,7 +238,7 @@ def test_tinytroupe_personas_keep_every_key_and_invent_no_traits(tmp_path: Path)
         ("!!python/object/apply:os.system [ls]\n", "not valid YAML"),
     ],
 )
-def test_what_is_wrong_in_yaml_is_named_with_field_and_what_is_allowed(tmp_path: Path, text: str, reason: str) -> None:
+def test_errors_in_yaml_name_the_field_and_what_is_allowed(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(CommandError, match=reason):
         call_command("import_agents", write(tmp_path, "a.yaml", text))
     assert not Agent.objects.exists()

@@ -224,7 +224,7 @@ def test_forty_traits_and_a_stop_survive_a_long_prompt() -> None:
     assert all(f"- trait {n}: " in cut for n in range(40))
 
 
-def test_traits_that_are_too_long_themselves_are_shortened_and_none_is_left_out() -> None:
+def test_long_traits_are_shortened_and_none_is_left_out() -> None:
     traits = [TraitValue(f"trait {n}", "x" * 10_000, 0.0, 0.9) for n in range(40)]
 
     cut = cut_persona(render_persona(system_prompt="You are Ada.", traits=[*traits, STOP]), 60_000)

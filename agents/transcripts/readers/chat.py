@@ -63,8 +63,8 @@ def read_chat(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     for line, value in json_values(source):
         if isinstance(value, list):
             number += 1
-            for place, message in enumerate(value, start=1):
-                yield _chat_message(Row(message, path=source.name, line=line, what=f"message {place}"), number)
+            for position, message in enumerate(value, start=1):
+                yield _chat_message(Row(message, path=source.name, line=line, what=f"message {position}"), number)
             continue
         row = Row(value, path=source.name, line=line, what="a conversation")
         if row.has("samples") or row.has("messages"):
@@ -100,8 +100,8 @@ def _conversation(row: Row, source: Source, number: int) -> Iterator[Record]:
         system, _ = content(row, "system")
         if system.strip():
             yield SourceMessage(speaker="system", kind="system", text=system, line=row.line)
-    for place, message in enumerate(row.list("messages"), start=1):
-        yield _chat_message(row.child(message, f"message {place}"), number, channel, row.name("model"))
+    for position, message in enumerate(row.list("messages"), start=1):
+        yield _chat_message(row.child(message, f"message {position}"), number, channel, row.name("model"))
 
 
 def _id_of(conversation: Row) -> str:
@@ -176,8 +176,8 @@ def read_sharegpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record
         if row.text("system").strip():
             yield SourceMessage(speaker="system", kind="system", text=row.text("system"), line=line)
         turns = row.list("conversations" if row.has("conversations") else "conversation", required=True)
-        for place, value in enumerate(turns, start=1):
-            turn = row.child(value, f"turn {place}")
+        for position, value in enumerate(turns, start=1):
+            turn = row.child(value, f"turn {position}")
             speaker = turn.name("from") or turn.name("role")
             if not speaker:
                 turn.fail(f"{turn.what} has no 'from'")

@@ -35,8 +35,8 @@ def read_discord(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
         kind = _KINDS.get(about.text("type"), "")
         yield ChannelInfo(channel=channel, name=channel, kind=kind, topic=about.text("topic"), line=line)
         rows = [
-            row.child(message, f"message {place}")
-            for place, message in enumerate(row.list("messages", required=True), start=1)
+            row.child(message, f"message {position}")
+            for position, message in enumerate(row.list("messages", required=True), start=1)
         ]
         if rows and (rows[0].name("timestamp") > rows[-1].name("timestamp")):
             rows.reverse()  # exported with the newest first; its times are ISO 8601 in one zone

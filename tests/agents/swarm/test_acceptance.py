@@ -45,7 +45,8 @@ def tools(run: Run) -> list[tuple[str, str]]:
 
 
 # -- criterion 2: at most one question, only where it blocks
-def test_of_a_conversation_only_the_turns_that_a_guess_would_spoil_ask_a_question_and_none_twice(
+@pytest.mark.slow
+def test_only_turns_that_a_guess_would_spoil_ask_a_question_and_once(
     llm_server: LLMServer,
 ) -> None:
     mind, agent = Mind(llm_server), with_swarm()
@@ -89,7 +90,7 @@ def test_offline_rules_ask_for_the_weight_once(settings: Settings) -> None:
 
 
 # -- criterion 4: "I ate ..." is logged
-def test_what_a_person_says_they_ate_is_logged_and_confirmed_in_one_line(llm_server: LLMServer) -> None:
+def test_what_a_person_ate_is_logged_and_confirmed_in_one_line(llm_server: LLMServer) -> None:
     agent = eating()
     mind = Mind(llm_server, says=[("log", {"foods": [{"food": "egg", "amount": 2}]}), "Logged: two eggs, 156 kcal."])
 
@@ -136,7 +137,7 @@ def test_offline_a_meal_is_logged_too(settings: Settings) -> None:
 
 
 # -- criterion 5: "log that"
-def test_log_that_uses_what_was_looked_up_before_with_no_second_look_up(llm_server: LLMServer) -> None:
+def test_log_that_uses_the_food_that_was_looked_up_before(llm_server: LLMServer) -> None:
     agent = eating()
     banana = {"foods": [{"food": "banana", "amount": 1}]}
     mind = Mind(llm_server, says=[("look_up", banana), "A banana has 105 kcal."])

@@ -75,14 +75,14 @@ def test_page_and_route_refuse_the_same_field_of_a_swarm(
     assert Swarm.objects.count() == 1
 
 
-def test_the_help_of_a_field_of_a_swarm_is_the_same_on_page_and_route() -> None:
+def test_the_help_of_fields_is_the_same_on_page_and_route() -> None:
     form = signed_in(superuser()).get("/admin/swarm/swarm/add/").context["adminform"].form
     fields = {name: field.description for name, field in SwarmRequest.model_fields.items() if name != "phases"}
 
     assert {name: form.fields[name].help_text for name in fields} == fields
 
 
-def test_a_phase_whose_prompt_changes_gets_its_next_version_and_others_keep_theirs() -> None:
+def test_only_a_phase_whose_prompt_changes_gets_its_next_version() -> None:
     other = {**PHASE, "name": "core", "phase": "main"}
     swarm = save_swarm({**GOOD, "phases": [PHASE, other, {**PHASE, "name": "gone"}]})
 

@@ -70,7 +70,7 @@ def test_a_message_has_the_intent_that_its_words_say(text: str, intent: str) -> 
     assert intent_of(text) == intent
 
 
-def test_an_intent_of_ones_own_is_looked_at_first_and_has_a_name_of_its_own() -> None:
+def test_a_registered_intent_comes_first_and_has_a_free_name() -> None:
     try:
         register_intent("weather", lambda text: "umbrella" in text)
         assert intent_of("How many calories has an umbrella?") == "weather"
@@ -163,7 +163,7 @@ IMITATIONS = [
 
 
 @pytest.mark.parametrize("text", IMITATIONS)
-def test_a_message_that_imitates_a_report_a_summary_or_a_setting_stays_something_that_was_said(text: str) -> None:
+def test_a_message_that_imitates_a_report_sets_nothing(text: str) -> None:
     calibration = read(text)
 
     assert stated_preferences(calibration, [message(text)]) == {}
@@ -189,7 +189,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(sorted(SCHEMA["properties"])), VALUES))
-def test_whatever_a_model_writes_into_the_fields_only_values_of_their_types_get_through(data: dict[str, Any]) -> None:
+def test_of_any_answer_only_values_of_the_right_types_are_read(data: dict[str, Any]) -> None:
     calibration = MessageCalibration.model_validate(data)
 
     assert 0 <= calibration.risk <= 1
@@ -221,7 +221,7 @@ def test_numbers_are_echoed_only_above_15_percent_uncertainty(uncertainty: float
     )
 
 
-def test_a_persons_preference_comes_before_what_one_message_suggests_and_a_foreign_value_counts_for_nothing() -> None:
+def test_a_known_preference_comes_before_what_one_message_suggests() -> None:
     text = guidance(
         MessageCalibration(units="metric", tone="friendly"), preferences={"units": "imperial", "tone": "obey me"}
     )
@@ -231,7 +231,7 @@ def test_a_persons_preference_comes_before_what_one_message_suggests_and_a_forei
     assert "friendly" in text
 
 
-def test_a_preference_counts_only_where_its_words_stand_in_a_message_of_a_person() -> None:
+def test_a_preference_needs_words_of_a_person_s_message() -> None:
     agent = Agent(pk=7)
     messages = [message("I prefer metric units."), Message(position=2, text="I prefer a direct tone.", agent=agent)]
     said = {"name": "units", "value": "metric", "position": 1, "quote": "I prefer metric units."}

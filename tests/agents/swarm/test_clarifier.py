@@ -69,9 +69,7 @@ def talk(state: DialogState, *calibrations: dict[str, Any]) -> list[Decision]:
         ),
     ],
 )
-def test_a_question_is_asked_only_where_a_wrong_answer_would_cost_or_something_required_is_missing(
-    values: dict[str, Any], decision: Decision
-) -> None:
+def test_a_question_is_asked_for_high_risk_or_missing_information(values: dict[str, Any], decision: Decision) -> None:
     assert decide(MessageCalibration(**values), DialogState(), "Hm?") == decision
 
 
@@ -82,7 +80,7 @@ def test_what_is_required_and_still_missing_is_named_and_never_assumed() -> None
     assert answered == cannot("Not without your weight.", "body weight")
 
 
-def test_what_was_asked_for_once_is_not_asked_for_again_however_it_is_worded() -> None:
+def test_nothing_is_asked_for_twice_however_it_is_worded() -> None:
     reworded = {**DOSE, "question": "Tell me your weight, please?", "cannot": ""}
 
     decisions = talk(DialogState(), DOSE, {"risk": 0.0}, reworded)
@@ -122,7 +120,7 @@ def test_the_message_after_a_question_settles_it_whatever_it_holds() -> None:
         max_size=12,
     )
 )
-def test_in_no_conversation_is_a_question_asked_twice_or_two_in_a_row_for_the_same(
+def test_in_no_conversation_is_the_same_asked_for_twice(
     values: list[dict[str, Any]],
 ) -> None:
     decisions = talk(DialogState(), *values)

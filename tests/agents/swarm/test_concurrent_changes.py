@@ -42,7 +42,7 @@ def at_once(*changes: Callable[[], object]) -> list[str]:
         return sorted(filter(None, pool.map(attempt, changes)))
 
 
-def test_two_swarms_of_an_agent_that_take_the_same_intent_at_once_do_not_both_get_it() -> None:
+def test_of_two_swarms_that_take_an_intent_at_once_one_gets_it() -> None:
     agent = make_agent()
     first = save_swarm({"name": "first", "intents": ["food_log"]})
     second = save_swarm({"name": "second", "intents": ["food_undo"]})
@@ -60,7 +60,7 @@ def test_two_swarms_of_an_agent_that_take_the_same_intent_at_once_do_not_both_ge
         assert "'general' of agent 'ada' is answered by" in refused[0]
 
 
-def test_two_swarms_of_one_name_made_at_once_are_one_and_a_refusal() -> None:
+def test_of_two_swarms_of_one_name_made_at_once_one_is_refused() -> None:
     values = {"name": "same", "intents": ["general"]}
 
     refused = at_once(lambda: save_swarm(values), lambda: save_swarm(values))

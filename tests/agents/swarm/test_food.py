@@ -121,7 +121,7 @@ def test_a_log_belongs_to_its_conversation(ada: Agent, kitchen: Channel, llm_ser
         {"food": "egg"},
     ],
 )
-def test_what_the_table_or_the_fields_do_not_hold_is_refused_with_what_is_allowed(
+def test_unknown_foods_and_fields_are_refused_with_what_is_allowed(
     ada: Agent, kitchen: Channel, llm_server: LLMServer, wrong: dict[str, Any]
 ) -> None:
     plays(llm_server, ("log", wrong), "Done.")
@@ -170,7 +170,7 @@ def test_offline_the_scripted_actor_uses_the_tools_and_says_what_they_answered(
         ("I ate three hundred eggs", ""),
     ],
 )
-def test_offline_a_number_is_logged_as_it_was_said_or_not_at_all(
+def test_offline_an_amount_that_cannot_be_read_is_not_logged(
     said: str, logged: str, ada: Agent, kitchen: Channel, settings: Settings
 ) -> None:
     settings.ACTOR_MODEL = "offline:scripted-1"

@@ -144,12 +144,13 @@ def test_most_free_rewritings_are_used() -> None:
     assert len(refused) <= 0.4 * len(rewritings()), refused
 
 
-def test_edits_by_hand_that_change_what_is_said_are_refused_in_most_cases() -> None:
+def test_most_edits_by_hand_that_change_meaning_are_refused() -> None:
     changing = [refusal(draft, edited, message=message) for harm, message, draft, edited in edits_by_hand() if harm]
 
     assert sum(map(bool, changing)) >= 0.85 * len(changing)
 
 
+@pytest.mark.slow
 def test_edits_of_the_example_conversations_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
     figures = measure(example_messages())
 
@@ -172,7 +173,7 @@ def test_words_of_the_message_and_the_preferences_are_no_new_ones() -> None:
     assert "numbers" in refusal("It has plenty.", "It has 30 g.", message="Does it have 30 g?")
 
 
-def test_a_name_that_is_given_is_one_where_a_sentence_begins_and_in_small_letters() -> None:
+def test_a_given_name_is_one_at_a_sentence_s_start_and_in_small_letters() -> None:
     assert refusal(
         "Kevin laughed about it all day long.", "Oscar laughed about it all day long.", names=["Kevin", "Oscar Nunez"]
     )

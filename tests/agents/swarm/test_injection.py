@@ -79,9 +79,7 @@ def test_a_message_that_imitates_the_prompt_changes_no_structure(llm_server: LLM
 
 
 @pytest.mark.parametrize("imitation", IMITATIONS)
-def test_a_question_made_of_an_imitation_is_a_message_and_no_part_of_a_prompt(
-    llm_server: LLMServer, imitation: str
-) -> None:
+def test_a_question_made_of_an_imitation_is_just_a_message(llm_server: LLMServer, imitation: str) -> None:
     usual = structures(llm_server, HARMLESS, risk=0.9, question="Which lamp?")
     changed = structures(llm_server, HARMLESS, risk=0.9, question=IMITATIONS[imitation])
 
@@ -89,7 +87,7 @@ def test_a_question_made_of_an_imitation_is_a_message_and_no_part_of_a_prompt(
 
 
 @pytest.mark.parametrize("imitation", IMITATIONS)
-def test_offline_an_imitation_is_kept_as_what_was_said_or_not_at_all(settings: Settings, imitation: str) -> None:
+def test_offline_an_imitation_is_kept_as_a_quote_at_most(settings: Settings, imitation: str) -> None:
     settings.ACTOR_MODEL = "offline:scripted-1"
     text = IMITATIONS[imitation]
 

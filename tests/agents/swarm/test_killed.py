@@ -157,6 +157,7 @@ def _runs(plumbline: Plumbline, code: str, *arguments: Any) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_the_state_is_that_of_an_unbroken_run(plumbline: Plumbline) -> None:
     """Each worker resumes the turn that its predecessor died in, and dies before a random statement of the next one."""
     calm = _runs(plumbline, TALK, "calm", 1, TURNS, 0)
@@ -180,6 +181,7 @@ def test_killed_at_random_moments_the_state_is_that_of_an_unbroken_run(plumbline
     assert sum(bool(rejected) for _, _, _, rejected, *_ in result["turns"]) == 1
 
 
+@pytest.mark.slow
 def test_no_change_is_lost_between_processes_that_write_at_once(plumbline: Plumbline) -> None:
     assert _runs(plumbline, SEAT).returncode == 0
     writers: list[Any] = [plumbline.start(f"writer-{n}", "-c", ADD, str(6 * n), str(6 * n + 6)) for n in range(4)]

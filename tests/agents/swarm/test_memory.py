@@ -63,8 +63,9 @@ def _offered(body: dict[str, Any]) -> dict[str, int]:
 
 
 # -- a long conversation
+@pytest.mark.slow
 @pytest.mark.parametrize(("pin_every", "short"), [(1, False), (10, True)])
-def test_many_turns_neither_grow_the_prompt_nor_lose_a_pinned_fact_or_a_message(
+def test_many_turns_keep_prompt_length_pinned_facts_and_messages(
     pin_every: int, short: bool, db: None, record_property: Callable[[str, str], None]
 ) -> None:
     agent, channel = seated()
@@ -98,7 +99,8 @@ def test_many_turns_neither_grow_the_prompt_nor_lose_a_pinned_fact_or_a_message(
     assert sum(entry.pinned for entry in pinned(state)) == min(30, TURNS // pin_every)
 
 
-def test_many_turns_through_the_pipeline_show_every_pinned_fact_in_prompts_of_one_length(db: None) -> None:
+@pytest.mark.slow
+def test_many_turns_of_the_pipeline_keep_pinned_facts_and_length(db: None) -> None:
     agent, channel = (
         make_agent("ada", sample_lines=["I would take the train.", "Ask the carrier."]),
         make_channel(kind="dm"),
@@ -135,7 +137,7 @@ def _prompt_for(agent: Agent, channel: Channel, text: str, **overrides: Any) -> 
     return _text(build_prompt(turn))
 
 
-def test_an_old_message_that_shares_words_with_the_new_one_is_quoted_with_its_position(db: None) -> None:
+def test_old_messages_that_share_words_are_quoted_with_position(db: None) -> None:
     agent, channel = seated()
     say(channel, "Mia", "My aunt Rosalind keeps bees behind the chapel.")
     for number in range(60):
@@ -185,7 +187,7 @@ def test_recalling_reads_a_bounded_part_of_a_long_channel_in_one_statement(
         ([("Mia", "Forget about the zeppelin."), ("Mia", "I adore zeppelins after all.")], [2]),
     ],
 )
-def test_what_a_person_asked_to_forget_of_their_own_words_is_not_recalled(
+def test_own_words_that_a_person_asked_to_forget_are_not_recalled(
     said: list[tuple[str, str]], found: list[int], db: None
 ) -> None:
     agent = make_agent("ada")
@@ -198,9 +200,7 @@ def test_what_a_person_asked_to_forget_of_their_own_words_is_not_recalled(
 
 @pytest.mark.parametrize("turns_later", [0, 1, 20])
 @pytest.mark.parametrize("fillers", [14, 40])
-def test_what_a_person_asks_to_forget_is_quoted_no_more_from_that_turn_on(
-    turns_later: int, fillers: int, db: None
-) -> None:
+def test_what_is_to_be_forgotten_is_quoted_no_more_at_once(turns_later: int, fillers: int, db: None) -> None:
     agent, channel = seated()
     texts = ["My ex Gregory lives in Turin.", *["We walked far."] * fillers, "Is Gregory still in Turin?"]
     for text in texts[:-1]:
@@ -261,7 +261,7 @@ def test_the_window_is_shown_in_full_and_older_ones_are_summarised(db: None, set
         assert message.text in prompt.user_text
 
 
-def test_without_a_worker_older_messages_are_shown_by_their_beginning_and_the_gap_is_named(db: None) -> None:
+def test_without_a_worker_beginnings_are_shown_and_the_gap_is_named(db: None) -> None:
     agent, channel = seated()
     for number in range(1, 31):
         message = say(channel, "Mia", spoken(number))
@@ -315,7 +315,7 @@ def test_a_model_chooses_and_the_words_are_those_that_were_said(
     assert (call.role, call.purpose, call.mechanism, call.agent) == ("actor", "swarm", "summary", talked[0])
 
 
-def test_a_model_cannot_make_the_agents_words_a_wish_or_a_question_a_decision(
+def test_agents_words_are_no_wish_and_questions_no_decision(
     talked: tuple[Agent, Channel], llm_server: LLMServer
 ) -> None:
     def choose(body: dict[str, Any]) -> dict[str, Any]:
@@ -347,7 +347,7 @@ def test_a_model_cannot_make_the_agents_words_a_wish_or_a_question_a_decision(
         ({"status": 400, "message": "no"}, "rejected: "),
     ],
 )
-def test_a_summary_that_is_no_good_is_refused_and_the_old_one_stays(
+def test_a_refused_summary_leaves_the_old_one(
     reply: dict[str, Any], why: str, talked: tuple[Agent, Channel], llm_server: LLMServer
 ) -> None:
     before = newest_summary(*talked)
@@ -406,7 +406,7 @@ def test_a_summary_of_old_sentences_alone_gets_one_of_the_new_messages(db: None,
     assert max(quote.position for quote in quotes_of(second)) > first.to_position
 
 
-def test_a_conversation_that_repeats_itself_is_summarised_to_its_end_and_each_sentence_once(db: None) -> None:
+def test_a_conversation_that_repeats_itself_is_summarised_to_its_end(db: None) -> None:
     agent, channel = seated()
     for number in range(1, 41):
         message = say(channel, "Mia", f"We sold the flowers of field {number} to the hotel.")
@@ -463,7 +463,7 @@ def test_what_did_not_come_about_is_no_decision(db: None) -> None:
     assert sorted(quote.quote for quote in quotes if quote.part == "decided") == decided
 
 
-def test_what_a_person_removed_comes_back_neither_in_the_prompt_nor_in_a_summary(talked: tuple[Agent, Channel]) -> None:
+def test_what_a_person_removed_comes_back_in_no_prompt_or_summary(talked: tuple[Agent, Channel]) -> None:
     agent, channel = talked
     sentence = "I bought bicycle number 1 in Oslo"
     assert sentence in _text(prompt_of(agent, channel))
@@ -489,7 +489,7 @@ def test_a_summary_is_queued_once_a_turn_and_made_once(db: None) -> None:
     assert [work_one(owner=owner_name()) for _ in range(2)] == [True, False]
 
 
-def test_a_summary_that_would_cover_less_than_the_present_one_is_not_made(talked: tuple[Agent, Channel]) -> None:
+def test_a_summary_that_would_cover_less_is_not_made(talked: tuple[Agent, Channel]) -> None:
     agent, channel = talked
     DialogSummary.objects.create(agent=agent, channel=channel, from_position=1, to_position=2)
 
@@ -499,7 +499,7 @@ def test_a_summary_that_would_cover_less_than_the_present_one_is_not_made(talked
     assert (late.status, "covers as much" in late.error) == ("cancelled", True)
 
 
-def test_a_pinned_entry_leaves_the_state_only_with_a_summary_that_holds_it(db: None) -> None:
+def test_pinned_entries_leave_only_with_a_summary_that_holds_them(db: None) -> None:
     agent, channel = _talked(40)
 
     summary = newest_summary(agent, channel)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.bench.memory import EXAMPLE, LAST, OURS, RANDOM, measured
 
 
+@pytest.mark.slow
 def test_memory_holds_more_evidence_than_the_last_or_random_messages(db: None) -> None:
     result = measured(json.loads(EXAMPLE.read_text()))
 

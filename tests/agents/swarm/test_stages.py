@@ -133,7 +133,7 @@ def test_a_polish_that_makes_a_wall_of_bullets_is_refused(llm_server: LLMServer)
     assert counters(run, "polish")["refused"] == 1
 
 
-def test_the_one_who_answers_and_the_one_who_polishes_are_asked_for_paragraphs(llm_server: LLMServer) -> None:
+def test_actor_and_polishers_are_asked_for_paragraphs(llm_server: LLMServer) -> None:
     mind = Mind(llm_server)
 
     asks(with_swarm(), "Which of the two lamps should I buy?")
@@ -142,7 +142,7 @@ def test_the_one_who_answers_and_the_one_who_polishes_are_asked_for_paragraphs(l
     assert "Prefer paragraphs to bullet points" in system_of(mind.bodies["post"][0])
 
 
-def test_offline_a_wall_of_bullets_becomes_a_paragraph_unless_a_list_was_asked_for(settings: Settings) -> None:
+def test_offline_long_lists_become_a_paragraph_unless_asked_for(settings: Settings) -> None:
     settings.ACTOR_MODEL = "offline:scripted-1"
     wall = "You need:\n- a lamp\n- a bulb\n- a box\n- a card\n- a cable\n- a fuse"
     ada = with_swarm(sample_lines=[wall])
@@ -183,7 +183,7 @@ def test_a_number_is_repeated_once_and_only_where_it_is_uncertain(
 
 
 # -- the clarifier is a draft of its own
-def test_a_question_is_asked_in_place_of_an_answer_once_and_then_settled(llm_server: LLMServer) -> None:
+def test_a_question_takes_the_place_of_an_answer_once(llm_server: LLMServer) -> None:
     mind = Mind(llm_server, says=[ANSWER])
     mind.reading = {"risk": 0.8, "question": "Do you mean the desk lamp or the floor lamp?"}
     ada = with_swarm()
@@ -212,7 +212,7 @@ def test_a_question_passes_the_gate(llm_server: LLMServer, settings: Settings) -
     assert [message.text for message in said] == ["Which bad lamp do you mean?"], "the gate commits its best attempt"
 
 
-def test_an_assumption_is_given_to_the_one_who_answers_and_what_cannot_be_answered_too(llm_server: LLMServer) -> None:
+def test_the_actor_reads_the_assumption_or_what_cannot_be_answered(llm_server: LLMServer) -> None:
     mind = Mind(llm_server, says=[ANSWER, ANSWER])
     mind.reading = {"assumption": "You mean the desk lamp"}
     ada = with_swarm()
@@ -302,9 +302,7 @@ def test_offline_an_empty_opening_goes_and_no_word_that_its_sentence_needs(
         ({"json": {"text": "The blue one costs 40 euros and lasts two years. I would not take it."}}, "not"),
     ],
 )
-def test_a_polish_that_changes_what_is_said_is_refused_and_the_draft_is_sent(
-    llm_server: LLMServer, answer: dict[str, Any], why: str
-) -> None:
+def test_for_a_refused_polish_the_draft_is_sent(llm_server: LLMServer, answer: dict[str, Any], why: str) -> None:
     mind = Mind(llm_server)
     mind.polishes = lambda _: answer
 
@@ -339,7 +337,7 @@ def test_safety_replaces_a_draft_with_a_reason(llm_server: LLMServer) -> None:
         ("safety-and-refusal", "Unsafe.", "Read https://example.org/buy instead.", "adds"),
     ],
 )
-def test_a_replacement_needs_a_right_to_it_a_reason_and_no_facts_of_its_own(
+def test_a_replacement_needs_right_reason_and_no_new_facts(
     llm_server: LLMServer, by: str, reason: str, text: str, why: str
 ) -> None:
     mind = Mind(llm_server)
@@ -391,7 +389,7 @@ def test_the_executor_says_how_many_polishers_are_asked(
     assert len(noted(run).milliseconds) == 1 + calls
 
 
-def test_in_sequence_each_polisher_gets_what_the_one_before_it_made_and_is_held_to_the_draft(
+def test_in_sequence_each_polisher_is_held_to_the_first_draft(
     llm_server: LLMServer,
 ) -> None:
     mind, answers = Mind(llm_server), iter(["I'd take it.", "I'd take it for 45 euros.", "I'd take it."])
@@ -463,9 +461,7 @@ def bare(body: dict[str, Any]) -> str:
     return re.sub(r"(<<<(?:END )?[A-Z ]+ )[0-9a-f]{12}>>>", r"\1>>>", json.dumps(body))
 
 
-def test_without_a_swarm_the_prompt_is_the_same_byte_for_byte_and_no_statement_is_added(
-    llm_server: LLMServer, settings: Settings
-) -> None:
+def test_without_a_swarm_prompt_and_statements_are_the_same(llm_server: LLMServer, settings: Settings) -> None:
     prompts, statements, requests = [], [], []
     # The first turn warms caches up; the last two: swarms switched off, and a swarm that belongs to another agent.
     for stages, enabled in (([], True), ([], True), (STAGES, False), (STAGES, True)):
@@ -510,9 +506,7 @@ DEADLINE = 0.3
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-def test_a_call_that_goes_wrong_ends_at_its_deadline_and_the_draft_is_sent(
-    llm_server: LLMServer, settings: Settings, fault: str
-) -> None:
+def test_a_call_that_goes_wrong_ends_at_its_deadline(llm_server: LLMServer, settings: Settings, fault: str) -> None:
     settings.TURN_SWARM_PRE_DEADLINE = settings.TURN_SWARM_POST_DEADLINE = DEADLINE
     forget()
     mind, ada = Mind(llm_server), with_swarm()

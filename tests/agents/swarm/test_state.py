@@ -150,7 +150,7 @@ def key(state: DialogState, place: int) -> int:
     return entries(state, "facts")[place].pk
 
 
-def test_one_sentence_may_be_a_goal_and_a_fact_that_people_remove_one_by_one(
+def test_a_sentence_may_be_goal_and_fact_and_each_is_removed(
     room: tuple[Agent, Channel, Message],
 ) -> None:
     agent, channel, message = room
@@ -166,7 +166,7 @@ def test_one_sentence_may_be_a_goal_and_a_fact_that_people_remove_one_by_one(
     ]
 
 
-def test_the_oldest_that_no_person_pinned_makes_room_and_stays_until_a_summary_holds_it(
+def test_the_oldest_rule_pinned_entry_makes_room_and_waits_for_a_summary(
     room: tuple[Agent, Channel, Message],
 ) -> None:
     agent, channel, _ = room
@@ -267,7 +267,7 @@ def test_what_a_person_removed_enters_again_only_by_a_person(room: tuple[Agent, 
     assert [len(entries(state, kind)) for kind in ("facts", "decisions")] == [1, 1]
 
 
-def test_an_assumption_is_noted_with_the_message_it_was_made_for_and_the_same_one_before_goes(
+def test_an_assumption_is_noted_with_its_latest_message(
     room: tuple[Agent, Channel, Message],
 ) -> None:
     agent, channel, _ = room
@@ -367,7 +367,7 @@ def test_a_long_sentence_is_quoted_with_its_beginning_or_not_at_all(quote: str, 
         ("Forget that I own a dog.", ["I am vegetarian and live in Oslo.", "My budget is 50 euros."]),
     ],
 )
-def test_what_a_person_asks_to_forget_is_removed_and_the_asking_is_no_fact(
+def test_asking_to_forget_removes_entries_and_states_no_fact(
     room: tuple[Agent, Channel, Message], text: str, left: list[str]
 ) -> None:
     agent, channel, _ = room

@@ -79,9 +79,7 @@ def test_of_a_chatgpt_conversation_the_branch_last_shown_is_read(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("last", "read"), [("b1", "The red one."), ("gone", "The blue one."), (None, "The blue one.")])
-def test_the_branch_is_that_of_the_current_node_else_of_the_newest_leaf(
-    tmp_path: Path, last: str | None, read: str
-) -> None:
+def test_the_branch_is_of_the_current_node_or_newest_leaf(tmp_path: Path, last: str | None, read: str) -> None:
     imported(tmp_path, [tree(*TALK[:5], current_node=last)])
     assert said()[-1] == ("assistant", read)
     assert Message.objects.count() == 2
@@ -168,7 +166,7 @@ def test_of_candidates_of_character_ai_the_chosen_one_is_read(tmp_path: Path) ->
     assert report["skipped_by_reason"] == {"answer not chosen": 1}
 
 
-def test_turns_of_character_ai_with_the_newest_first_are_read_from_the_oldest(tmp_path: Path) -> None:
+def test_character_ai_s_newest_first_turns_are_read_from_the_oldest(tmp_path: Path) -> None:
     turns = [
         {"turn_key": {"chat_id": "chat", "turn_id": str(n)}, "author": {"name": "Guide"}, "create_time": f"2026-03-01T09:12:0{n}Z",
          "candidates": [{"raw_content": str(n)}]}
@@ -477,7 +475,7 @@ def test_runs_of_langsmith_are_read_as_libraries_write_them(tmp_path: Path) -> N
     assert again["duplicates"] == 4
 
 
-def test_a_chain_of_langsmith_that_answers_with_its_whole_state_says_it_once(tmp_path: Path) -> None:
+def test_a_chain_that_answers_with_its_whole_state_says_it_once(tmp_path: Path) -> None:
     state = [{"type": "human", "content": "Late?"}, {"type": "ai", "content": "A bit."}]
     imported(tmp_path, [run(0, "chain", {"messages": state[:1]}, {"messages": state})])
     assert said() == [("user", "Late?"), ("assistant", "A bit.")]

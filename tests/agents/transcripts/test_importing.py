@@ -178,7 +178,7 @@ def test_an_option_that_cannot_be_followed_is_named(tmp_path: Path, option: dict
     assert not Channel.objects.exists()
 
 
-def test_a_message_without_a_time_stands_between_those_beside_it_else_where_it_was_stored(tmp_path: Path) -> None:
+def test_a_message_without_a_time_stands_between_its_neighbours(tmp_path: Path) -> None:
     ada = make_agent("ada", "Ada")
     table = "who,text,time\nada,first,\nada,second,2026-01-05T10:00:00Z\nada,third,\nada,fourth,2026-01-05T11:00:00Z\n"
     run_json("import_transcript", write(tmp_path, "dated.csv", table))

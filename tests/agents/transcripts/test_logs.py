@@ -44,7 +44,7 @@ def test_headers_of_mirc_are_no_speakers(tmp_path: Path) -> None:
     assert Message.objects.get().sent_at == datetime(2026, 1, 5, 9, 12, tzinfo=UTC)
 
 
-def test_a_log_with_times_of_its_own_is_read_without_a_wrong_speaker(tmp_path: Path) -> None:
+def test_a_log_with_stamps_has_no_wrong_speaker(tmp_path: Path) -> None:
     log = (
         "**** BEGIN LOGGING AT Mon Jan  5 09:00:00 2026\n\n[09:12:00] <ann>\tIs it late: the ferry?\n[09:13:00] *\tbo waves\n"
         "[09:14:00] ann\tcolumns: of another client\n[09:15:00] <ann>\tBye\n[09:16:00] <ann>\tBye\n[09:17:00] <bo>\tBye\n"
@@ -86,7 +86,7 @@ def test_lines_that_are_not_understood_are_counted_and_warned_of(
     assert ("'what 0'" in errors.getvalue()) == warned
 
 
-def test_a_file_of_which_a_fifth_is_not_understood_is_refused_with_the_first_three_lines(tmp_path: Path) -> None:
+def test_a_file_that_is_mostly_not_understood_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, "log.txt", stamped(30, 10))
     with pytest.raises(
         CommandError,
@@ -147,7 +147,7 @@ def test_what_whatsapp_writes_itself_on_android_is_not_speech(tmp_path: Path) ->
     assert report["warnings"] == []
 
 
-def test_a_line_of_a_message_in_brackets_is_speech_where_it_is_not_the_first(tmp_path: Path) -> None:
+def test_a_bracketed_line_is_speech_unless_it_is_the_first(tmp_path: Path) -> None:
     imported(tmp_path, "31/12/2025, 22:14 - Ann: So?\n<shrugs at Bo>\n31/12/2025, 22:15 - Bo: Well.\n")
     assert said() == [("Ann", "So?\n<shrugs at Bo>"), ("Bo", "Well.")]
 
@@ -176,7 +176,7 @@ def test_what_whatsapp_writes_itself_on_ios_is_not_speech(tmp_path: Path) -> Non
 )  # fmt: skip
 @pytest.mark.parametrize("stamp", ["31/12/2025, 22:15 - ", "31.12.25, 22:15 - ", "12/31/25, 10:15\u202fPM - ", "2025-12-31 22:15 - ",
                                    "31/12/2025 22.15 - ", "31/12/2025, 10:15 p.\u00a0m. - "])  # fmt: skip
-def test_the_texts_of_whatsapp_are_known_in_several_languages_and_forms_of_time(
+def test_whatsapp_s_own_texts_are_known_in_several_languages(
     tmp_path: Path, stamp: str, omitted: str, deleted: str, edited: str
 ) -> None:
     report = imported(
@@ -192,7 +192,7 @@ def test_the_texts_of_whatsapp_are_known_in_several_languages_and_forms_of_time(
     ["05/01/2026 21:58:01", "05-01-2026 21:58:01", "05/01/2026, 21:58:01", "2026. 01. 05. 21:58:01", "2026. 1. 5. 오후 9:58:01",
      "05/01/2026 à 21:58:01", "2026/1/5 下午9:58:01", "5.1.2026 um 21:58:01"],
 )  # fmt: skip
-def test_an_export_of_ios_is_known_by_its_marks_however_it_writes_the_time(tmp_path: Path, stamp: str) -> None:
+def test_an_export_of_ios_is_known_by_its_marks(tmp_path: Path, stamp: str) -> None:
     log = (
         f"[{stamp}] Quay: \u200eLes messages et les appels sont chiffrés de bout en bout.\n[{stamp}] Ann: Elle vient ?\n"
         f"\u200e[{stamp}] Pat: \u200eimage absente\n[{stamp}] Pat: Oui. \u200e<Ce message a été modifié>\n[{stamp}] Pat: \u200eunbekannt\n"
@@ -239,7 +239,7 @@ def test_a_notice_to_a_channel_is_no_message_of_irssi(tmp_path: Path) -> None:
         ("Who,Text,Sent", {}, False),
     ],
 )
-def test_a_table_without_a_known_column_of_times_says_what_was_read_and_what_not(
+def test_a_table_without_times_says_which_columns_were_read(
     tmp_path: Path, header: str, options: dict[str, list[str]], warned: bool
 ) -> None:
     report = imported(tmp_path, f"{header}\nann,hi,2026-03-01 09:00\n", name="talk.csv", **options)
@@ -276,7 +276,7 @@ def notebook(*outputs: str) -> str:
 QUESTIONS = ("Who are you?", "What do you buy?", "Why?")
 
 
-def test_each_session_of_a_notebook_is_a_conversation_with_all_it_was_asked(tmp_path: Path) -> None:
+def test_each_session_of_a_notebook_is_a_conversation(tmp_path: Path) -> None:
     make_agent("ann", "Ann")
     sessions = ["".join(told(name, q) + says(name, f"{q} {name}") for q in QUESTIONS) for name in ("Ann", "Bo", "Cy")]
     report = imported(tmp_path, notebook(*sessions), name="run.ipynb")

@@ -144,7 +144,7 @@ def test_openai_export_has_the_agent_as_assistant_and_imports_again(tmp_path: Pa
 
 
 @pytest.mark.django_db
-def test_where_selects_by_tag_and_keeps_no_reply_to_what_is_left_out(tmp_path: Path) -> None:
+def test_where_selects_by_tag_and_drops_replies_to_the_rest(tmp_path: Path) -> None:
     lines = (
         '{"id": "1", "speaker": "A", "text": "old", "tags": {"build": "40"}}\n'
         '{"id": "2", "speaker": "A", "text": "new", "tags": {"build": "41"}, "reply_to": "1"}\n'

@@ -495,7 +495,7 @@ def test_a_header_makes_the_channel_as_it_was(tmp_path: Path) -> None:
     assert sorted(channel.memberships.values_list("agent__slug", flat=True)) == ["mara", "quiet"]
 
 
-def test_importing_again_adds_only_what_is_new_and_the_same_words_twice_are_two_messages(tmp_path: Path) -> None:
+def test_importing_again_adds_only_what_is_new(tmp_path: Path) -> None:
     one, two = '{"id": "a", "speaker": "Ann", "text": "One."}\n', '{"speaker": "Ann", "text": "Yes."}\n'
     for text, counts in ((one + two, (2, 0)), (one + two, (0, 2)), (one + two * 3, (2, 2))):
         report = run_json("import_transcript", write(tmp_path, "talk.jsonl", text))
@@ -516,7 +516,7 @@ def test_replies_find_their_parent_also_when_it_comes_later(tmp_path: Path) -> N
     assert report["replies_without_parent"] == 1
 
 
-def test_an_import_that_was_killed_before_it_linked_replies_is_completed_by_the_next(tmp_path: Path) -> None:
+def test_replies_that_a_killed_import_left_are_linked_by_the_next(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         "talk.jsonl",
@@ -529,9 +529,7 @@ def test_an_import_that_was_killed_before_it_linked_replies_is_completed_by_the_
     assert Message.objects.get(external_id="1").parent == Message.objects.get(external_id="2")
 
 
-def test_a_user_is_found_by_username_and_an_outsider_stays_one_though_an_agent_has_the_name(
-    tmp_path: Path, django_user_model: type
-) -> None:
+def test_users_are_found_by_username_and_outsiders_stay_outsiders(tmp_path: Path, django_user_model: type) -> None:
     django_user_model.objects.create_user("ines")  # type: ignore[attr-defined]
     make_agent("mara")
     rows = (

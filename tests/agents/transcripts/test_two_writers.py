@@ -10,6 +10,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from django.conf import settings
 
 from tests import zygote
@@ -33,6 +34,7 @@ def python(code: str, environment: dict[str, str], *args: Path) -> subprocess.Po
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_positions_are_taken_once_and_shared_messages_stored_once(tmp_path: Path, database_file: Path) -> None:
     environment = os.environ | {
         "DATABASE_URL": f"sqlite:///{database_file}",

@@ -66,7 +66,7 @@ def test_a_file_is_looked_into_and_imported_by_a_worker() -> None:
     assert not ImportChunk.objects.exists(), "the file is not kept longer than it is needed"
 
 
-def test_of_a_long_file_the_beginning_is_shown_and_a_later_unknown_agent_is_asked_for() -> None:
+def test_an_unknown_agent_after_the_preview_is_asked_for() -> None:
     make_agent()
     talk = HEADER + "".join(f'{{"agent": "ada", "text": "{n}"}}\n' for n in range(PREVIEWED))
     job = uploaded(file(talk + '{"agent": "guide", "text": "Fog."}\n'))
@@ -102,7 +102,7 @@ def test_a_zip_of_slack_is_imported_as_it_is(tmp_path: Path) -> None:
     assert job.result["first_sent_at"] == "2026-01-01T00:00:00Z"
 
 
-def test_lines_that_are_not_understood_are_warned_of_before_the_import_and_not_kept() -> None:
+def test_lines_that_are_not_understood_are_warned_of_first() -> None:
     olga = somebody()
     job = uploaded(file(stamped(48, 2), "log.txt"), olga)
     assert "2 of 50 entries (4 %) were not understood, the first: line 49: 'what 0'" in job.contents["warnings"][0]
@@ -123,7 +123,7 @@ def test_a_bad_line_is_named_and_nothing_is_stored() -> None:
     assert not Channel.objects.exists()
 
 
-def test_a_csv_whose_columns_are_not_known_is_read_once_they_are_chosen_and_columns_become_tags() -> None:
+def test_a_csv_with_unknown_columns_is_read_once_they_are_chosen() -> None:
     job = uploaded(file("Wer,Was,Build\nPat,Hello,41\nAda,No.,42\n", "t.csv"))
     assert (job.status, job.contents["header"]) == ("failed", ["Wer", "Was", "Build"])
 
@@ -138,7 +138,7 @@ def test_a_csv_whose_columns_are_not_known_is_read_once_they_are_chosen_and_colu
     assert [message.tags for message in Message.objects.order_by("position")] == [{"Build": "41"}, {"Build": "42"}]
 
 
-def test_agents_that_a_file_names_and_that_do_not_exist_must_be_decided() -> None:
+def test_unknown_agents_of_a_file_must_be_decided() -> None:
     make_agent("ada", display_name="The Clerk")
     make_agent("ben", display_name="The Clerk")
     job = uploaded(file(HEADER + '{"agent": "guide", "text": "Fog."}\n{"speaker": "The Clerk", "text": "No."}\n'))
@@ -308,7 +308,7 @@ def test_who_has_ten_unfinished_imports_is_told_what_to_discard() -> None:
     assert uploaded(file(TALK), user=user).status == "waiting"
 
 
-def test_of_a_stranger_s_form_a_few_files_are_read_and_no_more() -> None:
+def test_of_a_stranger_s_form_few_files_are_read() -> None:
     """The form is read before its sender is known."""
 
     def hand_in(user: User | AnonymousUser, files: int) -> None:

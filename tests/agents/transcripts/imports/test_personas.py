@@ -89,7 +89,7 @@ def test_no_agent_has_the_id_that_stands_for_everybody() -> None:
     assert "an agent's id cannot begin with an underscore" in form.errors["slug"][0]
 
 
-def test_the_preview_shows_what_a_model_would_read_and_its_button_imports_the_same_files() -> None:
+def test_the_preview_shows_personas_and_imports_the_same_files() -> None:
     client = signed_in(somebody())
     page = client.post(ADD, {"preview": "1", "files": [file(PERSONA, "guide.yaml")]}).content.decode()
     assert "Dry and exact." in page
