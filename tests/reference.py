@@ -163,9 +163,9 @@ def correction_page() -> str:
         "`PATCH /api/evaluations/config/AGENT/`. What an agent leaves empty it inherits from the defaults."
     ]
     heads = ("Setting", "Allowed", "Default", "Meaning")
-    advanced = []
+    advanced: list[Sequence[str]] = []
     for mechanism in MECHANISMS:
-        rows = []
+        rows: list[Sequence[str]] = []
         for name, setting in mechanism.settings.items():
             default = "" if setting.built_in is None else f"`{setting.show(setting.built_in)}`"
             row = (f"`{name}`", setting.allowed, default, _sentence(setting.help))

@@ -96,12 +96,14 @@ def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
 
 def _attempt_context(attempt: CorrectionLog, sent_text: str | None) -> dict[str, Any]:
     """Return one attempt with the difference from what was sent, if anything was."""
-    is_other = sent_text is not None and attempt.judged_text != sent_text
+    difference = None
+    if sent_text is not None and attempt.judged_text != sent_text:
+        difference = display.word_diff(attempt.judged_text, sent_text)
     return {
         "log": attempt,
         "outcome": attempt_badge(attempt),
-        "is_other": is_other,
-        "diff": display.word_diff(attempt.judged_text, sent_text) if is_other else None,
+        "is_other": difference is not None,
+        "diff": difference,
         "results": failed_first(attempt.dimension_results.all()),
     }
 

@@ -57,7 +57,7 @@ class ParametersField(JSONText):
         return parsed
 
     def prepare_value(self, value: Any) -> Any:
-        text = super().prepare_value(value)
+        text: Any = super().prepare_value(value)
         if isinstance(text, str):  # half a character cannot be sent to a browser
             return text.encode("utf-8", "backslashreplace").decode()
         return text
