@@ -52,6 +52,7 @@ def private_database() -> Iterator[None]:
 
 
 def _memory_database() -> DatabaseWrapper:
+    """Return a SQLite database in memory, not yet opened."""
     database = {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": ":memory:",

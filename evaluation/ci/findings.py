@@ -120,6 +120,7 @@ def find_unjudged(results: Sequence[AgentResult], simulations: Sequence[Simulati
 
 
 def _unjudged(why: str, *, agent: str = "", dimension: str = "", share: float | None = None) -> Finding:
+    """Return the finding that something could not be judged: the build (no `agent`), an agent (no `dimension`), or a dimension."""
     return Finding(
         kind="could_not_judge",
         verdict="not judged",
@@ -131,6 +132,7 @@ def _unjudged(why: str, *, agent: str = "", dimension: str = "", share: float | 
 
 
 def _unjudged_agent(result: AgentResult) -> Iterator[Finding]:
+    """Yield why nothing can be said of an agent: its evaluation did not complete, or it must have a score and has none."""
     run = result.run
     if run.status == EvaluationRun.Status.COMPLETED:
         if result.expected and not result.has_result:
@@ -146,6 +148,7 @@ def _unjudged_agent(result: AgentResult) -> Iterator[Finding]:
 
 
 def _unjudged_dimensions(result: AgentResult, limits: Limits) -> Iterator[Finding]:
+    """Yield the dimensions of which too many judgements failed, or that have a threshold and no score."""
     for dimension, coverage in result.coverage.items():
         if coverage.failed_share > limits.max_unscored:
             why = f"{coverage.failed} of {coverage.judgeable} judgements failed, e.g. {coverage.example}"
@@ -171,6 +174,7 @@ def _lacks_required_score(result: AgentResult, dimension: str, limits: Limits) -
 
 
 def _unjudged_overall_score(result: AgentResult, limits: Limits) -> Iterator[Finding]:
+    """Yield why there is no overall score, where it has a threshold."""
     if limits.threshold(OVERALL) is None or result.overall_score is not None or not result.summary.measured:
         return
     reasons = []
@@ -359,6 +363,7 @@ def _below_threshold(
     weakest: str = "",
     worst: WorstMessage | None = None,
 ) -> Finding:
+    """Return the finding that a score is below its threshold, with the weakest proposition and its lowest message."""
     return Finding(
         kind="below_threshold",
         verdict=f"below {threshold:g}",
@@ -425,6 +430,7 @@ def _too_little_counts(result: AgentResult, summary: DimensionSummary, change: C
 
 
 def _scored_much_less(result: AgentResult) -> Iterator[Finding]:
+    """Yield the propositions (or whole dimensions) that are scored significantly less than in the baseline."""
     for lost in result.comparison.lost if result.comparison else ():
         yield _too_little(
             result,
@@ -439,6 +445,7 @@ def _scored_much_less(result: AgentResult) -> Iterator[Finding]:
 def _too_little(
     result: AgentResult, *, dimension: str, why: str, now: Share | None, before: Share | None, proposition: str = ""
 ) -> Finding:
+    """Return the finding that too little is scored, with the share now and before."""
     missing = result.missing(dimension) if not proposition else ""
     reasons = (why.removeprefix(f"{TOO_LITTLE}: "), missing)
     return Finding(
@@ -476,6 +483,7 @@ def find_one_sided(results: Sequence[AgentResult]) -> list[Finding]:
 
 
 def _one_sided(result: AgentResult, shown: Shown) -> Finding:
+    """Return the finding that a dimension is scored on one side only; of a score now with its lowest messages."""
     before = ""
     now = ""
     lowest: list[WorstMessage] = []

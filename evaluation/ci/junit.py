@@ -105,6 +105,7 @@ def _add_error(suites: ET.Element, name: str, lines: Sequence[str]) -> None:
 
 
 def _add_problem(case: ET.Element, element: str, lines: Sequence[str]) -> None:
+    """Add a ``failure``, ``error`` or ``skipped`` to a case, with the first line as its message."""
     problem = ET.SubElement(case, element, {"message": as_xml(plain(lines[0], 500))})
     if element != "skipped":
         problem.set("type", "regression" if element == "failure" else "unjudged")

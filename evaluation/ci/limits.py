@@ -37,6 +37,7 @@ class Limits:
     strict: bool = False
 
     def __post_init__(self) -> None:
+        """Refuse limits that make no sense."""
         for name in ("regression_delta", "margin"):
             points = getattr(self, name)
             if not (math.isfinite(points) and 0 < points <= HIGHEST_SCORE):

@@ -65,6 +65,7 @@ def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def _finding_table(findings: Sequence[Finding]) -> list[str]:
+    """Return the lines of a table with a row per finding."""
     rows: list[list[Cell]] = []
     for finding in findings:
         verdict = f"**{finding.verdict}**"
@@ -106,6 +107,7 @@ def _lowest_messages(findings: Sequence[Finding]) -> list[str]:
 
 
 def _message_line(agent: str, message: WorstMessage) -> str:
+    """Return a list item: what was asked, the score, the message, what was said before it, and the reasoning."""
     line = f"* {as_code(agent)}: {as_code(message.asked)} scored {message.score}"
     if message.place:
         line += f" at {as_code(message.place)}"
@@ -118,6 +120,7 @@ def _message_line(agent: str, message: WorstMessage) -> str:
 
 
 def _score_table(report: Report) -> list[str]:
+    """Return the lines of a table with every score of every agent."""
     rows: list[list[Cell]] = []
     for result in report.results:
         overall = with_share(number(result.overall_score), result.summary.share)
@@ -128,6 +131,7 @@ def _score_table(report: Report) -> list[str]:
 
 
 def _position_table(profiles: Sequence[PositionProfile]) -> list[str]:
+    """Return the lines of a table with the scores of each agent and dimension by position."""
     headings: list[str] = []
     rows: list[list[Cell]] = []
     for profile in profiles:
@@ -141,6 +145,7 @@ def _position_table(profiles: Sequence[PositionProfile]) -> list[str]:
 
 
 def _method_notes(report: Report) -> list[str]:
+    """Return how to read the scores, and what makes a build fail."""
     limits = report.limits
     notes = [
         "Scores are 0 to 9, higher is better; ideas are counted. The percentage is the share of the judgements that were scored, "
@@ -159,6 +164,7 @@ def _method_notes(report: Report) -> list[str]:
 
 
 def _bullets(agents_by_sentence: AgentsBySentence) -> list[str]:
+    """Return a list item per sentence, with the agents it is about."""
     lines = []
     for sentence, agents in agents_by_sentence.items():
         lines.append(f"* {as_code(', '.join(agents))}: {as_code(sentence, 400)}")

@@ -45,9 +45,11 @@ class NoBaselines:
     why: str
 
     def compare(self, run: EvaluationRun, *, margin: float) -> Comparison:
+        """Refuse to compare."""
         raise NotComparable(self.why)
 
     def had_score(self, run: EvaluationRun) -> bool:
+        """Return False: of an agent without a baseline nothing is known, so it need not have a score."""
         return False
 
 
@@ -55,6 +57,11 @@ class CurrentBaselines:
     """The baselines that are stored, by the same judge and procedure."""
 
     def compare(self, run: EvaluationRun, *, margin: float) -> Comparison:
+        """Return the comparison with the stored baseline of the same judge and procedure.
+
+        Raises:
+            NotComparable: There is none; names the judges of those there are.
+        """
         comparison = compare_to_baseline(run, margin=margin)
         if comparison is not None:
             return comparison
@@ -66,6 +73,7 @@ class CurrentBaselines:
         raise NotComparable(why)
 
     def had_score(self, run: EvaluationRun) -> bool:
+        """Return whether there is a stored baseline of the same judge and procedure."""
         of_agent = Baseline.objects.filter(agent=run.agent, dimension__in=run.dimensions)
         return of_agent.filter(judge=run.judge, procedure=run.procedure).exists()
 
@@ -91,6 +99,7 @@ class BaselinesOfFile:
             self._check(self._by_agent[spec.target.slug], spec)
 
     def _check(self, baseline: Measurement, spec: RunSpec) -> None:
+        """Refuse a baseline by another judge, or judged in another way, than the evaluation that is asked for."""
         if baseline.judge != spec.judge_model:
             before, now = f"by {baseline.judge}", f"by {spec.judge_model}"
         elif baseline.procedure != spec.procedure:
@@ -103,12 +112,18 @@ class BaselinesOfFile:
         )
 
     def compare(self, run: EvaluationRun, *, margin: float) -> Comparison:
+        """Return the comparison with the agent's measurement in the file.
+
+        Raises:
+            NotComparable: The file does not hold the agent.
+        """
         baseline = self._baseline_of(run)
         if baseline is None:
             raise NotComparable(f"{self.path} does not hold it")
         return compare(baseline, measurement_of(run), margin=margin)
 
     def had_score(self, run: EvaluationRun) -> bool:
+        """Return whether the file has a score of the agent in one of these dimensions."""
         baseline = self._baseline_of(run)
         if baseline is None:
             return False
@@ -152,6 +167,11 @@ def measure(
 
 
 def _compare(run: EvaluationRun, baselines: Baselines, *, margin: float) -> Comparison:
+    """Return the comparison of a run with its baseline.
+
+    Raises:
+        NotComparable: It did not complete, has no baseline, or was simulated in other situations.
+    """
     if run.status != EvaluationRun.Status.COMPLETED:
         raise NotComparable(run.error or str(run.status))
     comparison = baselines.compare(run, margin=margin)
@@ -186,6 +206,7 @@ def _check_situations(comparison: Comparison) -> None:
 
 
 def _situations(measurement: Measurement) -> set[str]:
+    """Return the ids of the situations that a measurement was simulated in; empty for real speech."""
     situations = set()
     for dimension in measurement.dimensions.values():
         for observation in dimension.sample.observations:

@@ -111,6 +111,7 @@ class Report:
 
     @property
     def counts_line(self) -> str:
+        """Return in a sentence what became of the judgements of all agents."""
         judged = self.coverage
         return (
             f"{counted(judged.scored, 'judgement')} scored, {judged.trivial:,} trivial, {judged.failed:,} failed "

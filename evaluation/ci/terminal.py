@@ -122,6 +122,7 @@ def _print_findings(console: Console, findings: Sequence[Finding], style: str) -
 
 
 def _print_notes(report: Report, console: Console) -> None:
+    """Print what a reader must know of the comparisons, then who was not compared and who has no score."""
     without_score = report.without_score()
     groups = (
         ("note", report.notes()),
@@ -158,6 +159,7 @@ def position_table(profile: PositionProfile, out: Any) -> None:
 
 
 def _change_text(change: ChangeResult) -> str:
+    """Return a change with its interval and verdict, or why there is none."""
     if change.delta is None:
         return change.interval_note
     interval = f" (95 %: {interval_text(change.interval)})" if change.interval else ""

@@ -56,6 +56,7 @@ class Findings(BaseModel):
 
     @model_serializer
     def _lists_by_kind(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the findings as ``--json`` lists them: by kind, those with data."""
         lists: dict[str, list[dict[str, Any]]] = {kind: [] for kind in get_args(Kind)}
         for finding in self.findings:
             if finding.data is not None:
@@ -111,29 +112,23 @@ class Findings(BaseModel):
     def headline(self) -> str:
         """Return what is wrong, counted in a sentence."""
         total = Counter(finding.kind for finding in self.findings)
-        of_propositions = Counter(finding.kind for finding in self.findings if finding.proposition)
-        verdicts = Counter((finding.kind, finding.verdict) for finding in self.findings)
-        worse_propositions = 0
-        for finding in self.findings:
-            if finding.kind == "regressions" and finding.verdict == WORSE and finding.proposition:
-                worse_propositions += 1
-        worse_dimensions = verdicts["regressions", WORSE] - worse_propositions
+        worse = [finding for finding in self.of_kind("regressions") if finding.verdict == WORSE]
+        worse_propositions = sum(bool(finding.proposition) for finding in worse)
+        lacking = self.of_kind("not_enough_data")
+        lacking_propositions = sum(bool(finding.proposition) for finding in lacking)
+        more_hits = sum(finding.verdict == MORE_HITS for finding in self.of_kind("hits"))
         counts = [
-            (worse_dimensions, "dimension", "significantly worse"),
+            (len(worse) - worse_propositions, "dimension", "significantly worse"),
             (worse_propositions, "proposition", "significantly worse"),
             (total["fading"], "score", "fading within conversations"),
             (total["below_threshold"], "score", "below threshold"),
             (total["could_not_judge"], "part", "not judged enough"),
-            (
-                total["not_enough_data"] - of_propositions["not_enough_data"],
-                "score",
-                "empty for too little data",
-            ),
-            (of_propositions["not_enough_data"], "proposition", "scored much less than before"),
+            (len(lacking) - lacking_propositions, "score", "empty for too little data"),
+            (lacking_propositions, "proposition", "scored much less than before"),
             (total["one_sided"], "score", "on one side only"),
             (total["cannot_tell_yet"], "comparison", "not decided"),
             (sum(finding.suspected for finding in self.findings), "suspected regression", "among them"),
-            (verdicts["hits", MORE_HITS], "proposition", "with more hits, but not significantly"),
+            (more_hits, "proposition", "with more hits, but not significantly"),
             (len(self.without_baseline), "agent", "without a baseline"),
         ]
         words = [f"{counted(n, thing)} {state}" for n, thing, state in counts if n]

@@ -86,6 +86,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
         return super().get_queryset(request).prefetch_related("agent__traits")
 
     def fill_in(self, rows: list[Any]) -> None:
+        """Set what the columns show of each baseline, in a constant number of queries."""
         set_agreements(rows)
         reasons = stale_reasons(rows)
         shares = shares_of({baseline.evaluation_run_id for baseline in rows})
@@ -124,12 +125,14 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
             verb = "Evaluate now"
 
         def estimate() -> Takes:
+            """Return what measuring would take."""
             with refusing_files():
                 specs = [asked.spec(agent=agent, is_baseline=is_baseline) for asked in requests_of(form)]
             dropped = dropped_tags(specs).get(agent.slug, "") if is_baseline else ""
             return measuring_takes(specs, simulate=form.asked.simulate, dropped_tags=dropped)
 
         def queue() -> str:
+            """Queue the evaluations, and return where their progress is shown."""
             for asked in requests_of(form):
                 with refusing_files():
                     run, is_same = request_evaluation(asked, agent=agent, is_baseline=is_baseline)
@@ -213,6 +216,7 @@ def baseline_column(agent: Any) -> SafeString:
 
 
 def _lowest_first(pair: tuple[Baseline, Change | None]) -> tuple[bool, float]:
+    """Return the key that puts the lowest score now first, and dimensions without one last."""
     _, change = pair
     if change is None or change.candidate is None:
         return True, 0.0
@@ -345,6 +349,7 @@ def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[
 
 
 def _queued_text(runs: Sequence[EvaluationRun]) -> SafeString:
+    """Return how many baselines were queued, and which agents are simulated first."""
     simulated = [str(run.agent) for run in runs if run.awaits_simulation]
     first = ""
     if simulated:

@@ -121,6 +121,7 @@ class CompareForm(forms.Form):
         return _read_side(self.cleaned_data["candidate"])
 
     def clean(self) -> None:
+        """Take the agent from an evaluation that was named, and refuse to compare something with itself."""
         sides = (self.cleaned_data.get("baseline"), self.cleaned_data.get("candidate"))
         for side in sides:
             if self.chosen_agent is None and isinstance(side, EvaluationRun):
@@ -489,6 +490,7 @@ def _change_cells(change: ChangeResult, remarks: object) -> tuple[object, ...]:
 
 
 def _score_cell(change: ChangeResult, score: float | None, share: Share | None) -> SafeString:
+    """Return a score as a cell: a meter, a count, or the statistic of repeated words."""
     if change.counted and score is not None:
         return number(None, int(score), share=share)
     if change.of_words:
@@ -512,6 +514,7 @@ def _csv_response(pair: ComparedPair) -> HttpResponse:
 
 
 def _csv_row(change: ChangeResult, pair: ComparedPair) -> dict[str, Any]:
+    """Return a row of the CSV file: what was compared, then the change as JSON has it."""
     comparison = pair.comparison
     claim = pair.claims.get((change.dimension, change.proposition))
     row = {

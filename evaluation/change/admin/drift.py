@@ -204,6 +204,7 @@ def position_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 
 def _position_context(dimension: PositionDimension) -> dict[str, Any]:
+    """Return for the template the scores of a dimension by position, and how it changed within conversations."""
     rows: list[tuple[object, ...]] = []
     for row in dimension.bins:
         score = meter(row.score, share=row.share)
@@ -233,6 +234,7 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     actions = ("acknowledge",)  # type: ignore[assignment]
 
     def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
+        """Return the panels of an alert: its fields, then the scores it was raised for and what to do."""
         panels = super().get_panels(request, obj)
         tags = first_of_tags([obj.agent_id])
         judged = Judged(judge=obj.judge, procedure=obj.procedure)

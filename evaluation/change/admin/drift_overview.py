@@ -160,6 +160,7 @@ def drift_cards(request: HttpRequest, drifts: Sequence[AgentDrift]) -> list[dict
 
 
 def _card(drift: AgentDrift, steps: Sequence[Step]) -> dict[str, Any]:
+    """Return what the template of a card shows of an agent."""
     quotes = [("Baseline", drift.baseline_quote), ("Now", drift.candidate_quote)]
     dimensions = []
     for change in drift.dimensions:
@@ -188,6 +189,7 @@ def _scores_of(change: ChangeResult) -> tuple[str, str]:
 
 
 def _score_cell(change: ChangeResult, score: float | None, share: Share | None, hits: Share | None) -> str:
+    """Return a score as a cell: a meter, or hits, or the statistic of repeated words."""
     if hits is not None:
         return f"hits in {hits} messages"
     if change.of_words:
@@ -302,6 +304,7 @@ def overview_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpRes
 
 
 def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
+    """Return what the page shows: the cards of one page, and how many agents are in each state."""
     agents = list(form.agents()[: MOST_AGENTS + 1])
     asked = form.cleaned_data
     judged = form.judged
@@ -389,6 +392,7 @@ def _first_judge_of(agent: Agent) -> Judged | None:
 
 
 def _proposition_row(drift: AgentDrift, change: Change) -> tuple[object, ...]:
+    """Return a proposition's row below `PROPOSITION_HEADINGS`."""
     result = change.result
     name = short_name(change.proposition, drift.agent.slug, change.dimension)
     link = display.link(scores_behind(change), name, f"the judgements of {change.proposition} now")
@@ -416,6 +420,7 @@ def _judged_text(change: Change) -> str:
 
 
 def _verdict_badge(result: ChangeResult) -> SafeString:
+    """Return whether a change is more than chance, as a badge."""
     if result.is_sure:
         return display.badge(result.verdict, "bad" if result.verdict == "drifted" else "good", "more than chance")
     if result.p_adjusted is None:

@@ -65,6 +65,7 @@ def fill_unseen(schedules: list[Any]) -> None:
 
 @admin.display(description="new alerts")
 def new_alerts(schedule: Any) -> SafeString | str:
+    """Return how many alerts of a schedule are new, linked to them."""
     if not schedule.unseen:
         return display.EMPTY
     url = display.list_url(DriftAlert, schedule__id__exact=schedule.pk, acknowledged_at__isempty=1)

@@ -279,6 +279,7 @@ def _chart(
 
 
 def _caption(label: str, drawn: Collection[History], offered: int) -> str:
+    """Return what the chart shows, in a sentence."""
     newest_only = "; the newest only" if any(history.older for history in drawn) else ""
     return (
         f"{label} of {len(drawn)} of {offered} agents: each dot is a message, the line the mean of {ROLLING}, "

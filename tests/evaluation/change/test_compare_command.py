@@ -351,9 +351,11 @@ def test_a_build_of_which_nothing_is_scored_is_compared_all_the_same(
     talk(bob, [f"Knight takes pawn {n}." for n in range(24)], channel=make_channel("two"), tags={"build": "2"})
     run_of(bob, "2", dimensions=("adherence", "fluency"))
 
-    (comparison,) = document("--agents", "bob")[1]["comparisons"]
+    code, found = document("--agents", "bob")
 
+    (comparison,) = found["comparisons"]
     adherence = comparison["dimensions"]["adherence"]
+    assert code == 2, "fluency is compared, but adherence has no score any more"
     assert (adherence["baseline"], adherence["candidate"], adherence["coverage"]) == (8.0, None, 0.0)
     assert [one["proposition"] for one in comparison["not_enough_data"]] == ["", "greets"]
 

@@ -70,6 +70,7 @@ def result(change: ChangeResult | None, *, failed: int = 0, slug: str = "ada") -
     [
         (STEADY, 0, {}, True, "pass", 0),
         (FELL, 0, {}, False, "regression", 1),
+        (replace(FELL, candidate=7.5), 0, {}, False, "regression", 1),
         (replace(FELL, candidate=7.6), 0, {}, False, "pass", 0),
         (replace(FELL, candidate=10.0, verdict="improved"), 0, {}, True, "pass", 0),
         (STEADY, 0, {"ideas_quantity": 9.0}, False, "below threshold", 1),

@@ -183,6 +183,7 @@ class Command(CodedCommand):
                 self.stderr.write(line[:1].upper() + line[1:])
 
     def _write_json(self, document: dict[str, Any], options: dict[str, Any]) -> None:
+        """Print the JSON object, or write it to a file, as was asked for."""
         if options["json"]:
             self.stdout.write(as_text(document))
         if options["out"]:

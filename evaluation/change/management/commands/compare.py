@@ -176,6 +176,7 @@ class Command(CodedCommand):
             )
 
     def _write_json(self, compared: Compared, detected: Sequence[Detection] | None) -> None:
+        """Print one JSON object: the comparisons with the trust in their judge, what could not be compared, and detectable changes."""
         comparisons = []
         for comparison in compared.comparisons:
             entry = comparison.model_dump()
@@ -214,6 +215,11 @@ def _dimension_names(dimensions: str | None) -> tuple[str, ...]:
 
 
 def _agents(named: str | None) -> Sequence[Agent]:
+    """Return the agents that were named, by default all active ones.
+
+    Raises:
+        CommandError: There are none.
+    """
     agents = find_agents(named or "all")
     if not agents:
         raise unusable("there are no agents yet: `manage.py seed` loads examples")
@@ -221,6 +227,11 @@ def _agents(named: str | None) -> Sequence[Agent]:
 
 
 def _evaluation(pk: int) -> EvaluationRun:
+    """Return an evaluation by its number.
+
+    Raises:
+        CommandError: There is none.
+    """
     run: EvaluationRun | None = EvaluationRun.objects.select_related("agent", "channel").filter(pk=pk).first()
     if run is None:
         raise unusable(f"--runs {pk}: no such evaluation; the console lists them")

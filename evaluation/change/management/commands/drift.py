@@ -90,6 +90,7 @@ def drift_table(all_series: Sequence[Series], out: Any) -> None:
 
 
 def _print_series(of_judge: Sequence[Series], title: str, console: Console) -> None:
+    """Print a row per series of one judge."""
     rows: list[list[Cell]] = []
     for series in of_judge:
         newest_score = number(series.points[-1].score)
@@ -130,6 +131,7 @@ def sparkline(series: Series) -> str:
 
 
 def _drop_text(series: Series, drop: Drop) -> str:
+    """Return a fall in a sentence."""
     since = f"{timezone.localtime(drop.since):%Y-%m-%d}"
     noticed = f"{timezone.localtime(drop.noticed):%Y-%m-%d}"
     return (

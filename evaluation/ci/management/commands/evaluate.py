@@ -170,6 +170,11 @@ def _check_combinations(options: Mapping[str, Any]) -> None:
 
 
 def _read_limits(options: Mapping[str, Any]) -> Limits:
+    """Return what a build is held to.
+
+    Raises:
+        CommandError: A limit makes no sense.
+    """
     try:
         return Limits(
             thresholds=parse_thresholds(options["threshold"]),
@@ -200,8 +205,8 @@ class Verdict(CommandError):
 class Command(CodedCommand):
     help = (
         "Measure agents, compare them with their baseline and thresholds, and end with a verdict for a build. Exit code: 0 pass, "
-        "1 a significant regression or a score below its threshold, 2 not enough could be judged to say. When both hold it is 2 where something "
-        "could not be judged enough, and 1 where a dimension only lost its score. 3 something that was named or "
+        "1 a significant regression or a score below its threshold, 2 not enough could be judged to say. When both hold it is 2 where "
+        "something could not be judged enough, and 1 where a dimension only lost its score. 3 something that was named or "
         "set cannot be used; where it is proposition files of some agents, the others are evaluated, and something worse among them is 1. "
         "The same command resumes an evaluation that was interrupted, or whose calls failed."
     )
@@ -354,6 +359,7 @@ class Command(CodedCommand):
         )
 
     def _write(self, report: Report, files: Mapping[str, Path], *, as_json: bool) -> None:
+        """Write the files that were asked for, print the report, and end with the verdict's exit code."""
         for name, path in files.items():
             write_text(f"--{name}", path, FILES[name](report))
         if as_json:
