@@ -35,6 +35,7 @@ def drop(scores: dict[str, float]) -> float:
     return scores["40"] - scores["41"]
 
 
+@pytest.mark.slow
 def test_adherence_falls_by_two_points_where_drift_was_planted_alone() -> None:
     specs = [RunSpec(agent=a, dimensions=("adherence",), samples=100) for a in Agent.objects.order_by("slug")]
 
@@ -49,6 +50,7 @@ def test_adherence_falls_by_two_points_where_drift_was_planted_alone() -> None:
     assert {slug for slug, points in drops.items() if abs(points) >= 2} == LOSE_THEIR_VOICE, drops
 
 
+@pytest.mark.slow
 def test_fluency_falls_significantly_where_repetition_was_planted_alone() -> None:
     """No score says that thoughts are not repeated; what repeats words is scored, and the fall is sure by the messages alone."""
     measured: dict[str, dict[str, RunSummary]] = {slug: {} for slug in CAST}
@@ -72,6 +74,7 @@ def test_fluency_falls_significantly_where_repetition_was_planted_alone() -> Non
     assert (change.verdict, change.delta is not None and change.delta < -6) == ("drifted", True)
 
 
+@pytest.mark.slow
 def test_consistency_is_low_where_drift_was_planted_alone() -> None:
     """Build 41 against build 40; and, as the steady window, the last messages of build 40 against those before them, where they are ten."""
     now: dict[str, float] = {}
