@@ -59,7 +59,11 @@ from evaluation.statistics.difference import MARGIN
 logger = logging.getLogger(__name__)
 
 
-FILES: dict[str, Callable[[Report], str]] = {"out": lambda report: report.json, "markdown": markdown, "junit": junit}
+REPORT_OF_OPTION: dict[str, Callable[[Report], str]] = {
+    "out": lambda report: report.json,
+    "markdown": markdown,
+    "junit": junit,
+}
 
 
 # -- what was asked for
@@ -264,7 +268,7 @@ class Command(CodedCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             request = read_request(options)
-            files = {name: options[name] for name in FILES if options[name]}
+            files = {name: options[name] for name in REPORT_OF_OPTION if options[name]}
             for name, path in files.items():
                 check_writable(f"--{name}", path)
             self._run(request, files, options["propositions"])
@@ -361,7 +365,7 @@ class Command(CodedCommand):
     def _write(self, report: Report, files: Mapping[str, Path], *, as_json: bool) -> None:
         """Write the files that were asked for, print the report, and end with the verdict's exit code."""
         for name, path in files.items():
-            write_text(f"--{name}", path, FILES[name](report))
+            write_text(f"--{name}", path, REPORT_OF_OPTION[name](report))
         if as_json:
             self.stdout.write(report.json, ending="")
         else:
